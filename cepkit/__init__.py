@@ -1,0 +1,45 @@
+"""cepkit finds temporal patterns in event data, from a notebook: ``df.cep.match(...)``.
+
+Importing it registers the accessor ``cep`` on pandas DataFrames and, where pyspark is installed, on Spark's.
+numba is loaded at the first match.
+"""
+
+import importlib.util as _importlib_util
+
+import pandas as _pandas
+
+from cepkit.api import CepAccessor, explain, match, tag
+from cepkit.errors import CepError, CepWarning
+from cepkit.language.functions import function, pure
+from cepkit.language.patterns import any_of_patterns, seq, var
+from cepkit.language.query import RegexQuery, regex_query
+from cepkit.streaming import stream
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CepError",
+    "CepWarning",
+    "RegexQuery",
+    "any_of_patterns",
+    "explain",
+    "function",
+    "match",
+    "pure",
+    "regex_query",
+    "seq",
+    "stream",
+    "tag",
+    "var",
+]
+
+if "cep" not in _pandas.DataFrame.__dict__:  # a notebook may reload the package
+    _pandas.api.extensions.register_dataframe_accessor("cep")(CepAccessor)
+else:
+    _pandas.DataFrame.cep = property(CepAccessor)
+
+if _importlib_util.find_spec("pyspark") is not None:
+    from pyspark.sql import DataFrame as _SparkDataFrame
+
+    # The parent of the classic and of the Connect class.
+    _SparkDataFrame.cep = property(CepAccessor)

@@ -1,0 +1,42 @@
+"""Where the files lie that cepkit reads at run time; knows nothing of what is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+
+
+def shipped(folder: str, name: str) -> Path:
+    """Return the path of ``<folder>/<name>``: in ``cepkit/_data`` of a wheel, at the root of a checkout.
+
+    Parameters
+    ----------
+    folder : str
+        ``"widgets"`` or ``"sample_data"``.
+    name : str
+        Name of a file in that folder.
+
+    Returns
+    -------
+    pathlib.Path
+        An existing file.
+
+    Raises
+    ------
+    FileNotFoundError
+        The file is in neither place; the message names both.
+
+    Examples
+    --------
+    >>> shipped("sample_data", "peaks.csv").name
+    'peaks.csv'
+    """
+    # `_data` first: beside an installed package, the second place is somebody else's `site-packages/widgets`.
+    candidates = [_PACKAGE / "_data" / folder / name, _PACKAGE.parent / folder / name]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"cepkit file {folder}/{name} is missing; looked at " + " and ".join(str(path) for path in candidates)
+    )

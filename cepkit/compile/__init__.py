@@ -1,0 +1,1 @@
+"""Stages of compilation: bind, plan, write, load."""

@@ -1,0 +1,101 @@
+"""Typed terms: what a predicate means once its columns and parameters are known; no text, no code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, OTHER, TEXT, TIME
+
+CONSTANT, EVENT, START = (
+    0,
+    1,
+    2,
+)  # what a term depends on: nothing, the event and its past, the start of the match
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One operation on typed arguments.
+
+    ``data`` says which one: the column's name, the constant's number, the comparison's sign, the function's
+    name. Equal terms are computed once.
+    """
+
+    op: str
+    args: tuple[Term, ...] = ()
+    kind: str = "float"
+    unit: str | None = None
+    nullable: bool = False
+    data: str | int | None = None
+    level: int = CONSTANT
+
+    def walk(self) -> Iterator[Term]:
+        """Yield all terms below and this one, arguments first."""
+        for arg in self.args:
+            yield from arg.walk()
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number the kernel gets as an argument; changing it compiles nothing.
+
+    ``value`` is final, or ``text`` is looked up in the categories of column ``column`` when the events are
+    known.
+    """
+
+    kind: str  # "integer" or "float"
+    value: int | float = 0
+    text: str | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A truth value per category of a text column: entry code + 1, entry 0 for null (false)."""
+
+    column: str
+    test: str  # "like", "starts_with", "ends_with", "contains", or a comparison sign
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A column computed before matching: item ``index`` of the list column ``column``."""
+
+    column: str
+    index: int
+
+
+ANY_KIND = "any"  # of a user function's result, until its place tells
+NEVER = Term("never", kind=BOOLEAN)
+
+
+def comparison(sign: str, left: Term, right: Term) -> Term:
+    """Return the truth term of ``left sign right``."""
+    nullable = left.nullable or right.nullable
+    return Term("compare", (left, right), BOOLEAN, None, nullable, sign, level_of(left, right))
+
+
+def level_of(*args: Term) -> int:
+    """Return the highest level among ``args``."""
+    return max((arg.level for arg in args), default=CONSTANT)
+
+
+def described(term: Term) -> str:
+    """Return what users call values of this kind."""
+    return {
+        INTEGER: "number",
+        FLOAT: "number",
+        BOOLEAN: "truth value",
+        TEXT: "text",
+        TIME: "time",
+        DURATION: "duration",
+        OTHER: "value of a type that predicates cannot use",
+    }.get(term.kind, term.kind)
+
+
+def clipped(value: int) -> int:
+    """Return the nearest 64-bit integer."""
+    return min(max(value, NULL_INTEGER), -NULL_INTEGER - 1)

@@ -1,0 +1,107 @@
+"""The errors of cepkit; each is named for the fact and says what there is instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CepError(Exception):
+    """Base of all errors that cepkit raises on purpose."""
+
+    def __str__(self) -> str:
+        # KeyError, one of the bases below, would print the message quoted.
+        return str(self.args[0]) if self.args else ""
+
+
+class CepWarning(UserWarning):
+    """Base of all warnings of cepkit."""
+
+
+class ColumnNotFoundError(CepError, KeyError):
+    """A column that the query names is not in the frame."""
+
+
+class OrderError(CepError, ValueError):
+    """The events cannot be put into one stream order as asked."""
+
+
+class UnsupportedQueryError(CepError, NotImplementedError):
+    """An engine cannot run the query; the message quotes the reason."""
+
+
+class MissingDependencyError(CepError, ImportError):
+    """A package of one of the extras is not installed; the message names the extra."""
+
+
+class ResultTooLargeError(CepError, MemoryError):
+    """A result was asked for as a whole that does not fit the limit; the message says the count."""
+
+
+class PatternSyntaxError(CepError, ValueError):
+    """Text that is not a pattern, a predicate or a duration.
+
+    Parameters
+    ----------
+    message : str
+        What was expected and what was found, without a final full stop.
+    text : str
+        The text in which the error stands.
+    position : int
+        Offset of the error in ``text``, from 0.
+    length : int
+        Number of characters to underline, at least 1.
+    """
+
+    def __init__(self, message: str, text: str, position: int, length: int = 1):
+        self.message, self.text, self.position, self.length = message, text, position, max(1, length)
+        super().__init__(f"{message} (position {position})\n{underline(text, position, length)}")
+
+
+class PredicateError(CepError, TypeError):
+    """A predicate or measure is well-formed text but does not fit the columns or the rules."""
+
+
+def underline(text: str, position: int, length: int = 1) -> str:
+    """Return the line of ``text`` around ``position`` with carets under the error.
+
+    Examples
+    --------
+    >>> print(underline("large + rise", 6))
+      large + rise
+            ^
+    """
+    position = min(max(position, 0), len(text))
+    start = text.rfind("\n", 0, position) + 1
+    stop = text.find("\n", position)
+    line = text[start : stop if stop >= 0 else len(text)]
+    column = position - start
+    carets = "^" * max(1, min(length, max(1, len(line) - column)))
+    return f"  {line}\n  {' ' * column}{carets}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the most similar known name, or an empty text.
+
+    Examples
+    --------
+    >>> nearest("symbl", ["symbol", "price"])
+    " Did you mean 'symbol'?"
+    >>> nearest("q", ["symbol", "price"])
+    ''
+    """
+    found = difflib.get_close_matches(name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6)
+    return f" Did you mean {next(k for k in known if k.lower() == found[0])!r}?" if found else ""
+
+
+def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotFoundError:
+    """Return the error for column ``name``, named in ``role`` (``"partition_by"``, ``"predicate 'rise'"``).
+
+    Examples
+    --------
+    >>> print(column_not_found("partition_by", "symbl", ["symbol", "price"]))
+    partition_by: column 'symbl' not found. Did you mean 'symbol'? Columns: ['symbol', 'price']
+    """
+    columns = [str(column) for column in columns]
+    shown = repr(columns) if len(columns) <= 40 else repr(columns[:40])[:-1] + f", … {len(columns)} in all]"
+    return ColumnNotFoundError(f"{role}: column {name!r} not found.{nearest(name, columns)} Columns: {shown}")

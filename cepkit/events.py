@@ -1,0 +1,123 @@
+"""Events as columns in stream order: what every engine reads, whatever frame they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+# A missing value is told by its value, so that no kernel needs a second array per column:
+# NaN in floats, the smallest int64 in integers, times and durations, -1 in codes and booleans.
+NULL_INTEGER = np.iinfo(np.int64).min
+NULL_CODE = -1
+
+INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, OTHER = (
+    "integer",
+    "float",
+    "boolean",
+    "text",
+    "time",
+    "duration",
+    "list",
+    "other",
+)
+NUMBERS = (INTEGER, FLOAT)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """What the values of a column are.
+
+    Parameters
+    ----------
+    kind : str
+        One of the module's names: integer, float, boolean, text, time, duration, list, other.
+    unit : str, optional
+        Of times and durations: ``s``, ``ms``, ``us`` or ``ns``.
+    timezone : str, optional
+        Of times that carry one.
+    nullable : bool
+        Whether missing values occur; without them comparisons are shorter.
+    ordered : tuple of str, optional
+        Of text with an order of its own (ordered categories): the values from least to greatest.
+    item : ColumnType, optional
+        Of lists: the type of an item.
+    """
+
+    kind: str
+    unit: str | None = None
+    timezone: str | None = None
+    nullable: bool = False
+    ordered: tuple[str, ...] | None = None
+    item: ColumnType | None = None
+
+    def __str__(self) -> str:
+        name = {TIME: f"time[{self.unit}]", DURATION: f"duration[{self.unit}]"}.get(self.kind, self.kind)
+        return f"list of {self.item}" if self.kind == LIST else name
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The values of one attribute in stream order.
+
+    ``values`` has shape (n_events,): int64 or a smaller integer, float32/64, int8 (boolean: 0, 1, -1), int32
+    or int64 codes of ``categories`` (text), int64 ticks (time, duration), or objects (other).
+    """
+
+    type: ColumnType
+    values: np.ndarray
+    categories: np.ndarray | None = None  # objects, (n_categories,): the texts of the codes
+
+    def take(self, rows: np.ndarray | slice) -> Column:
+        """Return the column of these rows."""
+        return replace(self, values=self.values[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Columns in stream order, cut into partitions.
+
+    Within a partition the order of rows is the order of events; no engine looks at the clock to order them.
+    """
+
+    n_events: int
+    columns: Mapping[str, Column]
+    partition_of_event: np.ndarray  # int32, (n_events,)
+    n_partitions: int
+    row_of_event: np.ndarray | None = None  # int64, (n_events,): row of the frame; None: the same number
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """Return the frame's row numbers of these stream positions."""
+        return positions if self.row_of_event is None else self.row_of_event[positions]
+
+
+def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
+    """Return the text columns coded by one list of categories, so that codes can be compared.
+
+    Parameters
+    ----------
+    columns : list of Column
+        Text columns.
+    ordered : bool
+        Whether a smaller code must mean a smaller text: by the columns' own order when they have one and
+        agree on it, else by code point.
+
+    Returns
+    -------
+    list of Column
+        The same values with codes of one sorted (or common) ``categories``; missing values stay -1.
+    """
+    own = {column.type.ordered for column in columns}
+    if ordered and len(own) == 1 and None not in own:
+        every = np.array(next(iter(own)), dtype=object)
+    elif len(columns) == 1 and not ordered:
+        return columns
+    else:
+        every = np.array(sorted({text for column in columns for text in column.categories}), dtype=object)
+    number = {text: code for code, text in enumerate(every)}
+    shared = []
+    for column in columns:
+        recode = np.array([number[text] for text in column.categories] + [NULL_CODE], dtype=np.int64)
+        shared.append(replace(column, values=recode[column.values], categories=every))
+    return shared

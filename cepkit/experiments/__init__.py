@@ -1,0 +1,1 @@
+"""One module per paper: functions that return tidy frames."""

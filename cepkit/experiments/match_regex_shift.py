@@ -1,0 +1,191 @@
+"""What the usual ``shift`` and ``cumsum`` idioms get wrong, in numbers: asked of pandas and of cepkit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+import cepkit.api as cep
+from cepkit.errors import column_not_found
+
+_M_SHAPE = {
+    "rise": "price > first(price) and price >= prev(price)",
+    "drop": "price >= first(price) and price < prev(price)",
+    "deep": "price < first(price) and price < prev(price)",
+}
+_RISE = {"rise": "price > prev(price)"}
+_TURN = _RISE | {"drop": "price < prev(price)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A question, an idiom that answers it almost, and the query that answers it.
+
+    ``found`` and ``right`` return the labels of what they find in a frame of trades: rows where a match ends.
+    """
+
+    question: str
+    idiom: str
+    why: str
+    found: Callable[[pd.DataFrame], pd.Index]
+    right: Callable[[pd.DataFrame], pd.Index]
+    spoil: Callable[[pd.DataFrame], pd.DataFrame] = lambda frame: frame
+
+
+def shift_idiom_mistakes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return, for five questions about trades, what an idiom finds too much and too little.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Trades of several symbols with ``ts``, ``symbol``, ``price`` and ``seq``, in the order of ``seq``,
+        each row under its own label.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per question: ``question``, ``idiom``, ``found`` (what the idiom finds), ``right`` (what there
+        is, by cepkit), ``extra``, ``missed``, ``why``.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When one of the four columns is missing.
+
+    Examples
+    --------
+    >>> from cepkit.datasets import load_sample
+    >>> shift_idiom_mistakes(load_sample("trades"))[["found", "right", "extra", "missed"]].iloc[0].tolist()
+    [4658, 12, 4652, 6]
+    """
+    for name in ("ts", "symbol", "price", "seq"):
+        if name not in frame.columns:
+            raise column_not_found("shift_idiom_mistakes", name, frame.columns)
+    rows = []
+    for mistake in MISTAKES:
+        spoilt = mistake.spoil(frame)
+        found, right = mistake.found(spoilt), mistake.right(spoilt)
+        rows.append(
+            {
+                "question": mistake.question,
+                "idiom": mistake.idiom,
+                "found": len(found),
+                "right": len(right),
+                "extra": len(found.difference(right)),
+                "missed": len(right.difference(found)),
+                "why": mistake.why,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# --- the right answers
+
+
+def last_rows(frame: pd.DataFrame, pattern: str, define: dict[str, str]) -> pd.Index:
+    """Return the labels of the rows where the matches of a pattern per symbol end."""
+    found = cep.match(frame, pattern, define=define, partition_by="symbol", order_by=["ts", "seq"])
+    lineage = found.lineage()
+    return pd.Index(lineage.groupby("match")["index"].last())
+
+
+def _legs_with_m_shape(frame: pd.DataFrame) -> pd.Index:
+    ends = last_rows(frame, ". rise+ drop+ rise+ drop* deep", _M_SHAPE)
+    return pd.Index(_legs(frame).loc[ends, "leg"].unique())
+
+
+# --- the idioms
+
+
+def _jumps_over_symbols(frame: pd.DataFrame) -> pd.Index:
+    return frame.index[frame["price"] > 1.01 * frame["price"].shift()]
+
+
+def _every_window(frame: pd.DataFrame) -> pd.Index:
+    up = frame["price"] > frame.groupby("symbol", observed=True)["price"].shift()
+    by_symbol = up.groupby(frame["symbol"], observed=True)
+    return frame.index[up & by_symbol.shift(1, fill_value=False) & by_symbol.shift(2, fill_value=False)]
+
+
+def _turns(frame: pd.DataFrame) -> pd.Index:
+    before = frame.groupby("symbol", observed=True)["price"].shift()
+    up, not_lower = frame["price"] > before, frame["price"] >= before
+    up_before = up.groupby(frame["symbol"], observed=True).shift(fill_value=False)
+    return frame.index[up_before & ~not_lower]
+
+
+def _legs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with ``way`` (1 up, -1 down; flat goes with the leg) and ``leg``, a number per leg."""
+    way = np.sign(frame.groupby("symbol", observed=True)["price"].diff()).replace(0, np.nan)
+    way = way.groupby(frame["symbol"], observed=True).ffill()
+    turned = way != way.groupby(frame["symbol"], observed=True).shift()
+    leg = turned.groupby(frame["symbol"], observed=True).cumsum()
+    number = frame["symbol"].astype(str) + "/" + leg.astype(str)
+    return frame.assign(way=way, leg=number)
+
+
+def _four_legs(frame: pd.DataFrame) -> pd.Index:
+    legs = _legs(frame).dropna(subset=["way"])
+    legs = legs.groupby("leg", sort=False, observed=True).agg(
+        symbol=("symbol", "first"), way=("way", "first"), end=("price", "last")
+    )
+    end = legs.groupby("symbol", observed=True)["end"]
+    return legs.index[(legs["way"] == -1) & (legs["end"] < end.shift(4)) & (end.shift(2) >= end.shift(4))]
+
+
+# --- what spoils the data
+
+
+def _with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with every 50th price missing."""
+    missing = np.arange(len(frame)) % 50 == 49
+    return frame.assign(price=frame["price"].astype(float).mask(missing))
+
+
+def _ties_in_any_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame sorted by time alone, after its rows came in any order."""
+    return frame.sample(frac=1, random_state=0).sort_values("ts", kind="stable")
+
+
+MISTAKES = (
+    Mistake(
+        "a price 1 % above the symbol's last one",
+        "price > 1.01 * price.shift()",
+        "shift takes the row above, which belongs to another symbol",
+        _jumps_over_symbols,
+        lambda frame: last_rows(frame, "jump", {"jump": "price > 1.01 * prev(price)"}),
+    ),
+    Mistake(
+        "three rises in a row, each trade used once",
+        "up & up.shift(1) & up.shift(2), per symbol",
+        "a run of four rises holds two windows of three, which overlap",
+        _every_window,
+        lambda frame: last_rows(frame, "rise{3}", _RISE),
+    ),
+    Mistake(
+        "a rise, then a drop; every 50th price missing",
+        "up.shift() & ~(price >= price.shift()), per symbol",
+        "no comparison with a missing price is true, so its negation is",
+        _turns,
+        lambda frame: last_rows(frame, "rise drop", _TURN),
+        _with_gaps,
+    ),
+    Mistake(
+        "a rise, then a drop; rows sorted by time",
+        "sort_values('ts'), then the same",
+        "trades of one moment stand in any order",
+        _turns,
+        lambda frame: last_rows(frame, "rise drop", _TURN),
+        _ties_in_any_order,
+    ),
+    Mistake(
+        "an M: up, down, up, down below its start",
+        "cumsum of changes of direction, then shift(4) over legs",
+        "an M may begin within a leg; its low must not pass the start; two M's would share a leg",
+        _four_legs,
+        _legs_with_m_shape,
+    ),
+)

@@ -1,0 +1,260 @@
+"""Tables in files, as the command line names them: which files are meant, how they are read and written."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.datasets import sample
+from cepkit.errors import CepError, nearest
+from cepkit.pipelines.target import EVENTS, is_result
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SAMPLE = "sample:"
+_SAMPLES = ("sample:trades", "sample:tweets", "sample:peaks")  # those that are tables
+_CSV = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+_PARQUET = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+_ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+class UnreadableFileError(CepError, ValueError):
+    """A file is there, but it is not the table that its name says."""
+
+
+class TableNotFoundError(CepError, FileNotFoundError):
+    """No file has this name."""
+
+
+class UnwritableFileError(CepError, OSError):
+    """A result cannot be written where it was to go."""
+
+
+def table_files(names: Sequence[str]) -> list[str]:
+    """Return the files that the names of the command line stand for.
+
+    Parameters
+    ----------
+    names : sequence of str
+        A Parquet or CSV file, a folder of Parquet files, the target of ``cepkit ingest``, a pattern such as
+        ``"days/*.parquet"``, ``sample:NAME`` for a bundled sample, or an address such as ``hdfs://…``.
+
+    Returns
+    -------
+    list of str
+        In the order of the names; the files of a pattern in the order of theirs.
+
+    Raises
+    ------
+    TableNotFoundError
+        When a name stands for nothing; with the most similar name beside it.
+    UnreadableFileError
+        When a file is neither Parquet nor CSV by its name, or both kinds occur.
+
+    Examples
+    --------
+    >>> [file.rsplit("/")[-1] for file in table_files(["sample:peaks", "sample:peaks"])]
+    ['peaks.csv', 'peaks.csv']
+    """
+    files = [file for name in names for file in _files_of(name)]
+    if len({_is_csv(file) for file in files}) > 1:
+        raise UnreadableFileError(
+            f"{files[0]!r} and the other files are not of one kind; give CSV or Parquet"
+        )
+    return files
+
+
+def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of the files, one file after the other, and notes on how they were read.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Of `table_files`.
+    times : sequence of str
+        Columns that are read as time when they come from CSV as text that looks like one.
+
+    Raises
+    ------
+    UnreadableFileError
+        When a file cannot be read, or has other columns than the first.
+    """
+    frames = [_read_one(file) for file in files]
+    for file, frame in zip(files[1:], frames[1:], strict=True):
+        _same_columns(files[0], frames[0].columns, file, frame.columns)
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if not _is_csv(files[0]):
+        return frame, []
+    notes = []
+    for name in times:
+        if name in frame.columns and pd.api.types.infer_dtype(frame[name], skipna=True) == "string":
+            frame[name], note = _as_time(frame[name])
+            notes.append(f"column {name!r} {note}")
+    return frame, notes
+
+
+def read_spark(
+    spark: SparkSession, files: Sequence[str], times: Sequence[str] = ()
+) -> tuple[DataFrame, list[str]]:
+    """Return the rows of the files as a Spark frame; otherwise as `read_pandas`."""
+    if not _is_csv(files[0]):
+        return spark.read.parquet(*files), []
+    separator = "\t" if ".tsv" in files[0].lower() else ","
+    separator = "\t" if ".tsv" in files[0].lower() else ","
+    with _times_without_zone(spark):
+        frame = spark.read.csv(list(files), header=True, inferSchema=True, sep=separator)
+    texts = [name for name, kind in frame.dtypes if kind == "string" and name in times]
+    return frame, [f"column {name!r} is text to Spark and orders as text" for name in texts]
+
+
+@contextmanager
+def _times_without_zone(spark: SparkSession) -> Iterator[None]:
+    """Infer times as they stand in the text: without a zone there, none in the type, as in pandas."""
+    key = "spark.sql.timestampType"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "TIMESTAMP_NTZ")
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
+
+
+def check_writable(name: str, inputs: Sequence[str]) -> Path:
+    """Return the path of a result file after checking that it can be written.
+
+    Raises
+    ------
+    UnwritableFileError
+        When it is neither Parquet nor CSV by its name, has no folder to write to, is a folder or an input.
+    """
+    path = Path(name)
+    if path.suffix.lower() not in (".parquet", ".csv"):
+        raise UnwritableFileError(f"--out {name!r}: expected a name that ends in .parquet or .csv")
+    if path.is_dir():
+        raise UnwritableFileError(f"--out {name!r} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise UnwritableFileError(f"--out {name!r}: there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK):
+        raise UnwritableFileError(f"--out {name!r}: the folder {str(path.parent)!r} cannot be written")
+    if path.exists() and any(os.path.exists(file) and path.samefile(file) for file in inputs):
+        raise UnwritableFileError(f"--out {name!r} is one of the files that are read; choose another name")
+    return path
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame as Parquet or CSV, by the name of the file; it appears whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if path.suffix.lower() == ".parquet":
+            frame.to_parquet(part, index=False)
+        else:
+            frame.to_csv(part, index=False)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _files_of(name: str) -> list[str]:
+    if name.startswith(SAMPLE):
+        path = sample(name.removeprefix(SAMPLE))
+        if name not in _SAMPLES:
+            raise UnreadableFileError(
+                f"{name!r} is text in an original format, for `cepkit ingest`. Tables: {', '.join(_SAMPLES)}"
+            )
+        return [str(path)]
+    if _ADDRESS.match(name):
+        return [name]
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return [str(_table_folder(path))]
+    if path.is_file():
+        return [_table_file(path)]
+    found = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []
+    if not found:
+        raise _not_found(name, path)
+    return [_table_file(Path(file)) for file in found if os.path.isfile(file)]
+
+
+def _table_folder(path: Path) -> Path:
+    folder = path / EVENTS if is_result(path) else path
+    if next(folder.rglob("*.parquet"), None) is None:
+        raise UnreadableFileError(f"the folder {str(path)!r} holds no Parquet file")
+    return folder
+
+
+def _table_file(path: Path) -> str:
+    if not (_CSV.search(path.name) or _PARQUET.search(path.name)):
+        raise UnreadableFileError(
+            f"{str(path)!r} is neither Parquet nor CSV by its name (.parquet, .csv, .tsv); "
+            "`cepkit ingest` reads original formats"
+        )
+    return str(path)
+
+
+def _not_found(name: str, path: Path) -> TableNotFoundError:
+    if glob.has_magic(name):
+        return TableNotFoundError(f"no file fits {name!r}")
+    if not path.parent.is_dir():
+        return TableNotFoundError(f"no file {name!r}: there is no folder {str(path.parent)!r}")
+    beside = [entry.name for entry in path.parent.iterdir()]
+    return TableNotFoundError(
+        f"no file {name!r}.{nearest(path.name, beside)} Bundled ones: {', '.join(_SAMPLES)}"
+    )
+
+
+def _is_csv(file: str) -> bool:
+    return _CSV.search(file) is not None
+
+
+def _read_one(file: str) -> pd.DataFrame:
+    if _ADDRESS.match(file):
+        raise UnreadableFileError(f"{file!r} is an address, which --engine spark reads; pandas reads files")
+    try:
+        if _is_csv(file):
+            separator = "\t" if ".tsv" in file.lower() else ","
+            return pd.read_csv(file, sep=separator, low_memory=False)
+        return pd.read_parquet(file)
+    except (ValueError, OSError, pa.ArrowException, ImportError) as error:
+        raise UnreadableFileError(f"cannot read {file!r}: {_first_line(error)}") from error
+
+
+def _same_columns(file: str, columns: pd.Index, other: str, others: pd.Index) -> None:
+    missing = [name for name in columns if name not in others]
+    more = [name for name in others if name not in columns]
+    if missing or more:
+        raise UnreadableFileError(
+            f"{other!r} has other columns than {file!r}: {missing} missing, {more} more; files read together "
+            "need the same columns"
+        )
+
+
+def _as_time(texts: pd.Series) -> tuple[pd.Series, str]:
+    """Return the texts as times, or as they are, and a note that says which; all have one format."""
+    for keywords in ({}, {"utc": True}):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # "could not infer the format": then it is none
+                times = pd.to_datetime(texts, **keywords)
+        except (ValueError, TypeError, OverflowError, Warning):
+            continue
+        if pd.api.types.is_datetime64_any_dtype(times):
+            present = times.dropna()
+            return times, f"is read as time: {texts[present.index[0]]!r} is {present.iloc[0]}"
+    return (
+        texts,
+        "is text that is no time (the first value has no known format, or others differ); it orders as text",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,0 +1,1 @@
+"""DataFrames and tables to events and back."""

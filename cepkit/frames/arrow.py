@@ -1,0 +1,210 @@
+"""Arrow arrays and tables → columns: the way in for tables, polars, Arrow-backed pandas and Spark tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.engines.measures import Measured, Picked
+from cepkit.errors import CepError
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    LIST,
+    NULL_CODE,
+    NULL_INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+)
+
+
+def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
+    """Return the column type of an Arrow type."""
+    if pa.types.is_boolean(of):
+        return ColumnType(BOOLEAN, nullable=True)
+    if pa.types.is_integer(of):
+        return ColumnType(INTEGER, nullable=nullable)
+    if pa.types.is_floating(of) or pa.types.is_decimal(of):
+        return ColumnType(FLOAT, nullable=True)
+    if pa.types.is_timestamp(of):
+        return ColumnType(TIME, of.unit, of.tz, nullable)
+    if pa.types.is_date(of):
+        return ColumnType(TIME, "s" if pa.types.is_date32(of) else "ms", None, nullable)
+    if pa.types.is_duration(of) or pa.types.is_time(of):
+        return ColumnType(DURATION, of.unit, None, nullable)
+    if pa.types.is_dictionary(of):
+        inner = type_of_arrow(of.value_type, nullable=nullable)
+        return inner
+    if pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of):
+        return ColumnType(TEXT, nullable=True)
+    if pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of):
+        return ColumnType(LIST, nullable=nullable, item=type_of_arrow(of.value_type))
+    return ColumnType(OTHER, nullable=nullable)
+
+
+def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
+    """Return the values of an Arrow array as a column, without a copy where the layout allows it.
+
+    Raises
+    ------
+    CepError
+        When an unsigned integer exceeds 2^63 - 1, or an integer column with nulls holds -2^63, which stands
+        for null.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    of = type_of_arrow(array.type, nullable=array.null_count > 0)
+    if pa.types.is_dictionary(array.type) and of.kind != TEXT:
+        array = array.dictionary_decode()
+    if of.kind == TEXT:
+        return _text(array, of)
+    if of.kind == BOOLEAN:
+        return Column(of, pc.fill_null(array.cast(pa.int8()), NULL_CODE).to_numpy(zero_copy_only=False))
+    if of.kind == FLOAT:
+        values = array if array.type in (pa.float32(), pa.float64()) else array.cast(pa.float64())
+        return Column(of, _numpy(values))
+    if of.kind == INTEGER:
+        return Column(of, _integers(array, name))
+    if of.kind in (TIME, DURATION):
+        if pa.types.is_date32(array.type):
+            array = array.cast(pa.timestamp("s"))
+        elif pa.types.is_time32(array.type):
+            array = array.cast(pa.int32())
+        return Column(of, pc.fill_null(array.cast(pa.int64()), NULL_INTEGER).to_numpy(zero_copy_only=False))
+    values = np.empty(len(array), dtype=object)
+    values[:] = array.to_pylist()
+    return Column(of, values)
+
+
+def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Column:
+    """Return item ``index`` of every list as a column; null where the list is null or too short."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_fixed_size_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    place = (offsets[:-1] if index >= 0 else offsets[1:]) + index
+    inside = present & (place >= offsets[:-1]) & (place < offsets[1:])
+    items = array.values.take(pa.array(np.where(inside, place, 0), mask=~inside))
+    return column_of_arrow(items, f"{name}[{index}]")
+
+
+def _text(array: pa.Array, of: ColumnType) -> Column:
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = pc.fill_null(array.indices.cast(pa.int32()), NULL_CODE).to_numpy(zero_copy_only=False)
+    categories = np.array(array.dictionary.to_pylist(), dtype=object)
+    if any(text is None for text in categories):  # a dictionary may hold null as a value
+        codes = np.where(
+            np.array([text is None for text in categories])[codes] & (codes >= 0), NULL_CODE, codes
+        )
+        categories = np.array(["" if text is None else text for text in categories], dtype=object)
+        of = ColumnType(TEXT, nullable=True)
+    return Column(of, codes, categories)
+
+
+def _integers(array: pa.Array, name: str) -> np.ndarray:
+    if pa.types.is_uint64(array.type):
+        greatest = pc.max(array).as_py()
+        if greatest is not None and greatest >= 2**63:
+            raise CepError(
+                f"column {name!r}: {greatest} does not fit a signed 64-bit integer; cast the column first"
+            )
+        array = array.cast(pa.int64())
+    if array.null_count == 0:
+        return array.to_numpy(zero_copy_only=False)
+    array = array.cast(pa.int64())
+    if pc.min(array).as_py() == NULL_INTEGER:
+        raise CepError(
+            f"column {name!r} has nulls and the value -2^63, which stands for null here; drop one of them"
+        )
+    return pc.fill_null(array, NULL_INTEGER).to_numpy(zero_copy_only=False)
+
+
+def _numpy(array: pa.Array) -> np.ndarray:
+    if array.null_count:
+        array = pc.fill_null(array, float("nan"))
+    return array.to_numpy(zero_copy_only=False)
+
+
+class ArrowSource:
+    """An Arrow table as a source of columns (see frames/building.py)."""
+
+    def __init__(self, table: pa.Table):
+        table = _without_views(table)
+        self.table = table
+        self.n_rows = table.num_rows
+        names = table.schema.names
+        self.duplicates = frozenset(name for name in names if names.count(name) > 1)
+        self.schema = {
+            field.name: type_of_arrow(field.type, nullable=field.nullable and table.column(i).null_count > 0)
+            for i, field in enumerate(table.schema)
+        }
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        return column_of_arrow(self.table.column(name), name)
+
+    def item(self, name: str, index: int) -> Column:
+        """Return item ``index`` of a list column."""
+        return list_item(self.table.column(name), index, name)
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these rows."""
+        taken = self.table.column(name).take(pa.array(rows))
+        if isinstance(taken, pa.ChunkedArray):
+            taken = taken.combine_chunks()
+        return taken if not isinstance(taken, pa.ChunkedArray) else pa.concat_arrays(taken.chunks)
+
+    # --- the way back
+
+    def result(self, columns: Mapping[str, Measured]) -> pa.Table:
+        """Return the result columns as a table; what is a value of a column keeps that column's type."""
+        data = {}
+        for name, values in columns.items():
+            data[name] = self.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+        return pa.table(data)
+
+    def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pa.Table:
+        """Return these rows of the table, with ``columns`` in front."""
+        return _with_columns(self.table.take(pa.array(rows)), columns, 0)
+
+    def tagged(self, columns: Mapping[str, object]) -> pa.Table:
+        """Return the whole table with ``columns`` behind."""
+        return _with_columns(self.table, columns, self.table.num_columns)
+
+    def index_labels(self, rows: np.ndarray) -> np.ndarray:
+        """Return the row numbers: a table has no other index."""
+        return rows
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return the table with view types as plain ones: Arrow cannot take rows of views yet."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for i, field in enumerate(table.schema):
+        if field.type in plain:
+            table = table.set_column(i, field.name, table.column(i).cast(plain[field.type]))
+    return table
+
+
+def _with_columns(table: pa.Table, columns: Mapping[str, object], place: int) -> pa.Table:
+    for offset, (name, values) in enumerate(columns.items()):
+        if name in table.schema.names:
+            raise CepError(
+                f"the table has a column {name!r} already; rename it, cepkit adds one of this name"
+            )
+        table = table.add_column(place + offset, name, pa.array(values, from_pandas=True))
+    return table

@@ -1,0 +1,415 @@
+"""Batches of a stream: the schema they must have, the way in, and the way back to the kind of frame."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.errors import CepError, column_not_found, nearest
+from cepkit.events import INTEGER, NULL_INTEGER, NUMBERS, TEXT, TIME, Column, ColumnType
+from cepkit.frames.arrow import ArrowSource, type_of_arrow
+from cepkit.frames.pandas import PandasSource
+from cepkit.streams.codes import TextCodes
+
+_SPELLINGS = {
+    "str": pa.string(), "text": pa.string(), "category": pa.string(), "int": pa.int64(),
+    "integer": pa.int64(), "float": pa.float64(), "double": pa.float64(), "boolean": pa.bool_(),
+    "date": pa.date32(),
+}  # fmt: skip
+_KNOWN = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool"),
+    *("string", "date32", "timestamp[us]", "timestamp[us, UTC]", "duration[us]", "list[float64]"),
+)
+_WITH_ARGUMENT = re.compile(r"(\w+)\s*[\[<]\s*(.+?)\s*[\]>]")
+_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True)
+class StreamSchema:
+    """The columns of a stream, fixed for all its batches.
+
+    Parameters
+    ----------
+    arrow : pyarrow.Schema
+        Plain types (no dictionaries, no views); whether nulls may occur.
+    ordered : mapping of str to tuple of str
+        Text columns with an order of their own: the only texts there are, from least to greatest.
+    """
+
+    arrow: pa.Schema
+    ordered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        """The type of every column as the compiler sees it."""
+        return {
+            column.name: replace(
+                type_of_arrow(column.type, nullable=column.nullable), ordered=self.ordered.get(column.name)
+            )
+            for column in self.arrow
+        }
+
+    def source(self) -> ArrowSource:
+        """Return a source with these columns and no rows."""
+        source = ArrowSource(self.arrow.empty_table())
+        source.schema = self.columns
+        return source
+
+    def without_nulls(self, names: tuple[str, ...]) -> StreamSchema:
+        """Return the schema with these columns never null."""
+        columns = [f.with_nullable(False) if f.name in names else f for f in self.arrow]
+        return StreamSchema(pa.schema(columns), self.ordered)
+
+
+# --- schemas
+
+
+def schema_of(given: Any) -> StreamSchema:
+    """Return the schema that a user gave.
+
+    Parameters
+    ----------
+    given : mapping of str to type, pyarrow.Schema, or a frame
+        Types as text (``"int64"``, ``"string"``, ``"timestamp[us, UTC]"``; ``"int64 not null"``) or of Arrow,
+        numpy or pandas. Of a pandas, polars, Arrow or Spark frame (empty or not) only the types count;
+        pandas' plain integers and truth values never hold nulls, all else may.
+
+    Raises
+    ------
+    CepError
+        For a type that is not known (with the nearest name), a name that occurs twice, or no columns at all.
+    """
+    schema = _schema_of(given)
+    names = schema.arrow.names
+    if not names:
+        raise CepError("schema: a stream needs at least one column")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise CepError(f"schema: the columns {twice} occur twice")
+    return schema
+
+
+def _schema_of(given: Any) -> StreamSchema:
+    if isinstance(given, StreamSchema):
+        return given
+    if isinstance(given, pd.DataFrame):
+        return _schema_of_pandas(given)
+    sql = sys.modules.get("pyspark.sql")
+    if sql is not None and isinstance(given, sql.DataFrame):
+        given = given.schema
+    if type(given).__name__ == "StructType" and type(given).__module__.startswith("pyspark."):
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        given = to_arrow_schema(given)
+    if isinstance(given, Mapping):
+        return _schema_of_mapping(given)
+    if isinstance(given, pa.Table | pa.RecordBatch):
+        given = given.schema
+    elif hasattr(given, "__arrow_c_stream__"):
+        given = pa.table(given[:0]).schema
+    if not isinstance(given, pa.Schema):
+        raise CepError(
+            "schema: expected a mapping of column names to types, a pyarrow.Schema or a frame, got "
+            f"{type(given).__name__}"
+        )
+    return StreamSchema(pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in given]))
+
+
+def _schema_of_pandas(frame: pd.DataFrame) -> StreamSchema:
+    fields, ordered = [], {}
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise CepError(f"schema: the name of a column must be text, got {name!r}")
+        if name in frame.columns[frame.columns.duplicated()]:
+            raise CepError(f"schema: column {name!r} occurs twice")
+        fields.append(_field_of_dtype(name, frame[name].dtype, ordered, frame[name]))
+    return StreamSchema(pa.schema(fields), ordered)
+
+
+def _schema_of_mapping(given: Mapping[str, Any]) -> StreamSchema:
+    fields, ordered = [], {}
+    for name, of in given.items():
+        if not isinstance(name, str):
+            raise CepError(f"schema: the name of a column must be text, got {name!r}")
+        if isinstance(of, str):
+            text, never_null = re.subn(r"\s+not\s+null\s*$", "", of.strip(), flags=re.IGNORECASE)
+            fields.append(pa.field(name, _type_of_text(name, text), not never_null))
+        elif isinstance(of, pa.DataType):
+            fields.append(pa.field(name, _plain_type(of)))
+        else:
+            try:
+                dtype = pd.api.types.pandas_dtype(of)
+            except TypeError:
+                raise CepError(f"schema: column {name!r} has {of!r}, which is no type") from None
+            fields.append(_field_of_dtype(name, dtype, ordered))
+    return StreamSchema(pa.schema(fields), ordered)
+
+
+def _field_of_dtype(name: str, dtype: Any, ordered: dict, values: pd.Series | None = None) -> pa.Field:
+    if isinstance(dtype, pd.CategoricalDtype):
+        if dtype.categories is None:
+            return pa.field(name, pa.string())
+        inner = pa.array(pd.Series(dtype.categories), from_pandas=True).type
+        if dtype.ordered and type_of_arrow(inner).kind == TEXT:
+            ordered[name] = tuple(dtype.categories)
+        return pa.field(name, _plain_type(inner))
+    never_null = isinstance(dtype, np.dtype) and dtype.kind in "iub"
+    sample = pd.Series([], dtype=dtype) if values is None else values
+    try:
+        of = pa.array(sample if dtype.kind == "O" else sample.iloc[:0], from_pandas=True).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise CepError(f"schema: column {name!r} has no type that a stream can hold: {error}") from None
+    return pa.field(name, _plain_type(of), not never_null)
+
+
+def _type_of_text(name: str, text: str) -> pa.DataType:
+    of = _parsed_type(text)
+    if of is None:
+        raise CepError(
+            f"schema: column {name!r} has type {text!r}, which is not known."
+            f"{nearest(text, [*_KNOWN, *_SPELLINGS])} Types: {list(_KNOWN)}"
+        )
+    return of
+
+
+def _parsed_type(text: str) -> pa.DataType | None:
+    text = text.strip()
+    if text.lower() in _SPELLINGS:
+        return _SPELLINGS[text.lower()]
+    if found := _WITH_ARGUMENT.fullmatch(text):
+        base, argument = found[1].lower(), found[2]
+        unit, _, zone = (part.strip() for part in argument.partition(","))
+        if base in ("list", "array"):
+            item = _parsed_type(argument)
+            return None if item is None else pa.list_(item)
+        if unit in _UNITS and base in ("timestamp", "datetime64"):
+            return pa.timestamp(unit, zone.removeprefix("tz=").strip() or None)
+        if unit in _UNITS and base in ("duration", "timedelta64"):
+            return pa.duration(unit)
+    try:
+        return _plain_type(pa.type_for_alias(text.lower()))
+    except ValueError:
+        return None
+
+
+def _plain_type(of: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(of):
+        return _plain_type(of.value_type)
+    if pa.types.is_null(of):
+        return pa.string()
+    return pa.large_string() if of == pa.string_view() else of
+
+
+# --- the way in
+
+
+def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
+    """Return a batch as a table of exactly the schema's columns; columns it does not name are left out.
+
+    Parameters
+    ----------
+    batch : DataFrame, table or list of dict
+        pandas, polars, Arrow table or record batch.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a missing column.
+    CepError
+        For values that do not fit a column's type without loss, and for nulls where there must be none.
+    """
+    arrays = _arrays_of_rows(batch, schema) if isinstance(batch, list) else _arrays_of_frame(batch, schema)
+    table = pa.table(arrays, schema=schema.arrow)
+    for name, texts in schema.ordered.items():
+        present = table.column(name).drop_null()
+        known = pc.is_in(present, pa.array(texts, present.type))
+        if not pc.all(known).as_py():
+            other = present.filter(pc.invert(known))[0].as_py()
+            raise CepError(
+                f"batch: column {name!r} holds {other!r}, its ordered categories are {list(texts)}"
+            )
+    return table
+
+
+def _arrays_of_frame(batch: Any, schema: StreamSchema) -> list[pa.Array | pa.ChunkedArray]:
+    columns = _columns_of(batch)
+    arrays = []
+    for wanted in schema.arrow:
+        if wanted.name not in columns:
+            raise column_not_found("batch", wanted.name, columns)
+        array = columns[wanted.name]
+        if isinstance(array, pd.Series):
+            array = _array_of_series(array, wanted)
+        elif array is None:
+            raise CepError(f"batch: column {wanted.name!r} occurs more than once; rename or drop one of them")
+        arrays.append(_fitting(array, wanted))
+    return arrays
+
+
+def _columns_of(batch: Any) -> dict[str, Any]:
+    """Return the columns by name; None for a name that several have."""
+    if isinstance(batch, pd.DataFrame):
+        doubled = set(batch.columns[batch.columns.duplicated()])
+        return {name: None if name in doubled else batch[name] for name in dict.fromkeys(batch.columns)}
+    if isinstance(batch, pa.RecordBatch):
+        batch = pa.Table.from_batches([batch])
+    elif not isinstance(batch, pa.Table) and hasattr(batch, "__arrow_c_stream__"):
+        batch = pa.table(batch)
+    if not isinstance(batch, pa.Table):
+        raise CepError(
+            f"a batch is a pandas or polars DataFrame, an Arrow table or a list of dicts, got "
+            f"{type(batch).__module__}.{type(batch).__name__}"
+        )
+    names = batch.schema.names
+    return {name: None if names.count(name) > 1 else batch.column(name) for name in names}
+
+
+def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:
+    arrays = []
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise CepError(f"a batch that is a list holds a dict per event, got {type(row).__name__}")
+    for wanted in schema.arrow:
+        name = wanted.name
+        for number, row in enumerate(rows):
+            if name not in row:
+                raise column_not_found(f"batch, event {number}", name, row)
+        try:
+            array = pa.array([row[name] for row in rows], type=wanted.type, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise CepError(f"batch: column {name!r} must be {_described(wanted)}: {error}") from None
+        arrays.append(_fitting(array, wanted))
+    return arrays
+
+
+def _array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise CepError(f"batch: column {wanted.name!r} must be {_described(wanted)}: {error}") from None
+
+
+def _described(wanted: pa.Field) -> str:
+    return f"{wanted.type}{'' if wanted.nullable else ' not null'}"
+
+
+def _fitting(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return the values in the wanted type: changed only where nothing is lost and nobody surprised."""
+    if array.type != wanted.type:
+        own, of = type_of_arrow(array.type), type_of_arrow(wanted.type)
+        is_alike = own.kind == of.kind or {own.kind, of.kind} <= set(NUMBERS)
+        if own.kind == of.kind == TIME:
+            is_alike = (own.timezone is None) == (of.timezone is None)
+        if not (is_alike or pa.types.is_null(array.type)):
+            raise CepError(
+                f"batch: column {wanted.name!r} must be {_described(wanted)}, it is {array.type}; "
+                "cast it, or begin a stream with another schema"
+            )
+        try:
+            array = array.cast(wanted.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise CepError(
+                f"batch: column {wanted.name!r} must be {_described(wanted)}, it is {array.type}: {error}"
+            ) from None
+    if array.null_count and not wanted.nullable:
+        raise CepError(
+            f"batch: column {wanted.name!r} must be {_described(wanted)}, it has {array.null_count:,} nulls "
+            f"among {len(array):,} values"
+        )
+    return array
+
+
+def stable_column(column: Column, of: ColumnType, name: str, codes: TextCodes | None) -> Column:
+    """Return a column of a batch with the dtype and the codes it has in every batch, whatever its values.
+
+    Parameters
+    ----------
+    column : Column
+        The values of the batch.
+    of : ColumnType
+        The column's type in the schema.
+    codes : TextCodes, optional
+        Of texts; grows.
+    """
+    values = column.values
+    if codes is not None:
+        values = codes.encode(values, column.categories)
+        return Column(of, values, codes.texts)
+    if of.kind == INTEGER and of.nullable:
+        values = values.astype(np.int64, copy=False)
+        if not column.type.nullable and (values == NULL_INTEGER).any():
+            raise CepError(
+                f"batch: column {name!r} holds -2^63, which stands for null here; if it is never null, say "
+                "so in the schema: 'int64 not null'"
+            )
+    return Column(of, values)
+
+
+# --- the way back
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of frame: ``pandas``, ``arrow``, ``polars`` or ``rows``; with pandas the columns' dtypes."""
+
+    name: str
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
+
+    def native(self, table: pa.Table, column_of_result: Mapping[str, str]) -> Any:
+        """Return a table as a frame of this kind.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            A result.
+        column_of_result : mapping of str to str
+            Result columns that are values of a column: in pandas they get its dtype where it can hold them.
+        """
+        if self.name == "rows":
+            return table.to_pylist()
+        if self.name == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        if self.name == "arrow":
+            return table
+        arrays = {name: _whole(table.column(name)) for name in table.schema.names}
+        frame = PandasSource(pd.DataFrame()).result(arrays)
+        for name, column in column_of_result.items():
+            dtype = self.dtypes.get(column)
+            if dtype is not None and frame[name].dtype != dtype and _can_hold(dtype, frame[name]):
+                frame[name] = frame[name].astype(dtype)
+        return frame
+
+
+def _whole(array: pa.ChunkedArray) -> pa.Array:
+    whole = array.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+
+
+def _can_hold(dtype: Any, values: pd.Series) -> bool:
+    if isinstance(dtype, pd.CategoricalDtype):
+        return bool(values.dropna().isin(dtype.categories).all())
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+        return not values.hasnans
+    return True
+
+
+def kind_of_batch(batch: Any) -> Kind:
+    """Return the kind of frame a batch is; of what is no frame, pandas."""
+    if isinstance(batch, pd.DataFrame):
+        return Kind("pandas", dict(zip(batch.columns, batch.dtypes, strict=True)))
+    if isinstance(batch, list):
+        return Kind("rows")
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(batch, polars.DataFrame):
+        return Kind("polars")
+    return Kind("arrow" if hasattr(batch, "__arrow_c_stream__") else "pandas")

@@ -1,0 +1,164 @@
+"""Columns of a frame → Events: partition codes, stream order, and the checks on both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.compile.program import Program
+from cepkit.errors import CepError, OrderError, column_not_found
+from cepkit.events import (
+    DURATION,
+    FLOAT,
+    INTEGER,
+    NULL_INTEGER,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+    Events,
+    shared_categories,
+)
+
+
+class Source(Protocol):
+    """A frame as this package sees it; one class per kind of frame."""
+
+    n_rows: int
+    schema: Mapping[str, ColumnType]
+    duplicates: frozenset[str]  # names that more than one column has
+
+    def column(self, name: str) -> Column:
+        """Return a column by name, in the frame's order of rows."""
+
+    def item(self, name: str, index: int) -> Column:
+        """Return item ``index`` of a list column."""
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these row numbers."""
+
+
+def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
+    """Raise the error for names that are not columns, or that several columns have."""
+    for name in names:
+        if name not in source.schema:
+            raise column_not_found(role, name, source.schema)
+        if name in source.duplicates:
+            raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")
+
+
+def build_events(source: Source, program: Program) -> Events:
+    """Return the events of a frame as ``program`` needs them.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a partition or order column that is not there.
+    OrderError
+        When an order column has missing values (with their number) or values that have no order.
+    """
+    query = program.query
+    check_columns(source, "partition_by", query.partition_by)
+    check_columns(source, "order_by", query.order_by)
+    check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
+    order = stream_order(source, query.order_by)
+    columns = {}
+    for name in program.columns:
+        derived = program.derived.get(name)
+        column = source.item(derived.column, derived.index) if derived else source.column(name)
+        columns[name] = column if order is None else column.take(order)
+    partition, n_partitions = partition_codes(source, query.partition_by)
+    if order is not None:
+        partition = partition[order]
+    return Events(source.n_rows, columns, partition, n_partitions, order)
+
+
+def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None:
+    """Return the frame's row numbers in stream order, or None when the rows stand in it already.
+
+    Rows that are equal in all order columns keep the frame's order.
+    """
+    keys = [_order_key(source, name) for name in order_by]
+    if not keys or source.n_rows < 2:
+        return None
+    if len(keys) == 1:
+        key = keys[0]
+        return None if bool((key[1:] >= key[:-1]).all()) else np.argsort(key, kind="stable")
+    order = np.lexsort(keys[::-1])
+    return None if bool((order[1:] > order[:-1]).all()) else order
+
+
+def _order_key(source: Source, name: str) -> np.ndarray:
+    column = source.column(name)
+    kind = column.type.kind
+    if kind not in (INTEGER, FLOAT, TIME, DURATION, TEXT):
+        raise OrderError(f"order_by: column {name!r} is of type {column.type}, which has no order")
+    if kind == TEXT:
+        column = shared_categories([column], True)[0]
+    values = column.values
+    if kind == FLOAT:
+        missing = np.isnan(values)
+    elif column.type.nullable:
+        missing = values < 0 if kind == TEXT else values == NULL_INTEGER
+    else:
+        return values
+    if n_missing := int(missing.sum()):
+        raise OrderError(
+            f"order_by: column {name!r} has {n_missing:,} missing values of {len(values):,}; "
+            "an event without its place in time has no order: drop these rows or fill them"
+        )
+    return values
+
+
+def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.ndarray, int]:
+    """Return the partition code of every row, int32, and how many; missing keys are one partition."""
+    if not partition_by or source.n_rows == 0:
+        return np.zeros(source.n_rows, np.int32), min(1, source.n_rows)
+    codes, n_codes = _codes(source, partition_by[0])
+    for name in partition_by[1:]:
+        other, n_other = _codes(source, name)
+        pair, pairs = pd.factorize(codes.astype(np.int64) * n_other + other)
+        codes, n_codes = pair, len(pairs)
+    if n_codes >= 2**31:
+        raise CepError(f"{n_codes:,} partitions are more than 2^31")
+    return np.ascontiguousarray(codes, dtype=np.int32), n_codes
+
+
+def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
+    column = source.column(name)
+    values = column.values
+    if column.type.kind == TEXT:
+        n = len(column.categories)
+        if column.type.nullable and n_missing_codes(values):
+            return np.where(values < 0, n, values), n + 1
+        return values, n
+    if values.dtype.kind in "iu" and len(values):
+        least, greatest = int(values.min()), int(values.max())
+        span = greatest - least + 1
+        if span <= max(1024, 2 * len(values)) and span < 2**31:
+            used = np.zeros(span, bool)
+            # Small integers are widened first: -100 to 100 fits int8, 0 to 200 does not.
+            wide = np.promote_types(values.dtype, np.min_scalar_type(span))
+            shifted = values if least == 0 else np.subtract(values, least, dtype=wide)
+            used[shifted] = True
+            if used.all():
+                return shifted, span
+            number = np.cumsum(used) - 1
+            return number[shifted], int(number[-1]) + 1
+    try:
+        codes, found = pd.factorize(values, use_na_sentinel=False)
+    except TypeError:
+        raise CepError(
+            f"partition_by: column {name!r} is of type {column.type}, "
+            "whose values cannot be told apart as keys"
+        ) from None
+    return codes, len(found)
+
+
+def n_missing_codes(codes: np.ndarray) -> bool:
+    """Return whether a code stands for null."""
+    return bool((codes < 0).any())

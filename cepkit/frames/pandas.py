@@ -1,0 +1,263 @@
+"""pandas DataFrames ↔ events: dtypes of pandas 2 and 3, numpy-, Arrow- and mask-backed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.engines.measures import Measured, Picked
+from cepkit.errors import CepError
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    NULL_CODE,
+    NULL_INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+)
+from cepkit.frames.arrow import column_of_arrow, list_item, type_of_arrow
+
+_PANDAS = int(pd.__version__.split(".")[0])
+_INFERRED = {
+    "string": TEXT,
+    "boolean": BOOLEAN,
+    "integer": INTEGER,
+    "floating": FLOAT,
+    "mixed-integer-float": FLOAT,
+    "decimal": FLOAT,
+    "datetime": TIME,
+    "datetime64": TIME,
+    "date": TIME,
+    "timedelta": DURATION,
+    "timedelta64": DURATION,
+}
+
+
+class PandasSource:
+    """A pandas DataFrame as a source of columns (see frames/building.py)."""
+
+    def __init__(self, frame: pd.DataFrame):
+        self.frame = frame
+        self.n_rows = len(frame)
+        names = [name for name in frame.columns if isinstance(name, str)]
+        self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
+        self.schema = {name: self._type(name) for name in dict.fromkeys(names)}
+        self._arrow_types: dict[str, pa.DataType | None] = {}
+
+    def _series(self, name: str) -> pd.Series:
+        if name in self.duplicates:
+            raise CepError(f"column {name!r} occurs more than once; rename or drop one of them")
+        return self.frame[name]
+
+    def _type(self, name: str) -> ColumnType:
+        if name in self.duplicates:
+            return ColumnType(OTHER)
+        return type_of_series(self.frame[name])
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        return column_of_series(self._series(name), name)
+
+    def item(self, name: str, index: int) -> Column:
+        """Return item ``index`` of a list column."""
+        return list_item(pa.array(self._series(name), from_pandas=True), index, name)
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these rows."""
+        series = self._series(name).take(rows)
+        # Objects tell their type only where there are some; the whole column has one type, also for no rows.
+        kind = self._type_of_objects(name) if series.dtype == object else None
+        if kind is not None and pa.types.is_duration(kind):
+            series = pd.to_timedelta(series)
+        array = pa.array(series, type=kind, from_pandas=True)
+        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+    def _type_of_objects(self, name: str) -> pa.DataType | None:
+        if name not in self._arrow_types:
+            if self.schema[name].kind == TEXT:
+                self._arrow_types[name] = pa.string()
+            else:
+                whole = _arrow_of_objects(self._series(name))
+                self._arrow_types[name] = None if whole is None else whole.type
+        return self._arrow_types[name]
+
+    # --- the way back
+
+    def result(self, columns: Mapping[str, Measured]) -> pd.DataFrame:
+        """Return the result columns as a frame; what is a value of a column keeps that column's dtype."""
+        data = {}
+        for name, values in columns.items():
+            if isinstance(values, Picked):
+                data[name] = self._series(values.column).take(values.rows).reset_index(drop=True)
+            else:
+                data[name] = _series_of_arrow(values)
+        return pd.DataFrame(data)
+
+    def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
+        """Return these rows of the frame under their own index, with ``columns`` in front."""
+        return _with_columns(self.frame.take(rows), columns, 0)
+
+    def tagged(self, columns: Mapping[str, pd.api.extensions.ExtensionArray]) -> pd.DataFrame:
+        """Return the whole frame with ``columns`` behind."""
+        # pandas 3 copies what is written to; before, writing to the result would reach the frame.
+        frame = self.frame.copy(deep=_PANDAS < 3)
+        return _with_columns(frame, columns, frame.shape[1])
+
+    def index_labels(self, rows: np.ndarray) -> pd.Index:
+        """Return the index of these rows."""
+        return self.frame.index.take(rows)
+
+
+def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int) -> pd.DataFrame:
+    for offset, (name, values) in enumerate(columns.items()):
+        if name in frame.columns:
+            raise CepError(
+                f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
+            )
+        frame.insert(place + offset, name, values)
+    return frame
+
+
+def _series_of_arrow(array: pa.Array) -> pd.Series:
+    if pa.types.is_integer(array.type) and array.null_count:
+        return array.to_pandas(types_mapper=lambda of: pd.Int64Dtype())
+    if pa.types.is_boolean(array.type) and array.null_count:
+        return array.to_pandas(types_mapper=lambda of: pd.BooleanDtype())
+    return array.to_pandas()
+
+
+def type_of_series(series: pd.Series) -> ColumnType:
+    """Return the column type of a Series."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        return type_of_arrow(dtype.pyarrow_dtype, nullable=series.hasnans)
+    if isinstance(dtype, pd.CategoricalDtype):
+        inner = type_of_series(pd.Series(dtype.categories))
+        ordered = tuple(dtype.categories) if dtype.ordered and inner.kind == TEXT else None
+        return ColumnType(inner.kind, inner.unit, inner.timezone, True, ordered)
+    if isinstance(dtype, pd.StringDtype):
+        return ColumnType(TEXT, nullable=True)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return ColumnType(TIME, dtype.unit, str(dtype.tz), series.hasnans)
+    if dtype.kind == "M":
+        return ColumnType(TIME, np.datetime_data(dtype)[0], None, series.hasnans)
+    if dtype.kind == "m":
+        return ColumnType(DURATION, np.datetime_data(dtype)[0], None, series.hasnans)
+    # By dtype, not by looking: the shape of a kernel must not change with the data.
+    nullable = pd.api.types.is_extension_array_dtype(dtype)
+    if dtype.kind == "b":
+        return ColumnType(BOOLEAN, nullable=nullable)
+    if dtype.kind in "iu":
+        return ColumnType(INTEGER, nullable=nullable)
+    if dtype.kind == "f":
+        return ColumnType(FLOAT, nullable=True)
+    return _type_of_objects(series)
+
+
+def _type_of_objects(series: pd.Series) -> ColumnType:
+    inferred = pd.api.types.infer_dtype(series, skipna=True)
+    if inferred in ("empty",):
+        return ColumnType(TEXT, nullable=True)
+    kind = _INFERRED.get(inferred)
+    if kind in (TIME, DURATION):
+        array = _arrow_of_objects(series)
+        return (
+            type_of_arrow(array.type, nullable=array.null_count > 0)
+            if array is not None
+            else ColumnType(OTHER)
+        )
+    if kind is not None:
+        return ColumnType(kind, nullable=True)
+    present = series.dropna()
+    if len(present) and isinstance(present.iloc[0], list | tuple | np.ndarray):
+        array = _arrow_of_objects(series)
+        if array is not None:
+            return type_of_arrow(array.type)
+    return ColumnType(OTHER, nullable=True)
+
+
+def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
+    if pd.api.types.infer_dtype(series, skipna=True).startswith("timedelta"):
+        series = pd.to_timedelta(series)  # Arrow misreads objects of other units than pandas 2's nanoseconds
+    try:
+        return pa.array(series, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return None
+
+
+def column_of_series(series: pd.Series, name: str) -> Column:
+    """Return the values of a Series as a column, without a copy where the layout allows it."""
+    of, dtype = type_of_series(series), series.dtype
+    if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
+        return column_of_arrow(pa.chunked_array(_chunks(series)), name)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _categorical(series, of, name)
+    if of.kind == TEXT:
+        codes, categories = pd.factorize(series.to_numpy(dtype=object), use_na_sentinel=True)
+        return Column(of, np.asarray(codes, dtype=np.int64), np.asarray(categories, dtype=object))
+    if of.kind in (TIME, DURATION):
+        if dtype.kind == "O":
+            return column_of_arrow(_arrow_of_objects(series), name)
+        naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if of.timezone else series
+        return Column(of, naive.to_numpy().view(np.int64))
+    if of.kind == BOOLEAN:
+        if dtype == np.bool_:
+            return Column(of, series.to_numpy().view(np.int8))
+        filled = series.astype("boolean").astype("Int8").to_numpy(dtype=np.int8, na_value=NULL_CODE)
+        return Column(of, filled)
+    if of.kind == FLOAT:
+        if dtype.kind == "f" and isinstance(dtype, np.dtype) and dtype.itemsize in (4, 8):
+            return Column(of, series.to_numpy())
+        series = series if dtype.kind == "O" else series.astype("Float64")
+        return Column(of, series.to_numpy(np.float64, na_value=np.nan))
+    if of.kind == INTEGER:
+        return _integers(series, of, name)
+    values = np.empty(len(series), dtype=object)
+    values[:] = [None if _is_missing(value) else value for value in series]
+    return Column(of, values)
+
+
+def _chunks(series: pd.Series) -> pa.ChunkedArray:
+    array = pa.array(series, from_pandas=True)
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _categorical(series: pd.Series, of: ColumnType, name: str) -> Column:
+    if of.kind != TEXT:
+        values = column_of_series(pd.Series(series.dtype.categories), name).values
+        null = {FLOAT: np.nan, BOOLEAN: NULL_CODE, OTHER: None}.get(of.kind, NULL_INTEGER)
+        if of.kind == INTEGER:
+            values = values.astype(np.int64)
+        return Column(of, np.append(values, np.array([null], values.dtype))[series.cat.codes.to_numpy()])
+    return Column(of, series.cat.codes.to_numpy(), np.asarray(series.dtype.categories, dtype=object))
+
+
+def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:
+    dtype = series.dtype
+    if dtype.kind == "O":
+        array = _arrow_of_objects(series)
+        if array is None:
+            raise CepError(f"column {name!r} holds integers beyond 64 bits; make them floats or texts")
+        return column_of_arrow(array, name)
+    if dtype.kind == "u" and dtype.itemsize == 8:
+        return column_of_arrow(pa.array(series, from_pandas=True), name)
+    if not of.nullable:
+        return Column(of, series.to_numpy(dtype=getattr(dtype, "numpy_dtype", dtype)))
+    values = series.to_numpy(dtype=np.int64, na_value=NULL_INTEGER)
+    if int((values == NULL_INTEGER).sum()) != int(series.isna().sum()):
+        raise CepError(
+            f"column {name!r} has nulls and the value -2^63, which stands for null here; drop one of them"
+        )
+    return Column(of, values)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)

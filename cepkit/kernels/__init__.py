@@ -1,0 +1,1 @@
+"""Hand-written numba kernels; numpy and numba only."""

@@ -1,0 +1,58 @@
+"""Two ways to know the aggregates of a partial match: kept up to date, or recomputed from its events."""
+
+from numba import njit
+
+# Both match `open more* full`: a match begins at an event of ``opens`` and has ``length`` events; none of its
+# prices lies ``slack`` above the greatest or below the mean of those before it.
+
+
+@njit(cache=True, nogil=True)
+def match_incremental(opens, price, length, slack, first, last):
+    """Write first and last event of every match and return their number; O(1) time per event."""
+    n_found, count, total, greatest, start = 0, 0, 0.0, 0.0, 0
+    for e in range(len(price)):
+        x = price[e]
+        if count > 0:
+            if x > greatest + slack or x < total / count - slack:
+                count = 0
+            elif count == length - 1:
+                first[n_found], last[n_found] = start, e
+                n_found += 1
+                count = 0
+                continue
+            else:
+                count += 1
+                total += x
+                greatest = max(greatest, x)
+                continue
+        if opens[e]:
+            start, count, total, greatest = e, 1, x, x
+    return n_found
+
+
+@njit(cache=True, nogil=True)
+def match_recomputed(opens, price, length, slack, first, last, collected):
+    """As `match_incremental`, with the prices of the match in ``collected``; O(length) time per event."""
+    n_found, count, start = 0, 0, 0
+    for e in range(len(price)):
+        x = price[e]
+        if count > 0:
+            total, greatest = 0.0, collected[0]
+            for i in range(count):
+                total += collected[i]
+                greatest = max(greatest, collected[i])
+            if x > greatest + slack or x < total / count - slack:
+                count = 0
+            elif count == length - 1:
+                first[n_found], last[n_found] = start, e
+                n_found += 1
+                count = 0
+                continue
+            else:
+                collected[count] = x
+                count += 1
+                continue
+        if opens[e]:
+            start, count = e, 1
+            collected[0] = x
+    return n_found

@@ -1,0 +1,62 @@
+"""Kernels that find the rows of matches and the pattern positions of those rows."""
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def count_rows(partition, current, first, last, next_match, n_rows_of_match):
+    """Count the events of each match.
+
+    ``current[k]`` is the first match of partition k in stream order, -1 for none; ``next_match[m]`` the next
+    one of the same partition. Both ``current`` and the counts are changed. Matches of a partition do not
+    overlap, so one pass over the events is enough: O(n_events).
+    """
+    for e in range(len(partition)):
+        m = current[partition[e]]
+        if m >= 0 and e >= first[m]:
+            n_rows_of_match[m] += 1
+            if e == last[m]:
+                current[partition[e]] = next_match[m]
+
+
+@njit(cache=True, nogil=True)
+def fill_rows(partition, current, first, last, next_match, cursor, event_of_item):
+    """Write the events of each match in stream order from ``cursor[m]`` on. O(n_events)."""
+    for e in range(len(partition)):
+        m = current[partition[e]]
+        if m >= 0 and e >= first[m]:
+            event_of_item[cursor[m]] = e
+            cursor[m] += 1
+            if e == last[m]:
+                current[partition[e]] = next_match[m]
+
+
+@njit(cache=True, nogil=True)
+def choose_positions(first_item_of_match, item_mask, follow, accepting, position_of_item):
+    """Choose one position per row: of all ways through the pattern the one with the smallest positions first.
+
+    ``item_mask`` holds the positions each row can be reached at; it is narrowed backwards to those that lead
+    to the end of the match, then the smallest possible one is taken row by row. Returns False when a row has
+    none left, which the masks of a match cannot cause. O(rows x positions).
+    """
+    n_positions = len(follow)
+    for m in range(len(first_item_of_match) - 1):
+        start, stop = first_item_of_match[m], first_item_of_match[m + 1]
+        item_mask[stop - 1] &= accepting
+        for i in range(stop - 2, start - 1, -1):
+            kept = 0
+            for p in range(n_positions):
+                if item_mask[i] >> p & 1 and follow[p] & item_mask[i + 1]:
+                    kept |= 1 << p
+            item_mask[i] = kept
+        allowed = item_mask[start]
+        for i in range(start, stop):
+            if allowed == 0:
+                return False
+            p = 0
+            while not allowed >> p & 1:
+                p += 1
+            position_of_item[i] = p
+            if i + 1 < stop:
+                allowed = follow[p] & item_mask[i + 1]
+    return True

@@ -1,0 +1,1 @@
+"""Pattern and predicate text, their trees, and queries as values."""

@@ -1,0 +1,199 @@
+"""Durations as text, exact to the nanosecond, and as ticks of a column's unit; it knows no column."""
+
+from __future__ import annotations
+
+import operator
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+from cepkit.errors import PatternSyntaxError, PredicateError, nearest
+
+# Nanoseconds of each unit, from long to short, under the name that errors and `format_duration` use.
+NANOSECONDS = {
+    "w": 604_800_000_000_000,
+    "d": 86_400_000_000_000,
+    "h": 3_600_000_000_000,
+    "min": 60_000_000_000,
+    "s": 1_000_000_000,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
+
+# Both the micro sign and the Greek letter mu are in use for micro.
+_SPELLINGS = {
+    "w": "w week weeks",
+    "d": "d day days",
+    "h": "h hr hrs hour hours",
+    "min": "m min mins minute minutes",
+    "s": "s sec secs second seconds",
+    "ms": "ms millisecond milliseconds",
+    "us": "us \u00b5s \u03bcs microsecond microseconds",
+    "ns": "ns nanosecond nanoseconds",
+}
+UNITS = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+
+_UNEVEN = {"month": "28 to 31 days", "year": "365 or 366 days"}
+_UNEVEN |= {
+    "months": _UNEVEN["month"],
+    "mo": _UNEVEN["month"],
+    "years": _UNEVEN["year"],
+    "y": _UNEVEN["year"],
+}
+
+_KNOWN_UNITS = "units: ns us ms s min h d w"
+_PART = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d_]*)\s*")
+
+LARGEST_TICKS = 2**63 - 1
+
+
+def parse_duration(text: str) -> int:
+    """Return the nanoseconds of a duration such as ``5 min``, ``2.5 s``, ``500ms`` or ``1h30m``.
+
+    Parts are numbers with a unit (ns, us, ms, s, min, h, d, w or their English words) and are added up.
+    ``m`` is a minute. Days have 24 hours.
+
+    Parameters
+    ----------
+    text : str
+        The duration; blanks between number, unit and parts are free.
+
+    Returns
+    -------
+    int
+        Nanoseconds, exact, never negative.
+
+    Raises
+    ------
+    PatternSyntaxError
+        Without a unit, with an unknown one, with months or years (their length varies), or when the
+        duration is not a whole number of nanoseconds.
+
+    Examples
+    --------
+    >>> parse_duration("1h30m"), parse_duration("2.5 s"), parse_duration("500ms")
+    (5400000000000, 2500000000, 500000000)
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"expected a duration as text, such as '5 min', got {type(text).__name__}")
+    total, position = Fraction(0), 0
+    while position < len(text) or position == 0:
+        part = _PART.match(text, position)
+        if part is None:
+            at = position + len(text[position:]) - len(text[position:].lstrip())
+            found = repr(text[at]) if at < len(text) else "the end of the text"
+            raise PatternSyntaxError(
+                f"a duration is numbers with units, as in '5 s'; expected a number, found {found}", text, at
+            )
+        if not part["unit"]:
+            message = f"a duration needs a unit, as in '{part['number']} s'; {_KNOWN_UNITS}"
+            raise PatternSyntaxError(message, text, part.start("number"), len(part["number"]))
+        total += Fraction(part["number"]) * NANOSECONDS[_unit(part, text)]
+        position = part.end()
+    if total.denominator != 1:
+        raise PatternSyntaxError("a duration is a whole number of nanoseconds", text, 0, len(text))
+    return int(total)
+
+
+def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
+    """Return a duration as ticks of a time column.
+
+    Parameters
+    ----------
+    duration : str or datetime.timedelta or int
+        Text of `parse_duration`, a timedelta (a pandas one keeps its nanoseconds), or ticks.
+    unit : {"s", "ms", "us", "ns"} or None
+        The unit of the column; None for a clock that counts in a unit of its own.
+
+    Returns
+    -------
+    int
+        Ticks, exact, from 0 to 2**63 - 1.
+
+    Raises
+    ------
+    PatternSyntaxError
+        When text is no duration.
+    PredicateError
+        When the duration is not a whole number of ticks, does not fit into 64 bits, is negative, or
+        is not an integer although the clock has no unit.
+
+    Examples
+    --------
+    >>> duration_ticks("5 min", "s"), duration_ticks(timedelta(hours=1), "ms"), duration_ticks(42, "ns")
+    (300, 3600000, 42)
+    >>> duration_ticks("2.5 s", "s")
+    Traceback (most recent call last):
+    cepkit.errors.PredicateError: duration '2.5 s' is not a whole number of ticks: the column counts in s
+    """
+    ticks = _integer(duration)
+    if ticks is None:
+        nanoseconds = (
+            parse_duration(duration) if isinstance(duration, str) else _timedelta_nanoseconds(duration)
+        )
+        if unit is None:
+            raise PredicateError(
+                f"duration {str(duration)!r} has a unit, but the clock is a plain number; "
+                "give an integer in the clock's own unit"
+            )
+        ticks, rest = divmod(nanoseconds, NANOSECONDS[unit])
+        if rest:
+            raise PredicateError(
+                f"duration {str(duration)!r} is not a whole number of ticks: the column counts in {unit}"
+            )
+    if not 0 <= ticks <= LARGEST_TICKS:
+        reason = "is negative" if ticks < 0 else f"does not fit into 64 bits of {unit or 'ticks'}"
+        raise PredicateError(f"duration {str(duration)!r} {reason}")
+    return ticks
+
+
+def format_duration(ticks: int, unit: str | None) -> str:
+    """Return ticks as text that `parse_duration` reads back (when not negative); plain without a unit.
+
+    Examples
+    --------
+    >>> format_duration(5400, "s"), format_duration(1500, "ms"), format_duration(7, None)
+    ('1 h 30 min', '1 s 500 ms', '7')
+    """
+    if unit is None:
+        return str(ticks)
+    parts, rest = [], abs(ticks) * NANOSECONDS[unit]
+    for name, size in NANOSECONDS.items():
+        if name != "w":  # '7 d' is easier to read than '1 w'
+            count, rest = divmod(rest, size)
+            parts += [f"{count} {name}"] if count else []
+    return "-" * (ticks < 0) + (" ".join(parts) or f"0 {unit}")
+
+
+def _unit(part: re.Match[str], text: str) -> str:
+    spelling, at = part["unit"], part.start("unit")
+    if spelling.lower() in _UNEVEN or spelling == "M":
+        length = _UNEVEN.get(spelling.lower(), "28 to 31 days, if a month is meant; minutes are 'min'")
+        raise PatternSyntaxError(
+            f"{spelling!r} has no fixed length ({length}); use days", text, at, len(spelling)
+        )
+    if spelling.lower() not in UNITS:
+        hint = nearest(spelling, UNITS)
+        raise PatternSyntaxError(f"unknown unit {spelling!r}; {_KNOWN_UNITS}.{hint}", text, at, len(spelling))
+    return UNITS[spelling.lower()]
+
+
+def _integer(value: object) -> int | None:
+    """Return ``value`` when it is an integer (also numpy's), None when it is text or a timedelta."""
+    if isinstance(value, str | timedelta):
+        return None
+    # numpy.timedelta64 is a number to Python; its count without its unit would be a silent error.
+    if isinstance(value, bool) or "timedelta" in type(value).__name__:
+        raise TypeError(f"expected a duration as text, datetime.timedelta or int, got {type(value).__name__}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"expected a duration as text, datetime.timedelta or int, got {type(value).__name__} {value!r}"
+        ) from None
+
+
+def _timedelta_nanoseconds(value: timedelta) -> int:
+    microseconds = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    return microseconds * 1_000 + getattr(value, "nanoseconds", 0)

@@ -1,0 +1,86 @@
+"""The matches of a query as arrays over their events; nothing is materialised before it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.events import Events
+
+
+@dataclass(frozen=True)
+class MatchSet:
+    """Matches of contiguous rows of a partition, in the order of their last event.
+
+    Parameters
+    ----------
+    events : Events
+        In stream order.
+    first, last : ndarray of int64, shape (n_matches,)
+        Positions of the first and last event; no two matches have the same last event.
+    """
+
+    events: Events
+    first: np.ndarray
+    last: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @cached_property
+    def partition(self) -> np.ndarray:
+        """Partition code of each match, int32, (n_matches,)."""
+        return self.events.partition_of_event[self.last]
+
+    def take(self, matches: np.ndarray | slice) -> MatchSet:
+        """Return these matches alone."""
+        # Kernels take contiguous arrays; every second match is not.
+        first, last = (np.ascontiguousarray(ends[matches]) for ends in (self.first, self.last))
+        return MatchSet(self.events, first, last)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """The rows of every match; one pass over the events, 4 or 8 bytes per matched row."""
+        if not len(self):  # nothing to look for, and no reason to load numba
+            return Lineage(np.empty(0, np.int64), np.zeros(1, np.int64))
+        from cepkit.kernels.lineage import count_rows, fill_rows
+
+        n_rows = np.zeros(len(self), np.int64)
+        head, follow = self.chains()
+        partition = self.events.partition_of_event
+        count_rows(partition, head.copy(), self.first, self.last, follow, n_rows)
+        first_item = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(n_rows, out=first_item[1:])
+        dtype = np.int32 if self.events.n_events < 2**31 else np.int64
+        event_of_item = np.empty(first_item[-1], dtype)
+        fill_rows(partition, head, self.first, self.last, follow, first_item[:-1].copy(), event_of_item)
+        return Lineage(event_of_item, first_item)
+
+    def chains(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first match of each partition and the next one after each match; -1 ends a chain."""
+        head = np.full(self.events.n_partitions, -1, np.int64)
+        follow = np.full(len(self), -1, np.int64)
+        if len(self):
+            by_last = np.argsort(self.last, kind="stable")  # a part of the matches may be in any order
+            order = by_last[np.argsort(self.partition[by_last], kind="stable")]
+            own = self.partition[order]
+            new = np.concatenate([[True], own[1:] != own[:-1]])
+            head[own[new]] = order[new]
+            same = ~new[1:]
+            follow[order[:-1][same]] = order[1:][same]
+        return head, follow
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The events of match m are ``event_of_item[first_item_of_match[m] : first_item_of_match[m + 1]]``."""
+
+    event_of_item: np.ndarray  # int32 or int64, (n_items,): positions in stream order
+    first_item_of_match: np.ndarray  # int64, (n_matches + 1,)
+
+    @property
+    def match_of_item(self) -> np.ndarray:
+        """Match of each item, int64, (n_items,)."""
+        return np.repeat(np.arange(len(self.first_item_of_match) - 1), np.diff(self.first_item_of_match))

@@ -1,0 +1,1 @@
+"""Work spread over threads, and its results in one order."""

@@ -1,0 +1,468 @@
+"""Replicas of a stream's matcher: each owns some of the partitions, alone or on a thread of its own.
+
+They know arrays and Arrow columns, no frames.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.compile.program import Inputs, Kernel, Program
+from cepkit.compile.terms import Term
+from cepkit.engines.measures import Picked, measure
+from cepkit.engines.regex import advance, label_rows
+from cepkit.errors import CepError
+from cepkit.events import Column, Events
+from cepkit.matchset import MatchSet
+from cepkit.parallel.merge import OrderedMerge
+from cepkit.state import copy_partitions, forget_partitions, live_starts, pack_state, put_back, unpack_state
+
+_MESSAGES = 8  # that may wait for a replica; who brings more waits
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a batch that belongs to one replica, in stream order."""
+
+    partition: np.ndarray  # int32, (n_events,): the replica's own numbers
+    position: np.ndarray  # int64, (n_events,): places in the whole stream
+    columns: Mapping[str, Column]  # what predicates read
+    inputs: Inputs  # the same for the kernel
+    rows: pa.Table  # what results read
+    n_partitions: int  # numbers are below it
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last event."""
+        return int(self.position[-1]) + 1
+
+    def take(self, events: slice | np.ndarray) -> Share:
+        """Return the share of these events."""
+        is_slice = isinstance(events, slice)
+        rows = self.rows.slice(events.start, events.stop - events.start) if is_slice else None
+        return replace(
+            self,
+            partition=self.partition[events],
+            position=self.position[events],
+            columns={name: column.take(events) for name, column in self.columns.items()},
+            inputs=self.inputs.with_columns({n: array[events] for n, array in self.inputs.columns.items()}),
+            rows=self.rows.take(pa.array(events)) if rows is None else rows,
+        )
+
+    def dealt(self, n_replicas: int) -> list[Share | None]:
+        """Return each replica's part, None without events: partition p is number p // n of replica p % n."""
+        parts: list[Share | None] = []
+        for r in range(n_replicas):
+            own = np.flatnonzero(self.partition % n_replicas == r)
+            part = self.take(own) if len(own) else None
+            parts.append(
+                part
+                and replace(
+                    part,
+                    partition=part.partition // n_replicas,
+                    n_partitions=-(-self.n_partitions // n_replicas),
+                )
+            )
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Results of matches by last event: those of match m are ``table[first_row[m]:first_row[m + 1]]``."""
+
+    last: np.ndarray  # int64, (n_matches,): position of the last event
+    table: pa.Table
+    first_row: np.ndarray  # int64, (n_matches + 1,)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows that a partial match may still need, in stream order."""
+
+    number: np.ndarray  # int64, (n_rows,): of the replica's own events
+    position: np.ndarray  # int64, (n_rows,)
+    partition: np.ndarray  # int32, (n_rows,)
+    table: pa.Table
+    columns: Mapping[str, np.ndarray]  # what predicates read, where rows are to be labelled
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def followed_by(self, share: Share, first_number: int) -> Kept:
+        """Return these rows and those of a share behind them."""
+        number = np.arange(first_number, first_number + len(share.position))
+        return Kept(
+            np.concatenate([self.number, number]),
+            np.concatenate([self.position, share.position]),
+            np.concatenate([self.partition, share.partition]),
+            pa.concat_tables([self.table, share.rows]),
+            {
+                name: np.concatenate([values, share.inputs.columns[name]])
+                for name, values in self.columns.items()
+            },
+        )
+
+    def where(self, wanted: np.ndarray) -> Kept:
+        """Return the rows of a mask."""
+        table = self.table.filter(pa.array(wanted)).combine_chunks()
+        columns = {name: values[wanted] for name, values in self.columns.items()}
+        return Kept(self.number[wanted], self.position[wanted], self.partition[wanted], table, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A table as measures read it."""
+
+    table: pa.Table
+    schema: Mapping[str, Any]
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        taken = self.table.column(name).take(pa.array(rows)).combine_chunks()
+        return taken if isinstance(taken, pa.Array) else pa.concat_arrays(taken.chunks)
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """What all replicas of a stream share.
+
+    Parameters
+    ----------
+    program : Program
+        Without text groups: the columns come coded.
+    inputs : Inputs
+        Of no events; they fix the dtypes.
+    rows : str
+        ``"one"``: a result row per match, ``"all"``: the matched rows with their variable.
+    result_columns : pyarrow.Schema
+        The columns that results read.
+    max_live : int, optional
+        Most live partial matches of a partition that a share may leave behind.
+    """
+
+    program: Program
+    inputs: Inputs
+    rows: str
+    result_columns: pa.Schema
+    max_live: int | None = None
+    kernel: Kernel = field(init=False)
+    lookback: int = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "kernel", self.program.matching(self.inputs))
+        # Labels are found by running through a match's rows again, with what prev() saw before the first one.
+        terms = (*self.program.plan.terms(), *self.program.plan.slots)
+        lookback = max((_rows_before(term) for term in terms), default=0) if self.rows == "all" else 0
+        object.__setattr__(self, "lookback", lookback)
+
+    def nothing_kept(self) -> Kept:
+        """Return no rows."""
+        none = np.empty(0, np.int64)
+        columns = self.inputs.columns if self.rows == "all" else {}
+        return Kept(none, none, np.empty(0, np.int32), self.result_columns.empty_table(), dict(columns))
+
+    def results(self, rows: Kept, matches: MatchSet, columns: Mapping[str, Column]) -> Found:
+        """Return what the matches give, in their order."""
+        last = rows.position[matches.events.rows(matches.last)]
+        if self.rows == "one":
+            measured = measure(self.program.query, matches, _Rows(rows.table, self.program.schema))
+            if self.program.query.measures is None and not self.program.query.order_by:
+                measured["first_position"] = pa.array(rows.position[matches.events.rows(matches.first)])
+                measured["last_position"] = pa.array(last)
+            source = _Rows(rows.table, self.program.schema)
+            table = {
+                name: source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+                for name, values in measured.items()
+            }
+            return Found(last, pa.table(table), np.arange(len(last) + 1))
+        names = np.array(self.program.automaton.names, dtype=object)
+        variables = pa.array(names[label_rows(self.program, matches)], pa.string())
+        lineage = matches.lineage
+        table = rows.table.take(pa.array(matches.events.rows(lineage.event_of_item.astype(np.int64))))
+        return Found(last, table.add_column(0, "variable", variables), lineage.first_item_of_match)
+
+
+def _rows_before(term: Term) -> int:
+    below = max((_rows_before(arg) for arg in term.args), default=0)
+    return below + (term.data if term.op == "previous" else 0)
+
+
+class Replica:
+    """The matcher of some partitions, which it numbers for itself.
+
+    Parameters
+    ----------
+    matcher : Matcher
+        Shared with the other replicas.
+    key_text : callable
+        Returns a partition's key for messages, given its number.
+    """
+
+    def __init__(self, matcher: Matcher, key_text: Callable[[int], str]):
+        self.matcher, self.key_text = matcher, key_text
+        self.state = matcher.kernel.new_state(1)
+        self.n_partitions = 1
+        self.n_events = 0
+        self.n_ended = 0  # partial matches that ended because their key was forgotten
+        self.kept = matcher.nothing_kept()
+        self._drop_at = 0
+
+    def work(self, share: Share) -> Found | None:
+        """Advance over a share and return what ends in it; None for nothing.
+
+        Whatever goes wrong, the state is then as before.
+        """
+        if not len(share.position):
+            return None
+        self._make_room(share.n_partitions)
+        touched = np.unique(share.partition)
+        before = copy_partitions(self.state, touched)
+        try:
+            first, last = advance(
+                self.matcher.kernel, self.state, share.partition, share.inputs, self.n_events
+            )
+            self._check_live(touched)
+            rows = self.kept.followed_by(share, self.n_events)
+            found = self._results(rows, first, last, share.columns) if len(first) else None
+        except BaseException:
+            put_back(self.state, touched, before)
+            raise
+        self.kept = rows
+        self.n_events += len(share.position)
+        if len(rows) >= self._drop_at:
+            self.drop_rows()
+        return found
+
+    def _make_room(self, n_partitions: int) -> None:
+        if n_partitions > self.n_partitions:
+            self.n_partitions = max(n_partitions, self.n_partitions * 3 // 2 + 8)
+            self.state.add_partitions(self.n_partitions)
+
+    def _check_live(self, touched: np.ndarray) -> None:
+        limit = self.matcher.max_live
+        if limit is None:
+            return
+        n_live = live_starts(self.state, touched)
+        if n_live.max() > limit:
+            key = self.key_text(int(touched[n_live.argmax()]))
+            raise CepError(
+                f"{key} has {int(n_live.max()):,} live partial matches, more than max_live={limit:,}; the "
+                "batch is not applied. within=… or a predicate that fails in the end bounds them, "
+                "idle_after=… ends those of silent keys"
+            )
+
+    def _results(
+        self, rows: Kept, first: np.ndarray, last: np.ndarray, columns: Mapping[str, Column]
+    ) -> Found:
+        matched = np.unique(rows.partition[np.searchsorted(rows.number, last)])
+        code_of_partition = np.full(self.n_partitions, -1, np.int32)
+        code_of_partition[matched] = np.arange(len(matched))
+        code = code_of_partition[rows.partition]
+        row = np.flatnonzero(code >= 0)
+        own = {name: replace(columns[name], values=values[row]) for name, values in rows.columns.items()}
+        events = Events(len(row), own, code[row], len(matched), row)
+        number = rows.number[row]
+        matches = MatchSet(events, np.searchsorted(number, first), np.searchsorted(number, last))
+        return self.matcher.results(rows, matches, columns)
+
+    def drop_rows(self) -> None:
+        """Keep only the rows that a live partial match, or the label of a later one, may need."""
+        kept = self.kept
+        wanted = kept.number >= self.state.earliest_starts()[kept.partition]
+        if self.matcher.lookback:
+            others = np.flatnonzero(~wanted)
+            wanted[others[_last_of_each(kept.partition[others], self.matcher.lookback)]] = True
+        if not wanted.all():
+            self.kept = kept.where(wanted)
+        self._drop_at = 2 * len(self.kept) + self.n_partitions // 4  # looking at all of them costs too
+
+    def forget(self, partitions: np.ndarray) -> None:
+        """End these partitions; their numbers may be given to other keys then."""
+        self._make_room(int(partitions.max(initial=-1)) + 1)
+        self.n_ended += forget_partitions(self.state, partitions)
+        if len(self.kept):
+            self.kept = self.kept.where(~np.isin(self.kept.partition, partitions))
+
+    # --- saving
+
+    def packed(self) -> tuple[dict[str, int], dict[str, np.ndarray], pa.Table]:
+        """Return counters, arrays and rows for a file."""
+        self.drop_rows()
+        arrays = {f"state/{name}": array for name, array in pack_state(self.state).items()}
+        arrays |= {f"column/{name}": values for name, values in self.kept.columns.items()}
+        arrays |= {name: getattr(self.kept, name) for name in ("number", "position", "partition")}
+        return {"n_events": self.n_events, "n_ended": self.n_ended}, arrays, self.kept.table
+
+    def unpack(self, counters: Mapping[str, int], arrays: Mapping[str, np.ndarray], table: pa.Table) -> None:
+        """Become the replica that `packed` described."""
+
+        def below(folder: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(folder): a for name, a in arrays.items() if name.startswith(folder)}
+
+        self.state = unpack_state(self.matcher.kernel.source.state, below("state/"))
+        self.n_partitions = len(self.state.arrays["live"])
+        self.kept = Kept(arrays["number"], arrays["position"], arrays["partition"], table, below("column/"))
+        self.n_events, self.n_ended = counters["n_events"], counters["n_ended"]
+
+
+def _last_of_each(partition: np.ndarray, n: int) -> np.ndarray:
+    """Return the mask of the last ``n`` rows of every partition."""
+    order = np.argsort(partition, kind="stable")
+    ordered = partition[order]
+    rows_from_end = np.searchsorted(ordered, ordered, side="right") - np.arange(len(order))
+    mask = np.empty(len(order), bool)
+    mask[order] = rows_from_end <= n
+    return mask
+
+
+# --- threads
+
+
+@dataclass
+class _Outlet:
+    """What the threads write to, under one lock."""
+
+    merge: OrderedMerge
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    failure: BaseException | None = None
+
+
+class ReplicaThreads:
+    """A thread per replica, with their results merged in the order of the last event.
+
+    Parameters
+    ----------
+    replicas : list of Replica
+        Event positions never go back.
+    pulse_every : int
+        After at least so many events every replica says how far it is, also one without events of its own.
+
+    Notes
+    -----
+    The threads are daemons; they end with `close`, or when the object is collected.
+    """
+
+    def __init__(self, replicas: list[Replica], pulse_every: int):
+        self.replicas, self.pulse_every = replicas, pulse_every
+        self._outlet = _Outlet(OrderedMerge(len(replicas)))
+        self._inboxes = [queue.Queue(_MESSAGES) for _ in replicas]
+        self._pulsed = 0
+        self._threads = [
+            threading.Thread(target=_serve, args=(r, inbox, self._outlet, replica), daemon=True)
+            for r, (replica, inbox) in enumerate(zip(replicas, self._inboxes, strict=True))
+        ]
+        for thread in self._threads:
+            thread.name = f"cepkit-replica-{thread.name}"
+            thread.start()
+        self._stop = weakref.finalize(self, _stop, self._inboxes)
+
+    def give(self, share: Share) -> None:
+        """Deal out the next events; waits where a replica is far behind.
+
+        Every replica then is done with all its events before ``share.stop`` when it is done with its part.
+        """
+        self.check()
+        stop = share.stop
+        is_due = stop - self._pulsed >= self.pulse_every
+        try:
+            for inbox, part in zip(self._inboxes, share.dealt(len(self.replicas)), strict=True):
+                if part is not None:
+                    inbox.put((part, stop))
+                elif is_due:
+                    inbox.put((None, stop))
+        except BaseException as error:  # Ctrl-C: some have their part of these events, some have not
+            self._outlet.failure = error
+            raise
+        if is_due:
+            self._pulsed = stop
+
+    def forget(self, replica: int, partitions: np.ndarray) -> None:
+        """End partitions of a replica, after all events given so far."""
+        self._inboxes[replica].put(partitions)
+
+    def settle(self, stop: int) -> None:
+        """Wait until all events before position ``stop`` are done; then everything found can be released."""
+        for inbox in self._inboxes:
+            inbox.put((None, stop))
+        for inbox in self._inboxes:
+            inbox.join()
+        self._pulsed = stop
+        self.check()
+
+    def released(self) -> list[tuple[Found, int]]:
+        """Return the results that nothing can precede any more: in which `Found`, and which match of it."""
+        with self._outlet.lock:
+            return self._outlet.merge.release()
+
+    def check(self) -> None:
+        """Raise the error that ended a replica.
+
+        Raises
+        ------
+        CepError
+            The others have stopped too; the stream cannot go on.
+        """
+        if self._outlet.failure is not None:
+            raise CepError(
+                f"a thread of the stream ended with an error, the stream cannot go on: {self._outlet.failure}"
+            ) from self._outlet.failure
+
+    def close(self) -> None:
+        """End the threads."""
+        self._stop()
+        for thread in self._threads:
+            thread.join()
+
+
+def _stop(inboxes: list[queue.Queue]) -> None:
+    for inbox in inboxes:
+        inbox.put(None)
+
+
+def _serve(number: int, inbox: queue.Queue, outlet: _Outlet, replica: Replica) -> None:
+    """Do what comes in until None comes; the first error ends the work of all replicas."""
+    while (message := inbox.get()) is not None:
+        try:
+            if outlet.failure is None:
+                _handle(number, message, outlet, replica)
+        except BaseException as error:  # the thread that brings events raises it
+            outlet.failure = error
+        finally:
+            inbox.task_done()
+    inbox.task_done()
+
+
+def _handle(number: int, message: tuple | np.ndarray, outlet: _Outlet, replica: Replica) -> None:
+    """Work on a share and tell how far that is; a pulse is a message without one. Or forget partitions."""
+    if isinstance(message, np.ndarray):
+        replica.forget(message)
+        return
+    share, stop = message
+    found = None if share is None else replica.work(share)
+    with outlet.lock:
+        if found is not None:
+            for m, position in enumerate(found.last.tolist()):
+                outlet.merge.offer(number, position, (found, m))
+        outlet.merge.pulse(number, stop - 1)
+
+
+def gather(released: list[tuple[Found, int]], empty: pa.Table) -> tuple[pa.Table, np.ndarray]:
+    """Return the results of released matches as one table, and the number of rows of each match."""
+    tables, first_row_of_found, n_rows = [empty], {}, 0
+    for found, _ in released:
+        if id(found) not in first_row_of_found:
+            first_row_of_found[id(found)] = n_rows
+            tables.append(found.table)
+            n_rows += found.table.num_rows
+    begin = np.array([first_row_of_found[id(f)] + f.first_row[m] for f, m in released], np.int64)
+    counts = np.array([f.first_row[m + 1] - f.first_row[m] for f, m in released], np.int64)
+    table = pa.concat_tables(tables, promote_options="permissive")
+    shift = np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    return table.take(pa.array(shift + np.arange(len(shift)))), counts

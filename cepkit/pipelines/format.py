@@ -1,0 +1,141 @@
+"""What a format is: a table entry of names, types and order, and a function that reads its records."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cepkit.errors import CepError, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# Lines that a format needs but that are no events, such as the names above a table. They are counted, not
+# kept.
+STRUCTURE = "(structure)"
+EMPTY = "the line is empty"
+
+_DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
+_INTEGER = r"^[+-]?[0-9]{1,18}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A keyword of a format: a line of explanation, and a function that reads its value, also from text."""
+
+    description: str
+    read: Callable[[object], object]
+
+
+class UnknownFormatError(CepError, ValueError):
+    """A format, or an option of a format, has no such name or value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """An original format that `ingest` reads.
+
+    Parameters
+    ----------
+    name : str
+        As in ``cepkit ingest NAME``.
+    description : str
+        One line.
+    columns : mapping of str to str
+        Columns of an event with their Spark types; the first is the clock.
+    partition_by : str
+        The key of the events.
+    order_by : tuple of str
+        Columns that order the events of a key; the clock comes first.
+    parse : callable
+        ``parse(records, **options)`` returns one or more rows per record of `read_records`: its columns,
+        ``piece`` (0, 1, … within the record), the columns of ``columns``, and ``reason``: NULL for an event,
+        else why it is none (`STRUCTURE` for lines that never were to be one).
+    options : mapping of str to Option
+        Keywords of ``parse`` and of ``finish``, each with a line of explanation.
+    newest_first : bool
+        Whether the lines of a file go back in time.
+    separator : str, optional
+        What ends a record; None: the end of the line.
+    finish : callable, optional
+        ``finish(events, **options)`` returns the events with columns that depend on all of them, and notes
+        for the report.
+    """
+
+    name: str
+    description: str
+    columns: Mapping[str, str]
+    partition_by: str
+    order_by: tuple[str, ...]
+    parse: Callable[..., DataFrame]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    newest_first: bool = False
+    separator: str | None = None
+    finish: Callable[..., tuple[DataFrame, dict]] | None = None
+
+    @property
+    def clock(self) -> str:
+        """The column that holds the time of an event."""
+        return self.order_by[0]
+
+    def read_options(self, options: Mapping[str, object]) -> dict[str, object]:
+        """Return the options with their values as the format takes them; raise for one that it does not."""
+        for name in options:
+            if name not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise UnknownFormatError(
+                    f"format {self.name!r} has no option {name!r}.{nearest(name, self.options)} "
+                    f"Options: {known}"
+                )
+        return {name: self.options[name].read(value) for name, value in options.items()}
+
+
+def first_reason(checks: Sequence[tuple[Column, str]]) -> Column:
+    """Return the text of the first check that is false or NULL; NULL when all hold.
+
+    The reason that `read_records` found comes first.
+    """
+    from pyspark.sql import functions as F
+
+    failed = [F.when(~F.coalesce(holds, F.lit(False)), reason) for holds, reason in checks]
+    return F.coalesce(F.col("reason"), *failed)
+
+
+def number(text: Column) -> Column:
+    """Return text such as ``25.9900`` as a double, NULL for anything else: ``NaN``, ``1d``, ``1e999``."""
+    from pyspark.sql import functions as F
+
+    value = F.when(text.rlike(_DECIMAL), text.try_cast("double"))
+    return F.when(F.abs(value) < float("inf"), value)
+
+
+def integer(text: Column) -> Column:
+    """Return text of up to 18 digits as a bigint, NULL for anything else."""
+    from pyspark.sql import functions as F
+
+    return F.when(text.rlike(_INTEGER), text.try_cast("bigint"))
+
+
+def parsed(
+    records: DataFrame, values: Mapping[str, Column], checks: Sequence[tuple[Column, str]]
+) -> DataFrame:
+    """Return the records with ``values`` as columns and the ``reason`` that follows from ``checks``.
+
+    The checks may name the new columns.
+    """
+    from pyspark.sql import functions as F
+
+    piece = {} if "piece" in records.columns else {"piece": F.lit(0)}
+    return records.withColumns({**values, **piece}).withColumn("reason", first_reason(checks))
+
+
+def day_of(text: str | datetime.date, option: str = "date") -> datetime.date:
+    """Return the day that ``option`` names as ``yyyy-mm-dd``."""
+    if isinstance(text, datetime.date):
+        return text
+    try:
+        return datetime.date.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise UnknownFormatError(f"option {option}: {text!r} is not a day; expected yyyy-mm-dd") from None

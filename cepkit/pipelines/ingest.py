@@ -1,0 +1,392 @@
+"""From original files to typed, time-ordered Parquet with a quarantine and a report: ``cepkit ingest``."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cepkit.errors import nearest
+from cepkit.pipelines import eoddata, inet, nasdaq100, tweets
+from cepkit.pipelines.format import STRUCTURE, Format, UnknownFormatError
+from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
+from cepkit.pipelines.records import SourceNotFoundError, count_records, read_records, source_files
+from cepkit.pipelines.spark_session import spark_session
+from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, target_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMATS: dict[str, Format] = {
+    format.name: format for format in (inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT)
+}
+
+PERIODS = ("day", "month", "year")
+ROWS_PER_FILE = 2_000_000  # at most, so that one task can sort a file in memory
+ROWS_PER_FOLDER = 50_000  # at least, on average; below that folders are for longer periods
+
+PROVENANCE = {"source_file": "string", "source_line": "bigint"}
+QUARANTINE_COLUMNS = {**PROVENANCE, "text": "string", "reason": "string"}
+
+log = logging.getLogger("cepkit")
+
+
+def ingest(
+    format: str,
+    source: str | PathLike | Iterable[str | PathLike],
+    target: str | PathLike,
+    *,
+    spark: SparkSession | None = None,
+    mode: str = "replace",
+    period: str | None = None,
+    **options: object,
+) -> QualityReport:
+    """Read original files, write their events as Parquet, and return what was found.
+
+    Nothing is lost on the way: every row is an event, in quarantine with a reason, or a duplicate that is
+    counted. The target appears whole at the end; when the run fails, an earlier result stays.
+
+    Parameters
+    ----------
+    format : str
+        A key of `FORMATS`.
+    source : str or path, or several
+        Files, folders or patterns, see `source_files`.
+    target : str or path
+        A folder that is absent, empty or an earlier result. It will hold
+
+        * ``events``: the columns of the format, then ``source_file`` and ``source_line``; in folders by
+          ``period``, in each file and from file to file in the order of time;
+        * ``quarantine``: ``source_file``, ``source_line``, ``text`` and ``reason`` of rows that are no
+          events;
+        * ``quality.json``: the report.
+    spark : pyspark.sql.SparkSession, optional
+        None: the running one, or a local one (`spark_session`).
+    mode : {"replace", "error"}
+        What happens to an earlier result.
+    period : {"day", "month", "year"}, optional
+        Time per folder; None: the shortest one with 50,000 rows per folder on average, so that files do not
+        become small. Days are those of the wall clock, or of UTC where ``ts`` is an instant.
+    **options
+        Of the format, see ``FORMATS[format].options``.
+
+    Returns
+    -------
+    QualityReport
+
+    Raises
+    ------
+    UnknownFormatError, SourceNotFoundError, TargetError
+        Before any work starts.
+    AccountingError
+        When the rows written are not those read, for instance because a file changed meanwhile.
+    MissingDependencyError
+        Without Spark or Java.
+
+    Notes
+    -----
+    About eight Spark jobs; the rows are cached between them and pass through two shuffles (duplicates,
+    order). The target must be on a file system that this Python and Spark share.
+
+    Examples
+    --------
+    >>> report = ingest("inet", "trades/*.txt", "trades.parquet", date="2000-01-03")  # doctest: +SKIP
+    >>> events = read_events("trades.parquet")  # doctest: +SKIP
+    >>> events.cep.match(..., partition_by="symbol", order_by=["ts", "seq"])  # doctest: +SKIP
+    """
+    chosen = _format_named(format)
+    values = chosen.read_options(options)
+    if period is not None and period not in PERIODS:
+        raise UnknownFormatError(f"period {period!r} is not one of {', '.join(PERIODS)}")
+    files = source_files(source)
+    folder = target_folder(target, mode=mode)
+    inside = [file for file in files if Path(file).is_relative_to(folder)]
+    if inside:
+        raise SourceNotFoundError(f"source {inside[0]!r} lies in the target, which is to be replaced")
+    as_asked = {
+        "source": _names(source),
+        "target": fspath(target),
+        "options": {name: str(value) for name, value in options.items()},
+    }
+    spark = spark_session() if spark is None else spark
+    with _timestamps_with_statistics(spark), replacing(folder) as unfinished:
+        report = _ingest(spark, chosen, files, values, unfinished, period, as_asked)
+        write_report(report, unfinished / QUALITY)
+    log.info("%s", report)
+    return report
+
+
+def read_events(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
+    """Return the events of a result as a Spark frame, with the types that the report names.
+
+    Raises
+    ------
+    ReportNotFoundError
+        When the folder holds no result.
+    """
+    report = read_report(target)
+    return _read(spark, Path(target) / EVENTS, {**report.columns, report.period: "date"})
+
+
+def read_quarantine(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
+    """Return the rows of a result that are no events: source_file, source_line, text, reason.
+
+    Raises
+    ------
+    ReportNotFoundError
+        When the folder holds no result.
+    """
+    read_report(target)
+    return _read(spark, Path(target) / QUARANTINE, QUARANTINE_COLUMNS)
+
+
+def _ingest(
+    spark: SparkSession,
+    format: Format,
+    files: list[str],
+    options: dict[str, object],
+    folder: Path,
+    period: str | None,
+    as_asked: dict[str, object],
+) -> QualityReport:
+    from pyspark.sql import functions as F
+
+    records = read_records(spark, files, separator=format.separator)
+    rows = format.parse(records, **_accepted(format.parse, options)).persist()
+    good = rows.where(F.col("reason").isNull())
+    kept = _without_duplicates(good, format).persist()
+    try:
+        n_records = count_records(spark, files, separator=format.separator)
+        rows_of_reason, n_records_seen = _reasons(rows)
+        n_good, n_structure = rows_of_reason.pop(None, 0), rows_of_reason.pop(STRUCTURE, 0)
+        n_quarantined = sum(rows_of_reason.values())
+        n_late, n_of_period = _late_and_periods(good, format)
+        period = period or _period(n_good, n_of_period)
+        n_kept, n_copies = kept.agg(F.count("*"), F.coalesce(F.sum("n_copies"), F.lit(0))).first()
+        _must_equal("records read and records parsed", n_records, n_records_seen)
+        _must_equal("rows parsed and events with their duplicates", n_good, n_kept + n_copies)
+        events, notes = kept, {}
+        if format.finish:
+            events, notes = format.finish(kept, **_accepted(format.finish, options))
+        columns = {**format.columns, **PROVENANCE}
+        _write_events(events.select(*columns), format, period, n_kept, folder / EVENTS)
+        _write_quarantine(rows, n_quarantined, folder / QUARANTINE)
+    finally:
+        kept.unpersist()
+        rows.unpersist()
+    written = _look_at_events(spark, format, {**columns, period: "date"}, folder / EVENTS)
+    n_in_quarantine = _read(spark, folder / QUARANTINE, QUARANTINE_COLUMNS).count()
+    _must_equal("events found and events written", n_kept, written["n_events"])
+    _must_equal("rows without an event and rows in quarantine", n_quarantined, n_in_quarantine)
+    return QualityReport(
+        format=format.name,
+        n_files=len(files),
+        n_records=n_records,
+        n_structure=n_structure,
+        n_rows=n_good + n_quarantined,
+        n_quarantined=n_in_quarantine,
+        n_duplicates=n_copies,
+        n_late=n_late,
+        reasons=rows_of_reason,
+        partition_by=format.partition_by,
+        order_by=format.order_by,
+        columns=columns,
+        period=period,
+        n_folders=len(list((folder / EVENTS).glob(f"{period}=*"))),
+        n_data_files=len(list((folder / EVENTS).rglob("*.parquet"))),
+        notes=notes,
+        **written,
+        **as_asked,
+    )
+
+
+def _reasons(rows: DataFrame) -> tuple[dict[str | None, int], int]:
+    """Return the number of rows by reason, most frequent first, and the number of records they come from."""
+    from pyspark.sql import functions as F
+
+    counts = rows.groupBy("reason").agg(
+        F.count("*").alias("n"), F.count_if(F.col("piece") == 0).alias("n_records")
+    )
+    found = sorted(counts.collect(), key=lambda row: (-row.n, row.reason or ""))
+    return {row.reason: row.n for row in found}, sum(row.n_records for row in found)
+
+
+def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, int]]:
+    """Return the number of rows older than one before them in their file, and of days, months and years.
+
+    A file is read in pieces by several tasks: the newest row before a piece is looked up among the pieces
+    before it.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
+
+    def in_reading_order(*columns: str) -> list[Column]:
+        return [F.desc(c) if format.newest_first else F.asc(c) for c in columns]
+
+    before = (Window.unboundedPreceding, -1)
+    rows_before = (
+        Window.partitionBy("source_file", "split")
+        .orderBy(*in_reading_order("row", "piece"))
+        .rowsBetween(*before)
+    )
+    pieces_before = Window.partitionBy("source_file").orderBy(*in_reading_order("split")).rowsBetween(*before)
+    newest_of_piece = good.groupBy("source_file", "split").agg(F.max(format.clock).alias("newest"))
+    newest_before_piece = newest_of_piece.select(
+        "source_file", "split", F.max("newest").over(pieces_before).alias("newest_before_piece")
+    )
+    compared = good.join(F.broadcast(newest_before_piece), ["source_file", "split"]).select(
+        (
+            F.col(format.clock) < F.greatest(F.max(format.clock).over(rows_before), "newest_before_piece")
+        ).alias("late"),
+        _date(format).alias("day"),
+    )
+    counts = compared.agg(
+        F.count_if("late").alias("late"),
+        *(F.count_distinct(F.trunc("day", period)).alias(period) for period in PERIODS[1:]),
+        F.count_distinct("day").alias("day"),
+    ).first()
+    return counts.late, {period: counts[period] for period in PERIODS}
+
+
+def _period(n_rows: int, n_of_period: Mapping[str, int]) -> str:
+    """Return the shortest period with enough rows per folder, else the longest."""
+    enough = (period for period in PERIODS if n_rows >= ROWS_PER_FOLDER * n_of_period[period])
+    return next(enough, PERIODS[-1]) if n_rows else PERIODS[-1]
+
+
+def _without_duplicates(good: DataFrame, format: Format) -> DataFrame:
+    """Return the first row of those that are equal in every value, with the number of its copies."""
+    from pyspark.sql import functions as F
+
+    values = [name for name in format.columns if name in good.columns]
+    first = F.min(F.struct("source_file", "source_line", "row", "piece"))
+    return (
+        good.groupBy(*values)
+        .agg(first.alias("place"), (F.count("*") - 1).alias("n_copies"))
+        .select(*values, "place.source_file", "place.source_line", "n_copies")
+    )
+
+
+def _write_events(events: DataFrame, format: Format, period: str, n_events: int, path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    order = [*format.order_by, *(c for c in (format.partition_by, *PROVENANCE) if c not in format.order_by)]
+    first_day = _date(format) if period == "day" else F.trunc(_date(format), period)
+    (
+        events.withColumn(period, first_day)
+        .repartitionByRange(_n_files(n_events), *order)
+        .sortWithinPartitions(period, *order)
+        .write.partitionBy(period)
+        .option("compression", "zstd")
+        .parquet(path.as_uri())
+    )
+
+
+def _write_quarantine(rows: DataFrame, n_rows: int, path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    (
+        rows.where(F.col("reason") != STRUCTURE)  # not those without a reason either: NULL is not true
+        .select(*(F.col(name).cast(kind).alias(name) for name, kind in QUARANTINE_COLUMNS.items()))
+        .repartitionByRange(_n_files(n_rows), "source_file", "source_line")
+        .sortWithinPartitions("source_file", "source_line")
+        .write.option("compression", "zstd")
+        .parquet(path.as_uri())
+    )
+
+
+def _n_files(n_rows: int) -> int:
+    return max(1, -(-n_rows // ROWS_PER_FILE))
+
+
+def _look_at_events(
+    spark: SparkSession, format: Format, columns: Mapping[str, str], path: Path
+) -> dict[str, object]:
+    """Return what the written files themselves say: numbers of events, ties and keys, first and last time."""
+    from pyspark.sql import functions as F
+
+    if next(path.rglob("*.parquet"), None):
+        found = dict(spark.read.parquet(path.as_uri()).dtypes)
+        _must_equal("column types promised and written", dict(columns), found)
+    of_place = _read(spark, path, columns).groupBy(format.partition_by, *format.order_by).count()
+    is_instant = format.columns[format.clock] == "timestamp"
+    clock = F.unix_micros(format.clock) if is_instant else F.col(format.clock).cast("string")
+    found = of_place.agg(
+        F.coalesce(F.sum("count"), F.lit(0)),
+        F.coalesce(F.sum(F.when(F.col("count") > 1, F.col("count"))), F.lit(0)),
+        F.count_distinct(format.partition_by),
+        F.min(clock),
+        F.max(clock),
+    ).first()
+    first, last = (_instant(time) if is_instant and time is not None else time for time in found[3:])
+    return {"n_events": found[0], "n_ties": found[1], "n_keys": found[2], "first": first, "last": last}
+
+
+def _instant(microseconds: int) -> str:
+    """Return microseconds since 1970 as ``2020-12-12 11:55:28.221000Z``."""
+    time = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=microseconds)
+    return f"{time.isoformat(sep=' ')}Z"
+
+
+def _date(format: Format) -> Column:
+    """Return the day of an event, of the wall clock or of UTC: never that of the session's time zone."""
+    from pyspark.sql import functions as F
+
+    if format.columns[format.clock] == "timestamp_ntz":
+        return F.to_date(format.clock)
+    microseconds = F.unix_micros(format.clock)
+    days = (microseconds - F.pmod(microseconds, F.lit(_DAY_US))) / _DAY_US
+    return F.date_from_unix_date(days.cast("int"))
+
+
+_DAY_US = 86_400_000_000
+
+
+def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) -> DataFrame:
+    spark = spark_session() if spark is None else spark
+    # "timestamp" alone means what the session's settings say; an instant is meant.
+    instant = {"timestamp": "timestamp_ltz"}
+    schema = ", ".join(f"`{name}` {instant.get(kind, kind)}" for name, kind in columns.items())
+    return spark.read.schema(schema).parquet(path.expanduser().resolve().as_uri())
+
+
+@contextmanager
+def _timestamps_with_statistics(spark: SparkSession) -> Iterator[None]:
+    """Write instants as integers: Spark's default, INT96, has no statistics, so a filter reads everything."""
+    key = "spark.sql.parquet.outputTimestampType"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
+
+
+def _must_equal(what: str, expected: object, found: object) -> None:
+    if expected != found:
+        raise AccountingError(
+            f"{what} differ: {expected} and {found}. Did a file change while it was read? "
+            "The target is as it was before"
+        )
+
+
+def _format_named(name: str) -> Format:
+    if name not in FORMATS:
+        raise UnknownFormatError(
+            f"unknown format {name!r}.{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
+        )
+    return FORMATS[name]
+
+
+def _accepted(function: Callable, options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options that a function of a format takes."""
+    return {name: value for name, value in options.items() if name in inspect.signature(function).parameters}
+
+
+def _names(source: str | PathLike | Iterable[str | PathLike]) -> tuple[str, ...]:
+    return (fspath(source),) if isinstance(source, str | PathLike) else tuple(fspath(part) for part in source)

@@ -1,0 +1,201 @@
+"""What an ingestion found and did, as numbers and as a table; it knows nothing of Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from cepkit.errors import CepError
+from cepkit.pipelines.target import EVENTS, MADE_BY, QUALITY, QUARANTINE
+
+
+class AccountingError(CepError, RuntimeError):
+    """The books do not balance: rows were lost or gained on the way."""
+
+
+class ReportNotFoundError(CepError, FileNotFoundError):
+    """A folder holds no result of `ingest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityReport:
+    """What `ingest` read, wrote and set aside.
+
+    ``n_rows == n_events + n_quarantined + n_duplicates`` always holds.
+
+    Parameters
+    ----------
+    format : str
+    source : tuple of str
+        As it was given.
+    target : str
+    n_files : int
+        Files that were read.
+    n_records : int
+        Records in them: lines, or entries of XML.
+    n_structure : int
+        Parts of the files that are no rows: names above a table, the feed around entries.
+    n_rows : int
+        Rows that the records stand for: one per record, or one per cell of a wide table.
+    n_events : int
+        Rows written to ``TARGET/events``.
+    n_quarantined : int
+        Rows written to ``TARGET/quarantine``.
+    n_duplicates : int
+        Rows left out because all their values equal those of a row before them.
+    n_late : int
+        Events older than the newest one before them in their file; they are kept. In formats that begin with
+        the newest row, "before" is further down.
+    n_ties : int
+        Events written that share the key and all columns of the order with another one. Other than 0, the
+        order needs further columns; ``source_file`` and ``source_line`` always complete it.
+    n_keys : int
+        Distinct values of ``partition_by``.
+    first, last : str or None
+        Time of the first and the last event, ISO 8601; with ``Z`` when it is an instant.
+    reasons : mapping of str to int
+        Rows in quarantine by reason, most frequent first.
+    partition_by : str
+        The key of the events, as for ``df.cep.match``.
+    order_by : tuple of str
+        Columns that order the events of a key, as for ``df.cep.match``.
+    columns : mapping of str to str
+        Columns of the events with their Spark types.
+    period : str
+        The column by which the files are in folders: ``day``, ``month`` or ``year``, each the first day of
+        it.
+    n_folders : int
+    n_data_files : int
+    options : mapping of str to str
+        Options that were given.
+    notes : mapping of str to object
+        What the format has to say.
+    """
+
+    format: str
+    source: tuple[str, ...]
+    target: str
+    n_files: int
+    n_records: int
+    n_structure: int
+    n_rows: int
+    n_events: int
+    n_quarantined: int
+    n_duplicates: int
+    n_late: int
+    n_ties: int
+    n_keys: int
+    first: str | None
+    last: str | None
+    reasons: Mapping[str, int]
+    partition_by: str
+    order_by: tuple[str, ...]
+    columns: Mapping[str, str]
+    period: str
+    n_folders: int
+    n_data_files: int
+    options: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return quality_report_text(self)
+
+    def __repr__(self) -> str:
+        return quality_report_text(self)
+
+
+def write_report(report: QualityReport, path: Path) -> None:
+    """Write the report as JSON."""
+    path.write_text(
+        json.dumps({"made_by": MADE_BY, **asdict(report)}, indent=2, ensure_ascii=False) + "\n",
+        encoding="utf-8",
+    )
+
+
+def read_report(target: str | PathLike) -> QualityReport:
+    """Return the report of the result in a folder.
+
+    Raises
+    ------
+    ReportNotFoundError
+        When the folder holds none.
+    """
+    path = Path(target).expanduser() / QUALITY
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values.pop("made_by") != MADE_BY:
+            raise KeyError("made_by")
+        return QualityReport(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReportNotFoundError(
+            f"{str(target)!r} holds no result of `cepkit ingest` (no readable {QUALITY})"
+        ) from error
+
+
+def quality_report_text(report: QualityReport) -> str:
+    """Return the report as a table of fixed width, as ``cepkit ingest`` prints it.
+
+    Examples
+    --------
+    >>> report = QualityReport(
+    ...     format="inet", source=("MSFT.txt",), target="trades", n_files=1, n_records=2000, n_structure=0,
+    ...     n_rows=2000, n_events=1997, n_quarantined=2, n_duplicates=1, n_late=0, n_ties=0, n_keys=1,
+    ...     first="2000-01-03 15:47:22.659", last="2000-01-03 19:59:56.994",
+    ...     reasons={"the line is empty": 2}, partition_by="symbol", order_by=("ts", "seq"),
+    ...     columns={"ts": "timestamp_ntz", "symbol": "string"}, period="day", n_folders=1, n_data_files=1)
+    >>> print(quality_report_text(report))
+    inet: MSFT.txt -> trades
+      files read              1
+      records             2,000
+      rows                2,000
+        events            1,997   99.85 %   trades/events
+        quarantined           2    0.10 %   trades/quarantine
+                  2  the line is empty
+        duplicates            1    0.05 %   equal in every value, left out
+      late events             0    0.00 %   older than one before them in their file, kept
+      ties                    0    0.00 %   partition_by='symbol', order_by=['ts', 'seq']
+      keys                    1             symbol
+      time                                  2000-01-03 15:47:22.659 to 2000-01-03 19:59:56.994
+      files written           1             by day, folders: 1
+      columns                               ts timestamp_ntz, symbol string
+    """
+
+    def line(label: str, count: int | None, remark: str = "", of: int | None = None) -> str:
+        number = "" if count is None else f"{count:,}"
+        share = "" if of is None else f"{100 * count / of if of else 0:.2f} %"
+        return f"  {label:<15}{number:>10}{share:>10}   {remark}".rstrip()
+
+    n_rows, n_events, key, order = report.n_rows, report.n_events, report.partition_by, list(report.order_by)
+    lines = [
+        f"{report.format}: {_shown(report.source)} -> {report.target}",
+        line("files read", report.n_files),
+        line("records", report.n_records),
+        *([line("no rows", report.n_structure, "headers and the like")] if report.n_structure else []),
+        line("rows", n_rows),
+        line("  events", n_events, str(Path(report.target) / EVENTS), n_rows),
+        line("  quarantined", report.n_quarantined, str(Path(report.target) / QUARANTINE), n_rows),
+        *(f"{count:>15,}  {reason}" for reason, count in report.reasons.items()),
+        line("  duplicates", report.n_duplicates, "equal in every value, left out", n_rows),
+        line("late events", report.n_late, "older than one before them in their file, kept", n_rows),
+        line("ties", report.n_ties, f"partition_by={key!r}, order_by={order}", n_events),
+        line("keys", report.n_keys, key),
+        line("time", None, f"{report.first} to {report.last}" if report.first else "no events"),
+        line("files written", report.n_data_files, f"by {report.period}, folders: {report.n_folders:,}"),
+        line("columns", None, ", ".join(f"{name} {kind}" for name, kind in report.columns.items())),
+        *(f"  option {name}: {value}" for name, value in report.options.items()),
+        *(f"  {name}: {_shown(value)}" for name, value in report.notes.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    """Return a value in a few words: the first items of a list and their number."""
+    if not isinstance(value, list | tuple):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    first = ", ".join(str(item) for item in value[:5])
+    return first if len(value) <= 5 else f"{first}, … ({len(value)} in all)"

@@ -1,0 +1,184 @@
+"""Text files as one row per record, with the file and the line of each; it knows no format."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cepkit.errors import CepError, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PLACE = ("source_file", "source_line", "split", "row")
+NOT_UTF8 = "the text is not UTF-8"
+
+_URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class SourceNotFoundError(CepError, FileNotFoundError):
+    """No file is where the source says, or Spark would not read it."""
+
+
+def source_files(source: str | PathLike | Iterable[str | PathLike]) -> list[str]:
+    """Return the files a source stands for, each once, in the order of their names.
+
+    Parameters
+    ----------
+    source : str or path, or several
+        A file, a folder (its files, not its subfolders; names that begin with ``.`` or ``_`` are not data),
+        or a pattern such as ``"trades/*.txt"``. An address such as ``hdfs://…`` is handed to Spark as it is.
+
+    Returns
+    -------
+    list of str
+        Absolute paths, and addresses.
+
+    Raises
+    ------
+    SourceNotFoundError
+        When a part of the source stands for no file.
+    """
+    parts = [source] if isinstance(source, str | PathLike) else list(source)
+    if not parts:
+        raise SourceNotFoundError("the source is an empty list; expected files, folders or patterns")
+    files = {file for part in parts for file in _files_of(fspath(part))}
+    return sorted(files)
+
+
+def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | None = None) -> DataFrame:
+    """Return one row per record of text files.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    files : sequence of str
+        Of `source_files`; compressed ones (``.gz``, ``.bz2``, ``.zst``) as Spark reads them.
+    separator : str, optional
+        What ends a record; None: the end of the line. It is not part of the record's text.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        ``source_file``; ``source_line``, the line (from 1) in which the record begins; ``split``, the byte at
+        which the piece of the file begins that one task reads; ``row``, a number that grows within that
+        piece; ``text``; ``reason``, NULL or why the text is unusable. In no particular order.
+
+    Notes
+    -----
+    Spark numbers no lines. Its row ids count up within a task, and a task reads a piece of a file from front
+    to back; so the line is the place of the row in its piece, plus the lines of the pieces before. One extra
+    pass counts those.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
+
+    scanned = _scan(spark, files, separator)
+    n_lines = F.lit(1) if separator is None else _n_newlines(F.concat("value", F.lit(separator)))
+    rows = scanned.select(
+        F.col("_metadata.file_path").alias("url"),
+        F.col("_metadata.file_block_start").alias("split"),
+        F.monotonically_increasing_id().alias("row"),
+        n_lines.cast("long").alias("n_lines"),
+        F.col("value").alias("text"),
+    )
+    of_piece = rows.groupBy("url", "split").agg(
+        F.sum("n_lines").alias("n_lines"), F.min("row").alias("first_row")
+    )
+    earlier_pieces = Window.partitionBy("url").orderBy("split").rowsBetween(Window.unboundedPreceding, -1)
+    pieces = of_piece.select(
+        "url", "split", "first_row", _or_zero(F.sum("n_lines").over(earlier_pieces)).alias("lines_before")
+    )
+    if separator is None:
+        lines_before_in_piece = F.col("row") - F.col("first_row")
+    else:
+        earlier_rows = (
+            Window.partitionBy("url", "split").orderBy("row").rowsBetween(Window.unboundedPreceding, -1)
+        )
+        lines_before_in_piece = _or_zero(F.sum("n_lines").over(earlier_rows))
+    line = F.col("lines_before") + lines_before_in_piece + 1
+    text = F.make_valid_utf8("text")
+    return rows.join(F.broadcast(pieces), ["url", "split"]).select(
+        _path_of(F.col("url")).alias("source_file"),
+        line.alias("source_line"),
+        "split",
+        "row",
+        F.when(line == 1, F.ltrim(text, F.lit(_BYTE_ORDER_MARK))).otherwise(text).alias("text"),
+        F.when(~F.is_valid_utf8("text"), NOT_UTF8).alias("reason"),
+    )
+
+
+def count_records(spark: SparkSession, files: Sequence[str], *, separator: str | None = None) -> int:
+    """Return the number of records in text files, counted on its own to check the books against."""
+    return _scan(spark, files, separator).count()
+
+
+def _scan(spark: SparkSession, files: Sequence[str], separator: str | None) -> DataFrame:
+    options = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    if separator is not None:
+        options["lineSep"] = separator
+    return spark.read.options(**options).text([_for_spark(file) for file in files])
+
+
+def _n_newlines(text: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.length(text) - F.length(F.replace(text, F.lit("\n"), F.lit("")))
+
+
+def _or_zero(column: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(column, F.lit(0))
+
+
+def _files_of(part: str) -> list[str]:
+    if _URL.match(part):
+        return [part]
+    path = Path(part).expanduser()
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
+        if not found:
+            raise SourceNotFoundError(f"source: folder {part!r} holds no files{_subfolders(path)}")
+    elif path.is_file():
+        found = [path]
+    else:
+        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+        if not found:
+            beside = [f.name for f in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise SourceNotFoundError(f"source: no file {part!r}.{nearest(path.name, beside)}")
+    found = [file.resolve() for file in found]
+    hidden = [str(file) for file in found if file.name[0] in "._"]
+    if hidden:
+        raise SourceNotFoundError(
+            f"source: Spark does not read files whose names begin with '.' or '_': {', '.join(hidden)}. "
+            "Rename them."
+        )
+    return [str(file) for file in found]
+
+
+def _subfolders(folder: Path) -> str:
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    return (
+        f". It has folders: {', '.join(names[:5])}. Name one, or use {str(folder / '**' / '*')!r}"
+        if names
+        else ""
+    )
+
+
+def _for_spark(file: str) -> str:
+    """Return a path with the characters escaped that Spark would read as a pattern."""
+    return file if _URL.match(file) else re.sub(r"([\\*?\[\]{}])", r"\\\1", file)
+
+
+def _path_of(url: Column) -> Column:
+    """Return the path in a URL of Spark: ``file:/a%20b+c.txt`` is ``/a b+c.txt``."""
+    from pyspark.sql import functions as F
+
+    path = F.regexp_replace(url, r"^file:/+", "/")
+    return F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))

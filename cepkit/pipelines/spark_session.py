@@ -1,0 +1,215 @@
+"""A local Spark session without the traps of a fresh machine; it knows nothing of matching or formats."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cepkit.errors import CepWarning, MissingDependencyError
+from cepkit.pipelines.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CORES, _MEMORY = 2, "2g"
+_QUIET_LOG = Path(__file__).with_name("log4j2.properties")
+_FALLBACK = "spark.sql.execution.arrow.pyspark.fallback.enabled"
+_PANDAS_WARNING = "PySpark does not yet fully support pandas"
+
+# Errors are raised with their text in full; these loggers print each a second time, as pages of JSON.
+_LOGGERS_THAT_REPEAT_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+def spark_session(
+    cores: int = _CORES,
+    memory: str = _MEMORY,
+    *,
+    quick: bool = False,
+    conf: Mapping[str, object] | None = None,
+) -> SparkSession:
+    """Return the running Spark session, or start a local one that works on a fresh machine.
+
+    Where ``SPARK_REMOTE`` is set, the session is one with that server. A new local one runs on the Java of
+    `find_java` and on this Python in its workers; its log shows errors only, it opens no web page, and a
+    conversion that Arrow cannot do fails instead of silently taking a path that turns missing strings into
+    ``'nan'`` under pandas 3.
+
+    The session's time zone is UTC: timestamps that are instants are shown and handed to pandas as UTC, on
+    every machine alike; timestamps without a zone (``timestamp_ntz``) are never shifted. Set
+    ``spark.sql.session.timeZone`` in ``conf`` for another one.
+
+    Parameters
+    ----------
+    cores : int
+        Threads of the local session.
+    memory : str
+        Heap of its JVM, as in ``"2g"``.
+    quick : bool
+        Compile JVM code with the fast compiler only: start and first jobs take about two thirds of the time,
+        long jobs take longer. For tests and notebooks.
+    conf : mapping of str to object, optional
+        Further Spark settings; they win over those of cepkit.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+        A session that runs already, also on a cluster or through Spark Connect, is returned as it is, with
+        its workers' Python repaired (see `worker_python`) and settings of ``conf`` applied that can still
+        change.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without pyspark, or without a Java; the message names the command that helps.
+
+    Warns
+    -----
+    CepWarning
+        When a session runs already and something that was asked for can no longer change.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependencyError(
+            'Spark is not installed. Install it with `pip install "cepkit[spark]"`.'
+        ) from error
+    warnings.filterwarnings("ignore", message=_PANDAS_WARNING)
+    running = _running_session(SparkSession)
+    if running is not None:
+        _quiet_errors()
+        worker_python(running)
+        _adapt(running, cores, memory, dict(conf or {}))
+        return running
+    if "SPARK_REMOTE" in os.environ:  # the environment names a server to connect to
+        return SparkSession.builder.getOrCreate()
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("cepkit")
+    settings = _settings(cores, memory, quick, dict(conf or {}))
+    spark = builder.config(map=settings).getOrCreate()
+    _quiet_errors()
+    worker_python(spark)
+    return spark
+
+
+def worker_python(spark: SparkSession) -> str | None:
+    """Return the Python that the session's workers run, after repairing it where that is possible.
+
+    Spark's local workers run ``python3`` from PATH unless told otherwise: under a JupyterLab that was started
+    by its path, another Python than the notebook's, without its packages. In local mode it is set to this
+    Python.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+
+    Returns
+    -------
+    str or None
+        None when the session does not tell (Spark Connect: the server decides).
+
+    Examples
+    --------
+    >>> worker_python(spark) == sys.executable  # doctest: +SKIP
+    True
+    """
+    context = _context(spark)
+    if context is None:
+        return None
+    if not context.master.startswith("local"):
+        return context.pythonExec  # executors are other machines: their paths are not ours to set
+    if not _same_program(context.pythonExec, sys.executable):
+        context.pythonExec = sys.executable
+    context.environment.setdefault("NUMBA_NUM_THREADS", "1")  # Spark already runs one task per core
+    return context.pythonExec
+
+
+def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> dict[str, object]:
+    java_options = [f"-Dlog4j2.configurationFile={_QUIET_LOG.as_uri()}"]
+    if quick:
+        java_options.append("-XX:TieredStopAtLevel=1")
+    java_options.append(str(conf.pop("spark.driver.extraJavaOptions", "")))
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(java_options).strip(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        _FALLBACK: "false",
+        # The default, INT96, has no statistics in Parquet: a filter on time would read everything.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.executorEnv.NUMBA_NUM_THREADS": "1",
+        "spark.executorEnv.PYTHONWARNINGS": f"ignore:{_PANDAS_WARNING}",
+        **conf,
+    }
+
+
+def _running_session(SparkSession: type[SparkSession]) -> SparkSession | None:
+    from pyspark.errors import PySparkException
+
+    try:
+        return SparkSession.active()
+    except PySparkException:  # there is none
+        return None
+
+
+def _adapt(spark: SparkSession, cores: int, memory: str, conf: dict[str, object]) -> None:
+    """Apply to a running session what can still change, and warn of the rest."""
+    refused = []
+    for key, value in conf.items():
+        if spark.conf.get(key, None) == str(value):
+            continue
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, str(value))
+        else:
+            refused.append(f"{key}={value}")
+    if (
+        _FALLBACK not in conf
+        and spark.conf.get(_FALLBACK, "false") == "true"
+        and spark.conf.isModifiable(_FALLBACK)
+    ):
+        spark.conf.set(_FALLBACK, "false")
+    context = _context(spark)
+    if context is not None:
+        if cores != _CORES and context.master != f"local[{cores}]":
+            refused.append(f"cores={cores} (it runs on {context.master})")
+        if memory != _MEMORY and context.getConf().get("spark.driver.memory", "1g") != memory:
+            refused.append(f"memory={memory}")
+    if refused:
+        warnings.warn(
+            f"a Spark session runs already and cannot take {', '.join(refused)}; stop it first: spark.stop()",
+            CepWarning,
+            stacklevel=3,
+        )
+
+
+def _context(spark: SparkSession):
+    """Return the session's SparkContext; None through Spark Connect, which has none."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return None
+    return spark.sparkContext
+
+
+def _same_program(one: str, other: str) -> bool:
+    """Tell whether two commands are one interpreter; links are not followed: a venv's python is one."""
+    found = shutil.which(one)
+    return found is not None and os.path.abspath(found) == os.path.abspath(other)
+
+
+def _quiet_errors() -> None:
+    import logging
+
+    from pyspark.logger import PySparkLogger
+
+    for name in _LOGGERS_THAT_REPEAT_ERRORS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)

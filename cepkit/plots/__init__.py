@@ -1,0 +1,1 @@
+"""Pictures from tidy data: automata as DOT and SVG, matches as plotly figures. Nothing is matched here."""

@@ -1,0 +1,77 @@
+"""Colours and symbols of all pictures: for light and dark paper, and never told apart by colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cepkit.compile.automaton import ANY
+
+# Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
+INK = "#767b84"
+GRID = "rgba(118,123,132,0.28)"
+BAND = "rgba(86,180,233,0.17)"
+BAND_EDGE = "rgba(86,180,233,0.6)"
+STATE_BLUE = "#0072b2"
+ACCEPT_GREEN = "#009e73"
+TINT_ALPHA = "2b"  # of a state's fill, two hexadecimal digits
+
+# Inside a notebook's page the SVG takes the page's own text colour, as an image file the ink.
+PAGE_INK = f"var(--jp-content-font-color1,var(--vscode-editor-foreground,{INK}))"
+MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+SANS = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
+MONOSPACE_ADVANCE = 0.61  # of the font size, per character
+
+# Okabe and Ito's palette without black, which dark paper swallows.
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
+SYMBOLS = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "cross",
+    "triangle-down",
+    "star",
+    "x",
+    "pentagon",
+    "bowtie",
+    "hexagon",
+    "hourglass",
+)
+
+
+class Style(NamedTuple):
+    """How the rows of one pattern variable are marked."""
+
+    colour: str
+    symbol: str
+
+
+def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:
+    """Return a colour and a symbol for each name, in the order given; ``"."`` is a hollow grey circle.
+
+    Examples
+    --------
+    >>> style_of_variables([".", "rise", "drop"])["rise"]
+    Style(colour='#0072b2', symbol='circle')
+    """
+    styles, n_named = {}, 0
+    for name in dict.fromkeys(variables):
+        if name == ANY:
+            styles[name] = Style(INK, "circle-open")
+            continue
+        # 7 colours and 12 symbols have no common divisor: 84 pairs before one comes back.
+        styles[name] = Style(PALETTE[n_named % len(PALETTE)], SYMBOLS[n_named % len(SYMBOLS)])
+        n_named += 1
+    return styles
+
+
+def svg_attributes(label: str) -> dict[str, str]:
+    """Return the attributes of an ``<svg>`` element whose lines and texts are painted in ``currentColor``."""
+    return {
+        "class": "cepkit-automaton",
+        "role": "img",
+        "aria-label": label,
+        "color": INK,
+        "style": f"color:{PAGE_INK};max-width:100%;height:auto",
+    }

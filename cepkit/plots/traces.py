@@ -1,0 +1,201 @@
+"""The traces of one panel of a timeline: bands and match numbers below, events and marked events above."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cepkit.plots import theme
+from cepkit.plots.automaton import shown_name
+from cepkit.plots.axes import TimeAxis
+from cepkit.plots.selection import Panel
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+NARROWEST_BAND = 0.004  # of the drawn time
+DIGIT_WIDTH = 0.011  # of the drawn time; match numbers that would touch the last one are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Heights:
+    """What the vertical axis shows: a value, or lanes."""
+
+    y_of_event: np.ndarray | None  # float64, (n_events,); None: marks stand in the lane of their variable
+    lanes: tuple[str, ...]  # from top (0) to bottom; without `y_of_event` variables, then events in no match
+    value: str | None  # name of the column
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the events have a numeric value."""
+        return not self.lanes
+
+    def of_marks(self, marks: pd.DataFrame) -> np.ndarray:
+        """Return y of the marked rows."""
+        if self.y_of_event is not None:
+            return self.y_of_event[marks["row"].to_numpy()]
+        return np.array([self.lanes.index(variable) for variable in marks["variable"]], float)
+
+
+def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
+    """Return one bar per match from its first to its last event, and the numbers of the matches.
+
+    ``extent`` is the drawn time, as `TimeAxis.lengths` counts it. The bars reach from 0 to 1.
+    """
+    import plotly.graph_objects as go
+
+    if panel.marks.empty:
+        return []
+    ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
+    bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
+    starts, stops = bands["min"].to_numpy(), bands["max"].to_numpy()
+    lengths = clock.lengths(starts, stops)
+    hints = [
+        f"<b>match {match}</b><br>{clock.text(start)} – {clock.text(stop)}"
+        f"<br>{clock.length_text(length)}, {size:,} event{'s' * (size != 1)}"
+        for match, start, stop, length, size in zip(
+            bands.index, starts, stops, lengths, bands["size"], strict=True
+        )
+    ]
+    widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
+    bars = go.Bar(
+        orientation="h",
+        base=clock.moved(starts, (lengths - widths) / 2),
+        x=widths,
+        y=np.full(len(bands), 0.5),
+        width=1,
+        marker={"color": theme.BAND, "line": {"color": theme.BAND_EDGE, "width": 1}},
+        name="match",
+        legendgroup="match",
+        hovertext=hints,
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+    middles = clock.moved(starts, lengths / 2)
+    n_digits = 2 + max(len(str(match)) for match in bands.index)
+    apart = _apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
+    labels = go.Scatter(
+        x=middles[apart],
+        y=np.full(len(apart), 0.98),
+        mode="text",
+        text=[str(bands.index[k]) for k in apart],
+        textposition="bottom center",
+        textfont={"size": 10, "color": theme.INK},
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup="match",
+    )
+    return [bars, labels]
+
+
+def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:
+    """Return a line through the values, or through each match, and the unmatched events as points."""
+    import plotly.graph_objects as go
+
+    # Matched events have their marks; a grey point under a mark would catch the pointer.
+    unmatched = panel.events[~np.isin(panel.events, panel.marks["row"])]
+    if heights.y_of_event is None:
+        y = np.full(len(unmatched), len(heights.lanes) - 1.0)
+    else:
+        y = heights.y_of_event[unmatched]
+    marker = {"size": 3} if heights.is_value else {"size": 9, "symbol": "line-ns-open"}
+    points = go.Scatter(
+        x=clock.coordinates[unmatched],
+        y=y,
+        mode="markers",
+        marker=marker | {"color": theme.INK},
+        name=None if heights.is_value else "event",
+        legendgroup="event",
+        customdata=unmatched,
+        hovertemplate=_hint(heights, "row %{customdata}"),
+    )
+    return [
+        _value_line(panel, clock, heights) if heights.is_value else _threads(panel, clock, heights),
+        points,
+    ]
+
+
+def mark_traces(
+    panel: Panel, clock: TimeAxis, heights: Heights, variables: Sequence[str]
+) -> list[go.BaseTraceType]:
+    """Return a trace of marks for each variable that occurs, in the order and style of ``variables``."""
+    import plotly.graph_objects as go
+
+    traces = []
+    for variable, style in theme.style_of_variables(variables).items():
+        marks = panel.marks[panel.marks["variable"] == variable]
+        if marks.empty:
+            continue
+        name = escaped(shown_name(variable))
+        traces.append(
+            go.Scatter(
+                x=clock.coordinates[marks["row"]],
+                y=heights.of_marks(marks),
+                mode="markers",
+                marker={
+                    "color": style.colour,
+                    "symbol": style.symbol,
+                    "size": 8,
+                    "line": {"width": 1.5 if style.symbol.endswith("open") else 0.5, "color": theme.INK},
+                },
+                name=name,
+                legendgroup=f"variable {variable}",
+                customdata=marks[["match", "row"]].to_numpy(),
+                hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>"
+                + _hint(heights, "row %{customdata[1]}"),
+            )
+        )
+    return traces
+
+
+def escaped(text: object) -> str:
+    """Return ``text`` so that plotly shows its characters: no tags, no entities, no ``%{…}``."""
+    return html.escape(str(text), quote=False).replace("%{", "%&#123;")
+
+
+def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:
+    """Return a line through the events, broken where events are left out."""
+    breaks = np.flatnonzero(np.diff(panel.places) > 1) + 1
+    x, y = clock.coordinates[panel.events], heights.y_of_event[panel.events]
+    return _line(x, y, breaks, name=escaped(heights.value), legendgroup="event")
+
+
+def _threads(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:
+    """Return a line from lane to lane through the rows of each match."""
+    number, _ = pd.factorize(panel.marks["match"])
+    order = np.lexsort((clock.ticks[panel.marks["row"]], number))
+    marks = panel.marks.iloc[order]
+    breaks = np.flatnonzero(np.diff(number[order])) + 1
+    return _line(clock.coordinates[marks["row"]], heights.of_marks(marks), breaks, legendgroup="match")
+
+
+def _line(x: np.ndarray, y: np.ndarray, breaks: np.ndarray, **names: str) -> go.BaseTraceType:
+    import plotly.graph_objects as go
+
+    return go.Scatter(
+        x=np.insert(x, breaks, x[breaks]),
+        y=np.insert(y, breaks, np.nan),
+        mode="lines",
+        line={"color": theme.INK, "width": 1},
+        hoverinfo="skip",
+        connectgaps=False,
+        **names,
+    )
+
+
+def _hint(heights: Heights, row: str) -> str:
+    value = "" if heights.value is None else f"{escaped(heights.value)} %{{y}}<br>"
+    return f"%{{x}}<br>{value}{row}<extra></extra>"
+
+
+def _apart(positions: np.ndarray, distance: float) -> list[int]:
+    """Return the indices, in order of position, that keep ``distance`` from the one kept before."""
+    kept: list[int] = []
+    for k in np.argsort(positions, kind="stable").tolist():
+        if not kept or positions[k] - positions[kept[-1]] >= distance:
+            kept.append(k)
+    return kept

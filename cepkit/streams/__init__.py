@@ -1,0 +1,1 @@
+"""Operators over streams of events."""

@@ -1,0 +1,190 @@
+"""Codes that stay what they are while a stream brings new texts and new keys."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from cepkit.events import NULL_CODE
+
+Key = tuple[Hashable, ...]
+
+
+class TextCodes:
+    """Numbers texts in the order in which they first come; missing texts are -1.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The first ones; when all are given here, codes are ranks.
+    """
+
+    def __init__(self, texts: Sequence[str] = ()):
+        self.code_of_text: dict[str, int] = {text: code for code, text in enumerate(texts)}
+        self._room = np.array([*texts, None], dtype=object)
+
+    def __len__(self) -> int:
+        return len(self.code_of_text)
+
+    @property
+    def texts(self) -> np.ndarray:
+        """The texts by code, objects; a view that later texts do not change."""
+        return self._room[: len(self)]
+
+    def encode(self, codes: np.ndarray, categories: np.ndarray) -> np.ndarray:
+        """Return these values, given as codes of ``categories``, in own codes, int32.
+
+        O(values + categories).
+        """
+        own = np.full(len(categories) + 1, NULL_CODE, np.int32)  # the last one serves -1
+        for i, text in enumerate(categories):
+            code = self.code_of_text.get(text)
+            own[i] = self._add(text) if code is None else code
+        return own[codes]
+
+    def _add(self, text: str) -> int:
+        code = self.code_of_text[text] = len(self.code_of_text)
+        if code >= len(self._room):
+            room = np.empty(2 * len(self._room) + 8, dtype=object)
+            room[: len(self._room)] = self._room
+            self._room = room
+        self._room[code] = text
+        return code
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The partition codes of a batch, and what becomes of the keys when the batch is done.
+
+    A key that was idle for too long gets a new code: ``runs`` are (key, code, clock of the last event) where
+    that is new, the later one of a key wins; ``ended`` are codes that no event of the batch or after it has.
+    """
+
+    codes: np.ndarray  # int32, (n_events,)
+    runs: list[tuple[Key, int, float]]
+    ended: list[int]
+    taken: list[int]  # codes that were free before the batch
+
+
+class KeyCodes:
+    """Partition codes of keys. Keys come and, with ``idle_ticks``, go; codes of gone ones are given again.
+
+    Parameters
+    ----------
+    idle_ticks : int or float, optional
+        A key whose next event comes later than this after its last one starts afresh, whether it was
+        forgotten in between or not: the result does not depend on how the stream is cut into batches.
+    """
+
+    def __init__(self, idle_ticks: float | None = None):
+        self.idle_ticks = idle_ticks
+        self.code_of_key: dict[Key, int] = {}
+        self.key_of_code: list[Key | None] = []
+        self.newest_of_code = np.empty(0)  # clock of the last event, int64 or float64; with idle_ticks
+        self.free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.code_of_key)
+
+    @property
+    def n_codes(self) -> int:
+        """Codes are below it."""
+        return len(self.key_of_code)
+
+    def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
+        """Choose the codes of a batch, to be followed by `commit` or `discard`.
+
+        Parameters
+        ----------
+        own : ndarray of int, shape (n_events,)
+            Each event's place in ``keys``.
+        keys : list of tuple
+            The different keys of the batch; each occurs.
+        clock : ndarray, shape (n_events,), optional
+            In stream order; needed with ``idle_ticks``.
+        """
+        taken: list[int] = []
+        known = [self.code_of_key.get(key, -1) for key in keys]
+        if self.idle_ticks is None or clock is None:
+            runs = []
+            for i, key in enumerate(keys):
+                if known[i] < 0:
+                    known[i] = self._take(key, taken)
+                    runs.append((key, known[i], 0))
+            return Assignment(np.array(known, np.int32)[own], runs, [], taken)
+        return self._assign_runs(own, keys, clock, np.array(known, dtype=np.int64), taken)
+
+    def _assign_runs(self, own, keys, clock, known, taken) -> Assignment:
+        """Cut each key's events into runs without a long pause; all but continued ones get a new code."""
+        order = np.argsort(own, kind="stable")
+        key_of_row, clock_of_row = own[order], clock[order]
+        is_first = np.concatenate([[True], key_of_row[1:] != key_of_row[:-1]])
+        before = np.roll(clock_of_row, 1)
+        first_keys = key_of_row[is_first]
+        continued = known[first_keys] >= 0
+        before[is_first] = clock_of_row[is_first]
+        before[np.flatnonzero(is_first)[continued]] = self.newest_of_code[known[first_keys[continued]]]
+        is_new = is_first.copy()
+        is_new[is_first] = ~continued
+        is_new |= clock_of_row - before > self.idle_ticks
+        begins = np.flatnonzero(is_first | is_new)
+        stops = np.append(begins[1:], len(order))
+        runs, ended = [], []
+        for begin, stop in zip(begins, stops, strict=True):
+            k = key_of_row[begin]
+            code = self._take(keys[k], taken) if is_new[begin] else int(known[k])
+            runs.append((keys[k], code, clock_of_row[stop - 1].item()))
+            if is_first[begin] and is_new[begin] and known[k] >= 0:
+                ended.append(int(known[k]))
+        ended += [one for (key, one, _), (other, _, _) in pairwise(runs) if key == other]
+        codes = np.empty(len(own), np.int32)
+        codes[order] = np.repeat(np.array([code for _, code, _ in runs], np.int32), stops - begins)
+        return Assignment(codes, runs, ended, taken)
+
+    def _take(self, key: Key, taken: list[int]) -> int:
+        if self.free:
+            code = self.free.pop()
+            self.key_of_code[code] = key
+        else:
+            code = len(self.key_of_code)
+            self.key_of_code.append(key)
+        taken.append(code)
+        return code
+
+    def commit(self, assignment: Assignment) -> list[int]:
+        """Make an assignment true; returns the codes to forget, which may be given again from now on."""
+        for key, code, _ in assignment.runs:
+            self.code_of_key[key] = code
+        if self.idle_ticks is not None and assignment.runs:
+            dtype = np.array([last for _, _, last in assignment.runs]).dtype
+            if len(self.newest_of_code) < self.n_codes:
+                grown = np.zeros(2 * self.n_codes, dtype)
+                grown[: len(self.newest_of_code)] = self.newest_of_code
+                self.newest_of_code = grown
+            for _, code, last in assignment.runs:
+                self.newest_of_code[code] = last
+        for code in assignment.ended:
+            self.key_of_code[code] = None
+        self.free += assignment.ended
+        return assignment.ended
+
+    def discard(self, assignment: Assignment) -> None:
+        """Undo `assign`."""
+        for code in assignment.taken:
+            self.key_of_code[code] = None
+        self.free += assignment.taken
+
+    def end_idle(self, now: float) -> list[int]:
+        """Forget the keys without an event in the ``idle_ticks`` before ``now``; returns their codes."""
+        if self.idle_ticks is None:
+            return []
+        idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks)
+        ended = [int(code) for code in idle if self.key_of_code[code] is not None]
+        for code in ended:
+            del self.code_of_key[self.key_of_code[code]]
+            self.key_of_code[code] = None
+        self.free += ended
+        return ended

@@ -1,0 +1,163 @@
+"""Sets of hashtags of texts, as a code per set and as a bit mask; sequences in stream order, no frames."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError
+
+TagSet = tuple[str, ...]
+
+LARGEST_MASK = 63  # bits 0 to 62: masks stay positive numbers
+
+# As Twitter has it: a number alone is no tag, nor is what follows a letter or an ampersand (&#39; is an
+# apostrophe), nor what runs into a further # or an address. W stands for the characters of words.
+_HASHTAG = r"(?<![W&])#([W]*(?!\d)[W][W]*+)(?!#|://)"
+_WORD_CATEGORIES = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Mn", "Mc", "Me", "Nd", "Pc")
+_OTHER_LETTERS = "\u200c\u200d\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
+
+
+def hashtags(text: str) -> TagSet:
+    r"""Return the set of hashtags in a text: lower case, sorted, each once, without ``#``.
+
+    The same rule as `cepkit.pipelines.tags.hashtags` has on Spark, letter for letter.
+
+    Examples
+    --------
+    >>> hashtags("#News: 3 > 2 (#Trains, #news) #42 a#b")
+    ('news', 'trains')
+    """
+    found = (_ascii_pattern() if text.isascii() else _unicode_pattern()).findall(text)
+    return tuple(sorted({tag.lower() for tag in found}))
+
+
+@cache
+def _ascii_pattern() -> re.Pattern[str]:
+    return re.compile(_HASHTAG.replace("W", r"\w"))
+
+
+@cache
+def _unicode_pattern() -> re.Pattern[str]:
+    r"""Return the pattern with the characters that Unicode, and Spark, take for parts of words.
+
+    Python's own ``\w`` lacks the vowel signs of Indian scripts, and has the fractions.
+    """
+    ranges, start = [], None
+    for code in range(sys.maxunicode + 2):
+        inside = code <= sys.maxunicode and unicodedata.category(chr(code)) in _WORD_CATEGORIES
+        if inside and start is None:
+            start = code
+        elif not inside and start is not None:
+            ranges.append(f"{re.escape(chr(start))}-{re.escape(chr(code - 1))}")
+            start = None
+    return re.compile(_HASHTAG.replace("W", "".join(ranges) + _OTHER_LETTERS))
+
+
+def tag_sets(content: Iterable[str | None]) -> list[TagSet | None]:
+    """Return the set of hashtags of each text; None for a missing one."""
+    known: dict[
+        str, TagSet
+    ] = {}  # a stream repeats texts; looking one up is ten times faster than reading it
+    sets = []
+    for text in content:
+        if not isinstance(text, str):
+            sets.append(None)
+            continue
+        if text not in known:
+            known[text] = hashtags(text)
+        sets.append(known[text])
+    return sets
+
+
+def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
+    """Return a number per set of tags: equal numbers, equal sets.
+
+    Sets are numbered from 1 in their own order (by their sorted tags); the empty set is 0, missing stays
+    missing.
+
+    Parameters
+    ----------
+    sets : sequence of (tuple of str or None), shape (n_events,)
+        Sorted tags, each once, as `tag_sets` gives them.
+
+    Returns
+    -------
+    pandas array of Int64, shape (n_events,)
+
+    Notes
+    -----
+    O(n_events + sets log sets). The same numbers as `cepkit.pipelines.tags.tag_code` gives on Spark.
+
+    Examples
+    --------
+    >>> tag_code([("news",), (), ("news",), ("art", "news"), None]).tolist()
+    [2, 0, 2, 1, <NA>]
+    """
+    different = sorted({tags for tags in sets if tags})
+    number = {tags: i for i, tags in enumerate(different, start=1)} | {(): 0}
+    return _numbers([None if tags is None else number[tags] for tags in sets])
+
+
+def tag_mask(sets: Sequence[TagSet | None], *, key: Any = None) -> pd.arrays.IntegerArray:
+    """Return each set of tags as a bit mask: ``a & b == 0`` says that two sets (of one key) are disjoint.
+
+    Parameters
+    ----------
+    sets : sequence of (tuple of str or None), shape (n_events,)
+    key : array-like, shape (n_events,), optional
+        Bits are numbered anew for each key, so that the tags of all events together may be any number. Only
+        masks of the same key can be compared then: give the partition key of the query.
+
+    Returns
+    -------
+    pandas array of Int64, shape (n_events,)
+        Never negative; the empty set is 0, missing stays missing. Bit i stands for the tag that is the i-th
+        most frequent one (of its key), then the first by its text.
+
+    Raises
+    ------
+    CepError
+        When there are more than 63 tags (in a key): without one of them, two sets that share only that tag
+        would look disjoint.
+
+    Examples
+    --------
+    >>> tag_mask([("art", "news"), ("news",), ("trains",), ()]).tolist()
+    [3, 1, 4, 0]
+    >>> tag_mask([("art", "news"), ("trains",), ("news",)], key=["ann", "bob", "ann"]).tolist()
+    [3, 1, 1]
+    """
+    keys = [None] * len(sets) if key is None else list(pd.Series(key).array)
+    counts: dict[object, Counter[str]] = {}
+    for owner, tags in zip(keys, sets, strict=True):
+        counts.setdefault(owner, Counter()).update(tags or ())
+    bits = {}
+    for owner, count in counts.items():
+        if len(count) > LARGEST_MASK:
+            of = "" if key is None else f" of key {owner!r}"
+            hint = "; number the bits per partition with key=…" if key is None else ""
+            raise CepError(
+                f"tag_mask: {len(count):,} tags{of} do not fit a mask of {LARGEST_MASK} bits{hint}"
+            )
+        listed = sorted(count, key=lambda tag: (-count[tag], tag))
+        bits[owner] = {tag: 1 << i for i, tag in enumerate(listed)}
+    return _numbers(
+        [
+            None if tags is None else sum(bits[owner][tag] for tag in tags)
+            for owner, tags in zip(keys, sets, strict=True)
+        ]
+    )
+
+
+def _numbers(values: list[int | None]) -> pd.arrays.IntegerArray:
+    missing = np.array([value is None for value in values], dtype=bool)
+    return pd.arrays.IntegerArray(np.array([value or 0 for value in values], dtype=np.int64), missing)

@@ -1,0 +1,160 @@
+"""Mistakes are told before any work starts: one error, its place, and what to do instead."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit import api
+from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError, PredicateError
+
+FRAME = pd.DataFrame(
+    {
+        "symbol": ["a", "b"],
+        "price": [1.0, 2.0],
+        "ts": pd.to_datetime(["2024-01-01 09:30", "2024-01-01 09:31"]),
+        "up": [True, False],
+    }
+)
+RISE = {"rise": "price > prev(price)"}
+
+# name: (query, keywords, error, parts of the message)
+MISTAKES = {
+    "misspelt column in partition_by": (
+        "rise", {"define": RISE, "partition_by": "symbl"}, ColumnNotFoundError,
+        ["partition_by: column 'symbl' not found. Did you mean 'symbol'?", "Columns: ['symbol', 'price', "],
+    ),
+    "misspelt column in a predicate": (
+        "rise", {"define": {"rise": "prise > 3"}}, ColumnNotFoundError,
+        ["predicate 'rise': column 'prise' not found. Did you mean 'price'?", "  prise > 3\n  ^^^^^"],
+    ),
+    "misspelt column in a measure": (
+        "rise", {"define": RISE, "measures": {"top": "max(prize)"}}, ColumnNotFoundError,
+        ["measure 'top': column 'prize' not found. Did you mean 'price'?", "  max(prize)\n      ^^^^^"],
+    ),
+    "aggregate in the first predicate": (
+        "rise+ fall", {"define": {"rise": "price > first(price)", "fall": "price < 1"}}, CepError,
+        ["rise", "first", "  price > first(price)\n          ^^^^^^^^^^^^"],
+    ),
+    "unbalanced bracket in the pattern": (
+        "(rise fall", {"define": {**RISE, "fall": "price < 1"}}, PatternSyntaxError, ["(rise fall\n", "^"],
+    ),
+    "unbalanced bracket in a predicate": (
+        "rise", {"define": {"rise": "(price > 1"}}, PatternSyntaxError, ["rise", "(price > 1\n", "^"],
+    ),
+    "wrong type": (
+        "rise", {"define": {"rise": "symbol > 3"}}, PredicateError,
+        ["symbol is a text, 3 is a number: they cannot be compared", "  symbol > 3\n  ^^^^^^^^^^"],
+    ),
+    "duration without unit": (
+        ". rise", {"define": {"rise": "delta(ts) < 5"}}, PredicateError,
+        ["a duration needs a unit: write '5 s'", "  delta(ts) < 5\n  ^^^^^^^^^^^^^"],
+    ),
+    "window without unit": (
+        ". rise", {"define": RISE, "order_by": "ts", "within": "5"}, CepError, ["within", "5"],
+    ),
+    "window without clock": (
+        ". rise", {"define": RISE, "within": "5 s"}, CepError, ["order_by"],
+    ),
+    "undefined predicate": (
+        "rise fal", {"define": {**RISE, "fall": "price < 1"}}, CepError, ["fal", "Did you mean 'fall'?"],
+    ),
+    "predicate named like a column": (
+        "price", {"define": {"price": "price > 1"}}, CepError,
+        ["'price' is both a predicate of define and a column; rename the predicate"],
+    ),
+    "column that is no predicate": (
+        "price", {}, CepError, ["'price', which is a column of type float, not a predicate"],
+    ),
+    "missing parameter": (
+        "rise", {"define": {"rise": "price > :limit"}}, CepError,
+        [":limit", "  price > :limit\n          ^^^^^^"],
+    ),
+    "unknown function": (
+        "rise", {"define": {"rise": "sqr(price) > 2"}}, CepError, ["sqr", "sqrt", "^"],
+    ),
+    "Python instead of a predicate": (
+        "rise", {"define": {"rise": "__import__('os').system('true')"}}, CepError, ["^"],
+    ),
+    "attribute access": ("rise", {"define": {"rise": "price.real > 1"}}, CepError, ["^"]),
+    "two measures of one name": (
+        "rise", {"define": RISE, "partition_by": "symbol", "measures": {"symbol": "count()"}},
+        CepError,
+        ["measures: the result has column 'symbol' already (partition_by); rename 'symbol'"],
+    ),
+    "a measure that is no value of a match": (
+        "rise", {"define": RISE, "measures": {"p": "price"}}, CepError, ["p", "first(price)", "^"],
+    ),
+    "sum of texts in a measure": (
+        "rise", {"define": RISE, "measures": {"p": "sum(symbol)"}}, CepError, ["sum() needs numbers", "^"],
+    ),
+    "unknown keyword value": (
+        "rise", {"define": RISE, "engine": "spark"}, CepError, ["engine 'spark' is not known"],
+    ),
+    "no query at all": (3, {}, CepError, ["a query is text, a pattern or a RegexQuery, got int"]),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["pandas", "arrow", "accessor", "explain"])
+def call(request, monkeypatch):
+    """Call match (or explain) on the frame; building events, which begins the work, fails the test."""
+
+    def no_work(*_):
+        raise AssertionError("work has started")
+
+    monkeypatch.setattr(api, "build_events", no_work)
+    frame = pa.Table.from_pandas(FRAME) if request.param == "arrow" else FRAME
+    return {
+        "pandas": lambda query, **keywords: cep.match(frame, query, **keywords),
+        "arrow": lambda query, **keywords: cep.match(frame, query, **keywords),
+        "accessor": lambda query, **keywords: frame.cep.tag(query, **keywords),
+        "explain": lambda query, **keywords: cep.explain(frame, query, **keywords),
+    }[request.param]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.filterwarnings("ignore:define. the pattern.*does not use")
+def test_mistakes(call, name):
+    query, keywords, error, parts = MISTAKES[name]
+    with pytest.raises(error) as caught:
+        call(query, **keywords)
+    assert isinstance(caught.value, CepError)
+    message = str(caught.value)
+    for part in parts:
+        assert part in message, message
+    assert len(message.splitlines()) <= 4
+
+
+def test_the_same_call_without_mistake_does_work(call, request):
+    if "explain" in request.node.name:
+        assert "rise" in str(call(". rise", define=RISE))
+    else:
+        with pytest.raises(AssertionError, match="work has started"):
+            call(". rise", define=RISE, measures={"top": "max(price)"})
+
+
+def test_errors_are_those_that_python_has():
+    """Who catches KeyError, TypeError or ValueError catches the errors of this package too."""
+    for query, keywords, builtin in [
+        ("rise", {"define": RISE, "partition_by": "symbl"}, KeyError),
+        ("rise", {"define": {"rise": "symbol > 3"}}, TypeError),
+        ("(rise", {"define": RISE}, ValueError),
+    ]:
+        with pytest.raises(builtin):
+            cep.match(FRAME, query, **keywords)
+
+
+def test_orders_with_gaps_are_counted_before_matching():
+    frame = FRAME.assign(ts=[pd.NaT, pd.Timestamp("2024-01-01")])
+    with pytest.raises(CepError, match=r"'ts' has 1 missing values of 2; .* drop these rows or fill them"):
+        cep.match(frame, ". .", order_by="ts")
+
+
+def test_query_values_are_not_contradicted():
+    query = cep.regex_query("rise", define=RISE, order_by="ts")
+    with pytest.raises(
+        CepError, match=r"\['define', 'order_by'\] is given both in the query and as a keyword"
+    ):
+        cep.match(FRAME, query, define=RISE, order_by="price")

@@ -1,0 +1,274 @@
+"""The experiments of "Partition and Compose": that they show what they say; never how fast."""
+
+from dataclasses import replace
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+from cepkit.engines.regex import match_regex
+from cepkit.errors import CepError, ColumnNotFoundError
+from cepkit.experiments import match_regex as paper
+from cepkit.experiments import match_regex_scaling as scaling
+from cepkit.experiments import match_regex_topologies as topologies
+from cepkit.experiments.match_regex_aggregates import incremental_against_recomputed
+from cepkit.experiments.match_regex_shift import MISTAKES, shift_idiom_mistakes
+from cepkit.experiments.match_regex_statements import statements
+
+# Hundreds of thousands of events: without compiled kernels that takes an hour, and shows nothing of its own.
+pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
+
+KEYS = ["benchmark", "width"]
+WITH_PATTERN = [name for name, benchmark in paper.BENCHMARKS.items() if benchmark.pattern]
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def test_all_nine_benchmarks_select_what_the_paper_reports():
+    table = paper.table5(20)
+    assert list(table.index) == list(paper.BENCHMARKS) and len(table) == 9
+    assert table["ratio"].between(0.8, 1.2).all(), table["ratio"]
+
+
+@pytest.mark.slow
+def test_all_nine_benchmarks_select_what_the_paper_reports_at_its_size():
+    table = paper.table5(paper.PAPER_REPETITIONS)
+    print(table[["events", "matches", "selectivity_pct", "paper_pct", "ratio"]].to_string())
+    assert table["events"].unique().tolist() == [10_000_000, 200_000]
+    assert table["ratio"].between(0.8, 1.2).all(), table["ratio"]
+
+
+@pytest.mark.parametrize("name", ["finance0", "finance2", "finance3", "finance5"])
+def test_calibration_finds_the_parameter_from_anywhere(name):
+    benchmark = paper.BENCHMARKS[name]
+    data = paper.benchmark_data(benchmark, 20)
+    found = paper.calibrate(benchmark, data)
+    selectivity = paper.count_matches(found, found.prepared(data)) / len(data)
+    assert selectivity == pytest.approx(benchmark.paper_selectivity, rel=0.1)
+    assert found.params.keys() == benchmark.params.keys()
+
+
+def test_calibration_needs_something_free():
+    with pytest.raises(CepError, match="'finance1' has no free parameter"):
+        paper.calibrate(paper.BENCHMARKS["finance1"], pd.DataFrame())
+
+
+def test_twitter1_ends_at_the_sixth_tweet_as_printed():
+    """20 tweets of an author who never changes tags are 3 matches of 6, or 4 of 5 with Count() == 4."""
+    tweets = pd.DataFrame(
+        {"ts": pd.date_range("2012-01-01", periods=20, freq="min"), "author": "ann", "tag_code": 1}
+    )
+    printed, five = paper.BENCHMARKS["twitter1"], paper.VARIANTS["twitter1_five"]
+    tweets["content"] = "#news"
+    assert paper.count_matches(printed, tweets) == 3
+    assert paper.count_matches(five, tweets) == 4
+    assert tweets.cep.match(printed.query()).to_frame()["count"].tolist() == [6, 6, 6]
+
+
+@pytest.mark.parametrize("name", ["twitter1", "twitter2"])
+def test_numbers_instead_of_texts_find_the_same_tweets(name):
+    data = paper.benchmark_data(paper.BENCHMARKS[name], 2).iloc[:12_000]
+    fast, slow = paper.BENCHMARKS[name], paper.VARIANTS[f"{name}_texts"]
+    found = [match_regex(*paper.compiled(b, b.prepared(data))) for b in (fast, slow)]
+    assert len(found[0]) > 50
+    assert found[0].first.tolist() == found[1].first.tolist()
+    assert found[0].last.tolist() == found[1].last.tolist()
+    explained = slow.prepared(data.iloc[:10]).cep.explain(slow.query())
+    assert "runs as Python" in str(explained)
+
+
+def test_parsing_gives_back_what_the_entries_were_made_of():
+    data = paper.benchmark_data(paper.BENCHMARKS["twitter0"], 1).iloc[:500]
+    parsed = paper.BENCHMARKS["twitter0"].prepared(data[["xml"]])
+    for name in ("id", "ts", "author", "content"):
+        assert parsed[name].astype(data[name].dtype).tolist() == data[name].tolist()
+
+
+def test_finance4_matches_windows_of_two_trades():
+    trades = pd.DataFrame(
+        {
+            "ts": pd.date_range("2012-01-01", periods=6, freq="s"),
+            "symbol": "A",
+            "price": [10, 11, 11, 13, 12, 14],
+            "size": 1,
+        }
+    )
+    benchmark = paper.BENCHMARKS["finance4"]
+    assert benchmark.prepared(trades)[["mn", "mx"]].to_numpy().tolist() == [[10, 11], [11, 13], [12, 14]]
+    assert (
+        paper.count_matches(benchmark, benchmark.prepared(trades)) == 1
+    )  # 12 is above 11, with a gap between
+
+
+def test_table6_has_both_speeds():
+    table = paper.table6(1, repeats=1, names=["finance0", "twitter0"])
+    assert table["events"].tolist() == [10_000, 10_000]
+    assert table["paper_relative"].tolist() == pytest.approx([1, 6_488 / 778_584])
+    assert (table[["events_per_s", "relative", "cpu_s"]] > 0).all(axis=None)
+    with pytest.raises(CepError, match=r"benchmark 'finance6' not found\. Did you mean 'finance"):
+        paper.table6(1, names=["finance6"])
+
+
+def test_short_cuts_leave_the_matches_and_save_looks():
+    live = paper.live_starts({"trades": 3, "tweets": 1})
+    assert list(live.index) == WITH_PATTERN
+    assert live.loc["finance5", "looked_at"] < live.loc["finance5", "mean_live"] / 5
+    assert live.loc["finance3", "most_live"] == 0  # a pattern of one event
+    assert live["mean_live"].idxmax() in ("finance5", "twitter2")
+
+
+def test_statements_stand_beside_the_numbers_of_the_run():
+    names = ["twitter1", "twitter1_texts", "twitter2", "twitter2_texts"]
+    little = {"trades": 2, "tweets": 1}
+    few = ["finance0", "finance1", "finance2", "finance5", "twitter0", "twitter1"]
+    table = statements(
+        table5=pd.DataFrame({"ratio": [1.0, 0.7]}),
+        table6=paper.table6(little, repeats=1, names=few),
+        texts=pd.DataFrame({"events": [60] * 4, "cpu_s": [1.0, 2.0, 1.0, 6.0]}, index=names),
+        aggregates=incremental_against_recomputed((2, 8), n_events=1_000, repeats=1),
+        measured=pd.DataFrame(
+            {"speedup": [1.5]}, index=pd.MultiIndex.from_tuples([("finance0", 2)], names=KEYS)
+        ),
+        simulated=scaling.speedup_simulated((1, 8), repetitions=little, names=["finance0", "twitter0"]),
+    )
+    here = table.set_index("statement")["here"]
+    assert here["selectivities within a fifth of table 5"] == "1 of 2"
+    assert here["twitter2 is slow, its predicates read texts: to twitter1"] == "0.33"
+    assert here["the same with tags as numbers"] == "1.00"
+    assert here["8 replicas bring tweets most: the least of them (simulated)"] == "8.0"
+    assert table["statement"].is_unique and (here != "").all()
+
+
+# --- aggregates -------------------------------------------------------------------------------------------
+
+
+def test_both_ways_of_aggregation_find_the_same():
+    table = incremental_against_recomputed((2, 8, 64), n_events=20_000, repeats=1)
+    assert table["matches"].tolist()[0] > table["matches"].tolist()[1] > 100
+    assert table["incremental_bytes"].nunique() == 1
+    assert table["recomputed_bytes"].tolist() == [32, 80, 528]
+    with pytest.raises(CepError, match="lengths are at least 2"):
+        incremental_against_recomputed((1,))
+
+
+# --- topologies -------------------------------------------------------------------------------------------
+
+
+def test_replicas_find_what_one_finds_in_its_order():
+    table = topologies.topologies((1, 3), repetitions=1)
+    assert len(table) == 4 and (table["matches"] > 10).all()
+    assert table["same_order"].all()
+    assert (table["longest_wait"] <= table["bound"]).all()
+
+
+@pytest.mark.parametrize("fails", ["parsing", "matching"])
+def test_an_error_in_a_replica_ends_the_run(fails):
+    def broken(frame):
+        if fails == "parsing":
+            raise KeyError("no tweet")
+        return frame.drop(columns="ts")
+
+    benchmark = topologies.twitter1_hashed()
+    data = paper.benchmark_data(benchmark, 2)
+    benchmark = replace(benchmark, stages=(*benchmark.stages, broken))
+    with pytest.raises(KeyError, match="no tweet" if fails == "parsing" else "order_by: column 'ts'"):
+        topologies.shuffle_and_merge(benchmark, data, 2)
+
+
+def test_keys_go_to_the_same_replica_everywhere():
+    assert topologies.replica_of_key(["A", "B", "C", "D"], 4).tolist() == [1, 3, 2, 1]
+
+
+# --- scaling ----------------------------------------------------------------------------------------------
+
+
+def test_costs_are_those_of_all_keys():
+    benchmark = paper.BENCHMARKS["finance5"]
+    data = paper.benchmark_data(benchmark, 2)
+    costs = scaling.measured_costs(benchmark, data, repeats=1)
+    assert set(costs.of_key.index) == set(data["symbol"].unique())
+    assert costs.of_key.sum() > 0 and costs.anywhere == 0
+    tweets = scaling.measured_costs(
+        paper.BENCHMARKS["twitter0"], paper.benchmark_data(paper.BENCHMARKS["twitter0"], 1)
+    )
+    assert tweets.of_key.sum() == 0 and tweets.anywhere > 0
+
+
+def test_simulated_speedup_begins_at_one_and_never_passes_the_width():
+    table = scaling.speedup_simulated(
+        (1, 2, 8), repetitions={"trades": 2, "tweets": 1}, names=["finance0", "twitter0"]
+    )
+    assert table["replicas_alone"].xs(1, level="width").tolist() == pytest.approx([1, 1])
+    width = table.index.get_level_values("width")
+    assert (table["replicas_alone"] <= width + 1e-9).all()
+    assert (table["speedup"] <= table["replicas_alone"] + 1e-9).all()
+    assert table.loc[("twitter0", 8), "speedup"] == pytest.approx(8)
+
+
+def test_measured_speedup_is_relative_to_one_replica():
+    repetitions = {"trades": 2, "tweets": 1}
+    table = scaling.speedup_measured(
+        (1, 2), repetitions=repetitions, repeats=1, names=["finance0", "twitter1"]
+    )
+    assert table["speedup"].xs(1, level="width").tolist() == [1, 1]
+    seconds = table["seconds"].unstack()
+    np.testing.assert_allclose(table["speedup"].unstack()[2], seconds[1] / seconds[2])
+
+
+def test_parsing_in_parts_gives_the_same_frame():
+    data = paper.benchmark_data(paper.BENCHMARKS["twitter0"], 1).iloc[:300]
+    with scaling._parsers(2) as parse:
+        parts = parse(data)
+    whole = paper.BENCHMARKS["twitter0"].prepared(data)
+    assert parts.astype({"author": str}).equals(whole.astype({"author": str}))
+
+
+def test_best_of_the_paper():
+    assert scaling.PAPER_BEST.loc["finance5"].tolist() == pytest.approx([8, 3.13], abs=0.01)
+
+
+# --- shift idioms -----------------------------------------------------------------------------------------
+
+
+def trades(prices, symbols=None, ts=None):
+    n = len(prices)
+    ts = pd.Timestamp("2012-01-03") + pd.to_timedelta(range(n) if ts is None else ts, "s")
+    return pd.DataFrame({"ts": ts, "symbol": symbols or ["A"] * n, "price": prices, "seq": range(n)})
+
+
+def compare(question, frame):
+    mistake = next(m for m in MISTAKES if m.question.startswith(question))
+    frame = mistake.spoil(frame) if "sorted" not in mistake.question else frame
+    return mistake.found(frame).tolist(), mistake.right(frame).tolist()
+
+
+def test_shift_without_groupby_looks_at_another_symbol():
+    frame = trades([100, 50, 100, 52], ["A", "B", "A", "B"])
+    assert compare("a price 1 %", frame) == ([2], [3])
+
+
+def test_a_run_of_four_rises_is_one_of_three():
+    assert compare("three rises", trades([1, 2, 3, 4, 5])) == ([3, 4], [3])
+
+
+def test_a_missing_price_is_no_drop():
+    prices = [10] * 48 + [11, 12, 13]  # the 50th, 12, will be missing
+    assert compare("a rise, then a drop; every 50th", trades(prices)) == ([49], [])
+
+
+def test_ties_in_another_order_are_another_walk():
+    frame = trades([1, 2, 1], ts=[0, 1, 1]).iloc[[0, 2, 1]]
+    assert compare("a rise, then a drop; rows sorted", frame) == ([], [2])
+
+
+def test_an_m_may_begin_within_a_leg():
+    prices = [9, 10, 12, 11, 13, 9.5]  # from 10: up, down to 11, up, down below 10; a leg began at 9
+    found, right = compare("an M", trades(prices))
+    assert (found, right) == ([], ["A/5"])
+
+
+def test_mistakes_say_which_column_is_missing():
+    with pytest.raises(ColumnNotFoundError, match="column 'seq' not found"):
+        shift_idiom_mistakes(pd.DataFrame({"ts": [], "symbol": [], "price": []}))

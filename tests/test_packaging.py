@@ -1,0 +1,220 @@
+"""What is installed is what is needed: the README's commands and examples, wheel, sdist, checkout."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import cepkit
+from cepkit._shipped import shipped
+from cepkit.cli import main
+from cepkit.datasets import sample, sample_names
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def blocks(kind):
+    """Return the texts of the README's fenced blocks of a kind, ``""`` for those that say none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    return [text for of, text in found if of == kind]
+
+
+def commands(block):
+    """Return the commands of a shell block as lists of words."""
+    words = [shlex.split(part, comments=True) for part in re.split(r"&&|\n", block.replace("\\\n", ""))]
+    return [part for part in words if part]
+
+
+RUN, TEST = (commands(block) for block in blocks("sh")[:2])
+
+
+# --- the README -------------------------------------------------------------------------------------------
+
+
+def test_readme_examples_of_python():
+    text = "\n".join(blocks("pycon"))
+    test = doctest.DocTestParser().get_doctest(text, {}, "README", "README.md", 0)
+    assert len(test.examples) > 5
+    runner = doctest.DocTestRunner()
+    found: list[str] = []
+    runner.run(test, out=found.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(found)
+
+
+def test_readme_command_prints_what_the_readme_shows(capsys):
+    command = RUN[-1]
+    assert command[0] == ".venv/bin/cepkit"
+    assert main(command[1:]) == 0
+    printed, shown = capsys.readouterr().out.splitlines(), blocks("")[0].splitlines()
+    assert printed[:-1] == shown[:-1]
+    assert re.sub(r"[0-9.]+ s", "", printed[-1]) == re.sub(r"[0-9.]+ s", "", shown[-1])
+
+
+def test_readme_set_up_is_what_ci_runs():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert [part[0] for part in TEST] == ["python3", ".venv/bin/pip", ".venv/bin/python"]
+    for part in TEST:
+        words = ['"$python"' if word == "python3" else f'"{word}"' if "[" in word else word for word in part]
+        assert " ".join(words) in script
+    assert all(block.count(".venv ") == 1 for block in blocks("sh")[:2])  # one command sets up and runs
+
+
+def test_readme_names_files_that_exist():
+    names = set(re.findall(r"`((?:cepkit|tests|sample_data|binder|\.ci)/[\w/.]*)`", README))
+    assert len(names) > 8
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+# --- the project ------------------------------------------------------------------------------------------
+
+
+def test_version_is_said_once_more_and_equal():
+    assert PROJECT["version"] == cepkit.__version__
+
+
+def test_all_is_every_extra():
+    extras = PROJECT["optional-dependencies"]
+    named = set(re.search(r"\[(.*)]", extras["all"][0])[1].split(","))
+    within_others = {"connect"}  # dev brings it
+    assert named | within_others == set(extras) - {"all"}
+
+
+def test_binder_installs_this_checkout():
+    script = (ROOT / "binder" / "postBuild").read_text(encoding="utf-8")
+    assert re.search(r'pip install .*"\.\[spark,viz,lab]"', script) and "cepkit warmup" in script
+    for name in ("binder/postBuild", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK), f"{name} is a program"
+        assert subprocess.run(["bash", "-n", str(ROOT / name)]).returncode == 0
+
+
+def test_every_sample_ships():
+    assert all(sample(name).is_file() for name in sample_names())
+
+
+def test_a_missing_file_is_named_with_both_places():
+    with pytest.raises(FileNotFoundError, match=r"_data.*sample_data/none\.csv"):
+        shipped("sample_data", "none.csv")
+
+
+# --- wheel, sdist and a clean environment -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory):
+    """Return a copy of what a checkout holds: building must leave no trace in the checkout."""
+    folder = tmp_path_factory.mktemp("packaging") / "cepkit"
+    ignored = shutil.ignore_patterns(
+        "__pycache__", ".venv", ".git", ".*_cache", "*.egg-info", "build", "dist"
+    )
+    shutil.copytree(ROOT, folder, ignore=ignored)
+    return folder
+
+
+def pip(python, *arguments):
+    done = subprocess.run(
+        [python, "-m", "pip", "-q", "--disable-pip-version-check", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def wheel(sources):
+    pip(sys.executable, "wheel", "--no-deps", "-w", sources.parent, sources)
+    return next(sources.parent.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory):
+    """Return the Python of an empty virtual environment."""
+    folder = tmp_path_factory.mktemp("clean") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_package_and_its_files(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cepkit").rglob("*.py")}
+    others = [path for path in (ROOT / "cepkit").rglob("*") if path.suffix in (".lark", ".properties")]
+    shipped_files = {
+        f"cepkit/_data/{folder}/{path.name}"
+        for folder in ("widgets", "sample_data")
+        for path in (ROOT / folder).iterdir()
+        if path.is_file()
+    }
+    assert modules <= names
+    assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
+    assert shipped_files <= names
+    assert {name.split("/")[0] for name in names} == {"cepkit", f"cepkit-{PROJECT['version']}.dist-info"}
+    assert wheel.stat().st_size < 3_000_000
+
+
+@pytest.mark.slow
+def test_wheel_of_the_sdist_is_the_wheel(sources, wheel, tmp_path):
+    build = "import hatchling.build, os; os.chdir({!r}); print(hatchling.build.build_sdist({!r}))"
+    tool = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(tool)], check=True)
+    pip(tool / "bin" / "python", "install", "hatchling>=1.27")
+    code = build.format(str(sources), str(tmp_path))
+    subprocess.run([tool / "bin" / "python", "-c", code], check=True, capture_output=True)
+    sdist = next(tmp_path.glob("*.tar.gz"))
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    pip(sys.executable, "wheel", "--no-deps", "-w", tmp_path, tmp_path / sdist.name.removesuffix(".tar.gz"))
+    of_sdist = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
+    assert sorted(of_sdist) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
+LOOK = """
+import json, sys
+import cepkit
+from cepkit._shipped import shipped
+loaded = sorted({"numba", "anywidget", "pyspark", "matplotlib"} & set(sys.modules))
+peaks = str(shipped("sample_data", "peaks.csv"))
+print(json.dumps({"from": cepkit.__file__, "sample": peaks, "loaded": loaded}))
+"""
+
+
+@pytest.mark.slow
+def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, tmp_path):
+    """The wheel, then an editable install, in an environment with nothing but the base dependencies."""
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NUMBA"))
+    }
+    variables["CEPKIT_CACHE"] = str(tmp_path / "kernels")
+
+    def run(*arguments):
+        done = subprocess.run(
+            [str(part) for part in arguments], capture_output=True, text=True, env=variables, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    cepkit_command = environment.with_name("cepkit")
+    for what, inside in ((wheel, environment.parents[1]), (("-e", sources), sources)):
+        pip(environment, "install", *(what if isinstance(what, tuple) else (what,)))
+        found = json.loads(run(environment, "-c", LOOK))
+        assert Path(found["from"]).is_relative_to(inside) and Path(found["sample"]).is_relative_to(inside)
+        assert found["loaded"] == []
+        assert "3 matches, in the order of their last row:" in run(cepkit_command, "demo")
+    assert "123 matches of" in run(cepkit_command, *RUN[-1][1:])
+    done = subprocess.run(
+        [cepkit_command, "match", "sample:trades", ".", "--engine", "spark"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and 'pip install "cepkit[spark]"' in done.stderr

@@ -1,0 +1,747 @@
+"""Pictures: automata as DOT and SVG with every way to draw them, and the timeline of matches."""
+
+import itertools
+import json
+import math
+import os
+import random
+import re
+import stat
+import subprocess
+import sys
+import textwrap
+import xml.etree.ElementTree as ET
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cepkit.compile.automaton import States, positions, states
+from cepkit.errors import CepError, ColumnNotFoundError, MissingDependencyError, OrderError
+from cepkit.language.patterns import Pattern, any_of_patterns, seq, var
+from cepkit.plots import places, theme
+from cepkit.plots.automaton import automaton_dot, edges
+from cepkit.plots.layered import layered_svg
+from cepkit.plots.selection import select
+from cepkit.plots.svg import automaton_svg, dot_to_svg
+from cepkit.plots.timeline import timeline
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def automaton(*parts: Pattern | str) -> States:
+    return states(positions(seq(*parts)))
+
+
+GOLDEN = automaton(
+    ".", var("rise").plus(), var("drop").plus(), var("rise").plus(), var("drop").star(), "deep"
+)
+
+
+def random_pattern(rng: random.Random, depth: int = 3) -> Pattern:
+    if depth == 0 or rng.random() < 0.2:
+        return var(rng.choice(["a", "b", "c", "long_name"]))
+    parts = [random_pattern(rng, depth - 1) for _ in range(rng.randint(2, 3))]
+    whole = seq(*parts) if rng.random() < 0.6 else any_of_patterns(*parts)
+    return rng.choice([whole, whole, whole.plus(), whole.star(), whole.optional()])
+
+
+def random_automaton(seed: int) -> States:
+    return states(positions(seq(random_pattern(random.Random(seed)), "end")))
+
+
+# --- DOT ------------------------------------------------------------------------------------------
+
+
+def test_dot_of_the_papers_automaton():
+    dot = automaton_dot(GOLDEN, title="M-shape")
+    assert dot.startswith("digraph automaton {")
+    assert "rankdir=LR" in dot and "bgcolor=transparent" in dot and 'label="M-shape"' in dot
+    assert re.findall(r"(\d+) \[.*shape=doublecircle", dot) == ["6"]
+    assert len(re.findall(r"\[.*shape=circle tooltip", dot)) == 6
+    assert re.findall(r"(\w+) -> (\w+)", dot)[0] == ("start", "0")
+    found = [(int(s), n, int(t)) for s, t, n in re.findall(r"(\d+) -> (\d+) \[label=(\w+)", dot)]
+    assert found == [(s, "any" if name == "." else name, t) for s, name, t in GOLDEN.transitions]
+    assert dot == automaton_dot(GOLDEN, title="M-shape")
+
+
+def test_transitions_between_the_same_states_are_one_edge():
+    dot = automaton_dot(automaton(var("a") | "b", "c"))
+    assert re.findall(r"0 -> 1 \[label=(\S+ \S+)", dot) == ['"a, b"']
+
+
+def test_long_labels_are_wrapped_between_names():
+    names = [f"rise_{k}" for k in range(5)]
+    (edge, _) = edges(automaton(any_of_patterns(*names), "z"))
+    assert edge.label_lines() == ["rise_0, rise_1, rise_2,", "rise_3, rise_4"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_transition_is_in_one_edge(seed):
+    graph = random_automaton(seed)
+    merged = edges(graph)
+    assert sorted((e.source, name, e.target) for e in merged for name in e.names) == sorted(graph.transitions)
+    assert len({(e.source, e.target) for e in merged}) == len(merged)
+
+
+ODD_TEXTS = [
+    'price < 5 && name == "x"',
+    r"p == 'C:\n' and q > \N",
+    "<b>bold</b>",
+    "a &lt; b &amp; c",
+    "é ≥ ü",
+    "} ; 7 -> 8",
+]
+
+
+# --- SVG: ways to draw ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_program(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+@pytest.fixture
+def wheel(no_program):
+    pytest.importorskip("pygraphviz")
+
+
+@pytest.fixture
+def nothing(no_program, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+
+
+@pytest.fixture(params=["wheel", "nothing"])
+def any_way(request):
+    return request.getfixturevalue(request.param)
+
+
+def install_program(monkeypatch, folder, body: str, name: str = "dot"):
+    """Put a program ``name`` that runs the Python text ``body`` alone on the PATH."""
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!{sys.executable}\nimport sys\n{textwrap.dedent(body)}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def nodes(svg: str) -> dict[str, ET.Element]:
+    return {group.findtext(f"{SVG}title"): group for group in groups(svg, "node")}
+
+
+def groups(svg: str, kind: str) -> list[ET.Element]:
+    return [group for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("class") == kind]
+
+
+def texts(element: ET.Element) -> list[str]:
+    return [text.text for text in element.iter(f"{SVG}text")]
+
+
+def circles(group: ET.Element) -> int:
+    return sum(child.tag in (f"{SVG}ellipse", f"{SVG}circle") for child in group.iter())
+
+
+def test_svg_of_the_papers_automaton(any_way):
+    svg = automaton_svg(GOLDEN, {"deep": "price < 3"}, title="M & W")
+    drawn = nodes(svg)
+    assert list(map(int, drawn)) == sorted(range(7)) and all(texts(g) == [n] for n, g in drawn.items())
+    assert {name: circles(group) for name, group in drawn.items()} == {str(s): 1 + (s == 6) for s in range(7)}
+    titles = [group.findtext(f"{SVG}title") for group in groups(svg, "edge")]
+    assert sorted(titles) == sorted(["start->0", *(f"{s}->{t}" for s, _, t in GOLDEN.transitions)])
+    assert "M & W" in texts(ET.fromstring(svg)) and "any" in texts(ET.fromstring(svg))
+    assert "deep: price < 3" in [title.text for title in ET.fromstring(svg).iter(f"{SVG}title")]
+    assert ET.fromstring(svg).get("aria-label") == "M & W"
+
+
+def test_svg_carries_nothing_of_the_machine_and_no_ids(any_way):
+    svg = automaton_svg(GOLDEN)
+    assert svg.startswith("<svg") and svg == automaton_svg(GOLDEN)
+    assert not re.search(r"<!--|<\?xml|DOCTYPE|xlink| id=|/usr|/home|\d{8}|20\d\d-", svg)
+
+
+def test_svg_takes_the_pages_text_colour(any_way):
+    svg = automaton_svg(GOLDEN)
+    root = ET.fromstring(svg)
+    assert (
+        root.get("style").startswith("color:var(--jp-content-font-color1,") and root.get("color") == theme.INK
+    )
+    painted = {element.get(paint) for element in root.iter() for paint in ("fill", "stroke")} - {None, "none"}
+    assert painted == {"currentColor", theme.STATE_BLUE, theme.ACCEPT_GREEN}
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_any_text_comes_out_as_it_is(any_way, text):
+    graph = States(2, ((0, text, 1),), (1,), (0, 1))
+    svg = automaton_svg(graph, {text: text}, title=text)
+    shown = [shown.replace("\xa0", " ") for shown in texts(ET.fromstring(svg))]
+    assert shown.count(text) == 2  # title and edge
+    assert [t.text for t in ET.fromstring(svg).iter(f"{SVG}title")].count(f"{text}: {text}") >= 1
+
+
+def test_a_program_on_the_path_comes_first(monkeypatch, tmp_path):
+    install_program(
+        monkeypatch,
+        tmp_path / "bin",
+        """
+        source = sys.stdin.read()
+        assert sys.argv[1:] == ["-Tsvg"], sys.argv
+        print('<?xml version="1.0"?><!DOCTYPE svg><!-- /usr/bin/dot, 2024-01-02 -->')
+        print('<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">')
+        print('<!-- x --><g id="node1" class="node"><title>%d characters</title>' % len(source))
+        print('<g id="a_node1"><a xlink:title="tip"><text id="mine">t</text></a></g></g></svg>')
+        """,
+    )
+    assert dot_to_svg("digraph {}") == (
+        '<svg xmlns="http://www.w3.org/2000/svg">\n<g class="node"><title>10 characters</title>\n'
+        '<g><g><title>tip</title><text id="mine">t</text></g></g></g></svg>'
+    )
+
+
+def test_a_broken_program_leaves_it_to_the_wheel(monkeypatch, tmp_path):
+    pytest.importorskip("pygraphviz")
+    install_program(monkeypatch, tmp_path / "bin", "sys.exit('Format: svg not recognized')")
+    assert list(nodes(dot_to_svg("digraph { a -> b }"))) == ["a", "b"]
+
+
+def test_text_that_is_no_graph_quotes_graphviz(monkeypatch, tmp_path):
+    install_program(monkeypatch, tmp_path / "bin", "sys.exit('syntax error in line 1')")
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    with pytest.raises(CepError, match=r"cannot draw this text\. dot: syntax error in line 1"):
+        dot_to_svg("digraph {")
+
+
+def test_the_wheel_refuses_text_that_is_no_graph(wheel):
+    with pytest.raises(CepError, match="cannot draw this text"):
+        dot_to_svg("digraph { a -> ")
+
+
+def test_neither_program_nor_wheel_names_the_extra(nothing):
+    with pytest.raises(MissingDependencyError, match=r"cepkit\[viz\]"):
+        dot_to_svg("digraph { a -> b }")
+
+
+def test_unknown_engine_names_the_nearest():
+    with pytest.raises(CepError, match=r"engine 'neat' not known\. Did you mean 'neato'\?"):
+        dot_to_svg("digraph {}", engine="neat")
+
+
+@pytest.mark.parametrize(
+    "header", ["digraph {", 'strict graph "odd{name" {', "/* { */ # x\n// {\nDigraph g {"]
+)
+def test_nodes_without_label_keep_their_name_beside_labelled_ones(wheel, header):
+    drawn = nodes(dot_to_svg(header + ' a; b [label="B"]; c [label=""] }'))
+    assert [texts(drawn[name]) for name in "abc"] == [["a"], ["B"], []]
+
+
+def test_links_stay_links(wheel):
+    svg = dot_to_svg('digraph { a [URL="page.html?x=1&y=2", tooltip="go"] }')
+    (link,) = ET.fromstring(svg).iter(f"{SVG}a")
+    assert link.get("href") == "page.html?x=1&y=2" and link.findtext(f"{SVG}title") == "go"
+
+
+def test_drawing_writes_nothing_to_stderr(tmp_path):
+    pytest.importorskip("pygraphviz")
+    program = (
+        "import os, sys; from cepkit.plots.svg import dot_to_svg; import cepkit.plots.timeline\n"
+        "print({'numba', 'plotly', 'graphviz', 'pygraphviz'} & set(sys.modules))\n"
+        "print(dot_to_svg('digraph { a -> b }')[:4]); os.write(2, b'kept')"
+    )
+    environment = os.environ | {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.stdout.split("\n")[:2], done.stderr) == (["set()", "<svg"], "kept")
+
+
+def test_too_many_states_for_a_picture():
+    chain = States(300, tuple((s, "a", s + 1) for s in range(299)), (299,), (1,) * 300)
+    with pytest.raises(CepError, match="300 states; a picture has at most 200"):
+        automaton_svg(chain)
+
+
+# --- SVG: the layout in Python --------------------------------------------------------------------
+
+
+def boxes(svg: str) -> list[tuple[float, float, float, float]]:
+    """Return left, top, right and bottom of every circle and every text outside of circles."""
+    found = []
+    for group in groups(svg, "node"):
+        outer = max(group.iter(f"{SVG}circle"), key=lambda circle: float(circle.get("r")))
+        x, y, r = (float(outer.get(name)) for name in ("cx", "cy", "r"))
+        found.append((x - r, y - r, x + r, y + r))
+    for group in groups(svg, "edge"):
+        for text in group.iter(f"{SVG}text"):
+            x, y, half = float(text.get("x")), float(text.get("y")), places.text_width(text.text) / 2
+            found.append((x - half, y - 10, x + half, y + 2))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_overlaps(seed):
+    svg = layered_svg(random_automaton(seed), title="random")
+    for one, other in itertools.combinations(boxes(svg), 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, (one, other)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_everything_is_inside_the_picture(seed):
+    svg = layered_svg(random_automaton(seed))
+    left, top, width, height = map(float, ET.fromstring(svg).get("viewBox").split())
+    for box in boxes(svg):
+        assert left <= box[0] and top <= box[1] and box[2] <= left + width and box[3] <= top + height
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_arrow_points_at_its_state(seed):
+    svg = layered_svg(random_automaton(seed))
+    centres = {}
+    for name, group in nodes(svg).items():
+        circle = next(group.iter(f"{SVG}circle"))
+        centres[name] = float(circle.get("cx")), float(circle.get("cy"))
+    for group in groups(svg, "edge"):
+        source, target = group.findtext(f"{SVG}title").split("->")
+        tip = [float(c) for c in next(group.iter(f"{SVG}polygon")).get("points").split()[0].split(",")]
+        assert math.dist(tip, centres[target]) <= places.RADIUS + places.RING + 0.2
+        if source != "start":
+            start = re.match(r"M([-\d.]+),([-\d.]+)", next(group.iter(f"{SVG}path")).get("d")).groups()
+            end = re.search(r"([-\d.]+),([-\d.]+)$", next(group.iter(f"{SVG}path")).get("d")).groups()
+            ends = [[float(c) for c in point] for point in (start, end)]
+            assert min(math.dist(point, centres[source]) for point in ends) <= places.RADIUS + 0.2
+
+
+def test_states_go_from_left_to_right_on_one_line():
+    placed = places.places(GOLDEN)
+    xs, ys = zip(*(placed.centre(state) for state in range(7)), strict=True)
+    assert list(xs) == sorted(xs) and max(ys) - min(ys) < 2
+
+
+def test_the_way_back_bends():
+    placed = places.places(automaton(seq("a", "b").plus(), "c"))
+    (back,) = (route for route in placed.routes if route.backward)
+    assert (back.edge.source, back.edge.target) == (2, 1)
+    assert abs(placed.y_of_stop[back.label_at] - placed.centre(1)[1]) > 10
+
+
+# --- timeline -------------------------------------------------------------------------------------
+
+
+def stream(n_events: int = 40) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "ts": pd.date_range("2024-01-02 09:30", periods=n_events, freq="30s"),
+            "price": 100.0 + np.arange(n_events) % 7,
+            "kind": np.resize(np.array(["buy", "sell", "cancel"]), n_events),
+        }
+    )
+
+
+def matched(*spans: tuple[int, int]) -> pd.DataFrame:
+    """Matches over the given first and last rows: one any, then rises, at last a drop."""
+    rows = [
+        (match, "." if row == first else "drop" if row == last else "rise", row)
+        for match, (first, last) in enumerate(spans)
+        for row in range(first, last + 1)
+    ]
+    return pd.DataFrame(rows, columns=["match", "variable", "row"])
+
+
+def named(figure, name: str) -> list:
+    return [trace for trace in figure.data if trace.name == name]
+
+
+def scatters(figure, mode: str) -> list:
+    return [trace for trace in figure.data if trace.type == "scatter" and trace.mode == mode]
+
+
+def subtitle(figure) -> str:
+    return figure.layout.title.subtitle.text.replace("<br>", " ")
+
+
+def n_drawn(figure) -> int:
+    """Return the number of different events that are drawn as points or marks."""
+    rows = set()
+    for trace in figure.data:
+        if trace.customdata is not None:
+            custom = np.asarray(trace.customdata)
+            rows.update((custom if custom.ndim == 1 else custom[:, 1]).tolist())
+    return len(rows)
+
+
+def test_traces_of_a_timeline():
+    figure = timeline(stream(), matched((3, 6), (10, 15)), time="ts", value="price", title="Peaks")
+    assert [t.name for t in figure.data if t.showlegend] == ["match", "price", "any", "rise", "drop"]
+    (bars,), (line,), (rise,) = named(figure, "match"), named(figure, "price"), named(figure, "rise")
+    assert list(bars.x) == [90_000.0, 150_000.0]  # milliseconds
+    assert list(bars.base) == [np.datetime64("2024-01-02T09:31:30"), np.datetime64("2024-01-02T09:35:00")]
+    assert bars.hovertext[0] == (
+        "<b>match 0</b><br>2024-01-02 09:31:30 – 2024-01-02 09:33:00<br>1.5 min, 4 events"
+    )
+    assert len(line.x) == 40 and n_drawn(figure) == 40
+    assert rise.customdata.tolist() == [[0, 4], [0, 5], [1, 11], [1, 12], [1, 13], [1, 14]]
+    assert list(rise.y) == list(stream()["price"].iloc[[4, 5, 11, 12, 13, 14]])
+    assert figure.layout.title.text == "Peaks" and subtitle(figure) == "2 matches, 10 of 40 events matched"
+    assert figure.layout.yaxis2.title.text == "price" and not figure.layout.yaxis.visible
+    assert [t.text for t in scatters(figure, "text")] == [("0", "1")]
+
+
+def test_bands_lie_below_the_events():
+    figure = timeline(stream(), matched((3, 6)), time="ts", value="price")
+    assert figure.layout.yaxis2.overlaying == "y"
+    assert {t.yaxis for t in figure.data if t.legendgroup == "match"} == {"y"}
+    assert {t.yaxis for t in figure.data if t.legendgroup != "match"} == {"y2"}
+
+
+def test_json_is_the_same_each_time_and_neutral():
+    rows = matched((3, 6), (10, 15))
+    once, again = (timeline(stream(), rows, time="ts", value="price").to_json() for _ in range(2))
+    assert once == again and "uid" not in once and len(once) < 20_000
+    layout = json.loads(once)["layout"]
+    assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
+    assert layout["font"]["color"] == theme.INK
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", "#111111"])
+def test_ink_is_read_on_light_and_dark_paper(paper):
+    light, dark = sorted([luminance(theme.INK), luminance(paper)], reverse=True)
+    assert (light + 0.05) / (dark + 0.05) > 4.2
+
+
+def test_variables_differ_in_colour_and_symbol():
+    styles = theme.style_of_variables([f"v{k}" for k in range(64)] + ["."])
+    assert len(set(styles.values())) == 65
+    for one, other in itertools.combinations(list(styles.values())[:7], 2):
+        assert one.colour != other.colour and one.symbol != other.symbol
+
+
+TIMES = {
+    "naive": (pd.date_range("2024-01-02", periods=40, freq="s"), "t (time)"),
+    "zone": (
+        pd.date_range("2024-01-02", periods=40, freq="s", tz="America/New_York"),
+        "t (time, America/New_York)",
+    ),
+    "clock_change": (
+        pd.date_range("2024-11-03 00:00", periods=40, freq="5min", tz="America/New_York"),
+        "t (time, UTC)",
+    ),
+    "seconds": (pd.date_range("2024-01-02", periods=40, freq="s").as_unit("s"), "t (time)"),
+    "arrow": (pd.array(pd.date_range("2024-01-02", periods=40), dtype="timestamp[ns][pyarrow]"), "t (time)"),
+    "arrow_zone": (
+        pd.array(pd.date_range("2024-01-02", periods=40, tz="UTC"), dtype="timestamp[us, UTC][pyarrow]"),
+        "t (time, UTC)",
+    ),
+    "dates": (pd.Series(pd.date_range("2024-01-02", periods=40)).dt.date.to_numpy(), "t (time)"),
+    "duration": (pd.to_timedelta(np.arange(40) * 4, unit="ms"), "t (duration, ms)"),
+    "arrow_duration": (
+        pd.array(pd.to_timedelta(np.arange(40), unit="h"), dtype="duration[us][pyarrow]"),
+        "t (duration, d)",
+    ),
+    "integer": (np.arange(40), "t (its own unit)"),
+    "nullable": (pd.array(range(40), dtype="Int64"), "t (its own unit)"),
+    "float": (np.arange(40) / 4, "t (its own unit)"),
+    "picoseconds": (
+        10_629_342_490_369_879 + np.arange(40),
+        "t (its own unit, since 10629342490369879)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_clocks_of_every_type(kind):
+    times, title = TIMES[kind]
+    # The clock decides the order, whatever the order of the rows.
+    events = pd.DataFrame({"t": times, "v": range(40)}).iloc[::-1].reset_index(drop=True)
+    figure = timeline(events, matched((3, 6)), time="t", value="v")
+    assert figure.layout.xaxis.title.text == title
+    assert figure.layout.xaxis.type == ("date" if "time" in title else "linear")
+    (line,) = named(figure, "v")
+    assert len(np.unique(line.x)) == 40 and (np.diff(line.x) > np.zeros(1, np.diff(line.x).dtype)).all()
+    assert list(line.y) == list(range(40))
+
+
+def test_local_time_is_shown():
+    events = pd.DataFrame(
+        {"t": pd.date_range("2024-01-02 09:30", periods=3, freq="h", tz="America/New_York")}
+    )
+    figure = timeline(events, matched((0, 2)), time="t")
+    assert named(figure, "match")[0].base[0] == np.datetime64("2024-01-02T09:30")
+
+
+def test_without_a_clock_rows_are_counted():
+    figure = timeline(stream(), matched((3, 6)), time=None, value="price")
+    assert figure.layout.xaxis.title.text == "row"
+    assert "3 – 6<br>3 rows, 4 events" in named(figure, "match")[0].hovertext[0]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (pd.date_range("2024-01-02", periods=3), "%Y-%m-%d"),
+        (pd.date_range("2024-01-02", periods=3, freq="s"), "%Y-%m-%d %H:%M:%S"),
+        (pd.date_range("2024-01-02", periods=3, freq="ms"), "%Y-%m-%d %H:%M:%S.%f"),
+    ],
+)
+def test_hover_shows_as_much_of_the_time_as_there_is(times, expected):
+    figure = timeline(pd.DataFrame({"t": times}), matched((0, 1)), time="t")
+    assert figure.layout.xaxis.hoverformat == expected
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "int8",
+        "uint64",
+        "float32",
+        "Int64",
+        "Float64",
+        "double[pyarrow]",
+        "int32[pyarrow]",
+        "object",
+        "decimal",
+    ],
+)
+def test_values_of_every_number_type(dtype):
+    numbers = (
+        pd.Series([Decimal(k) for k in range(40)])
+        if dtype == "decimal"
+        else pd.Series(range(40)).astype(dtype)
+    )
+    events = stream().assign(v=numbers)
+    (line,) = named(timeline(events, matched((3, 6)), time="ts", value="v"), "v")
+    assert list(line.y) == list(range(40))
+
+
+def test_matched_events_without_a_value_are_counted_in_the_title():
+    events = stream()
+    events.loc[[4, 20], "price"] = [np.nan, np.inf]
+    figure = timeline(events, matched((3, 6)), time="ts", value="price")
+    assert "1 matched event without a value not marked" in subtitle(figure)
+    assert np.isnan(named(figure, "price")[0].y[[4, 20]]).all()
+
+
+def test_no_match():
+    figure = timeline(stream(), matched(), time="ts", value="price", title="Peaks")
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["price"]
+    assert subtitle(figure) == "no match in 40 events" and n_drawn(figure) == 40
+    assert timeline(stream(), matched(), time="ts").layout.title.text == "no match in 40 events"
+
+
+@pytest.mark.parametrize("value", [None, "price", "kind"])
+@pytest.mark.parametrize("partition", [None, "kind"])
+def test_no_events(value, partition):
+    figure = timeline(stream(0), matched(), time="ts", value=value, partition=partition)
+    assert figure.layout.title.text == "no match in 0 events" and n_drawn(figure) == 0
+
+
+def test_one_event():
+    figure = timeline(stream(1), matched((0, 0)), time="ts", value="price")
+    assert figure.layout.title.text == "1 match, 1 of 1 event matched"
+    assert named(figure, "match")[0].x[0] > 0
+
+
+def test_short_matches_are_wide_enough_to_be_seen():
+    figure = timeline(stream(), matched((3, 3)), time="ts", value="price")
+    (bar,) = named(figure, "match")
+    drawn_ms = 39 * 30_000
+    assert 0.002 * drawn_ms < bar.x[0] < 0.02 * drawn_ms
+    middle = bar.base[0] + np.timedelta64(round(bar.x[0] * 500), "us")
+    assert abs(middle - np.datetime64("2024-01-02T09:31:30")) <= np.timedelta64(1, "ms")
+
+
+def test_lanes_of_variables():
+    figure = timeline(stream(), matched((3, 6)), time="ts")
+    axis = figure.layout.yaxis2
+    assert axis.ticktext == ("any", "rise", "drop", "no match") and axis.title.text == "variable"
+    assert axis.range[0] > axis.range[1]  # the first lane is on top
+    assert {t.name: set(t.y) for t in scatters(figure, "markers")} == {
+        "event": {3.0},
+        "any": {0.0},
+        "rise": {1.0},
+        "drop": {2.0},
+    }
+    assert len(named(figure, "event")[0].x) == 36
+
+
+def test_lanes_of_event_types():
+    figure = timeline(stream(), matched((3, 5)), time="ts", value="kind")
+    assert figure.layout.yaxis2.ticktext == ("buy", "sell", "cancel")
+    assert figure.layout.yaxis2.title.text == "kind"
+    assert [named(figure, name)[0].y.tolist() for name in ("any", "rise", "drop")] == [[0.0], [1.0], [2.0]]
+
+
+def test_rare_types_share_a_lane_but_matched_ones_do_not():
+    events = pd.DataFrame({"ts": range(60), "kind": [f"k{e // 2}" for e in range(58)] + ["last", None]})
+    figure = timeline(events, matched((58, 59)), time="ts", value="kind")
+    lanes = figure.layout.yaxis2.ticktext
+    assert len(lanes) == 20 and lanes[-3:] == ("last", "null", "12 other types")
+    assert named(figure, "drop")[0].y.tolist() == [18.0]
+
+
+def test_lines_join_the_rows_of_a_match_only():
+    figure = timeline(stream(), matched((3, 4), (8, 9)), time="ts")
+    (threads,) = (t for t in scatters(figure, "lines"))
+    np.testing.assert_equal(np.asarray(threads.y), [0, 1, np.nan, 0, 1])
+
+
+# --- timeline: bounds -----------------------------------------------------------------------------
+
+
+def partitioned(n_partitions: int) -> pd.DataFrame:
+    events = stream(10 * n_partitions)
+    return events.assign(symbol=[f"S{e % n_partitions}" for e in range(len(events))])
+
+
+def test_a_panel_per_partition():
+    rows = pd.DataFrame({"match": [0, 0, 1], "variable": ["rise", "drop", "rise"], "row": [1, 4, 2]})
+    figure = timeline(partitioned(3), rows, time="ts", value="price", partition="symbol")
+    assert [a.text for a in figure.layout.annotations] == ["symbol = S1", "symbol = S2", "symbol = S0"]
+    assert [(t.name, t.xaxis, t.showlegend) for t in named(figure, "rise")] == [
+        ("rise", "x", True),
+        ("rise", "x2", False),
+    ]
+    assert [len(t.x) for t in named(figure, "price")] == [10, 10, 10]
+    assert figure.layout.xaxis3.title.text == "ts (time)" and figure.layout.xaxis.title.text is None
+    assert figure.layout.xaxis.matches == "x3"
+
+
+def test_at_most_twelve_panels_and_those_with_matches_first():
+    rows = pd.DataFrame({"match": [0, 1], "variable": ["a", "a"], "row": [29, 17]})
+    figure = timeline(partitioned(30), rows, time="ts", value="price", partition="symbol")
+    names = [annotation.text for annotation in figure.layout.annotations]
+    assert names[:3] == ["symbol = S29", "symbol = S17", "symbol = S0"] and len(names) == 12
+    assert "12 of 30 partitions drawn, 18 not shown" in subtitle(figure)
+    assert "120 of 300 events drawn" in subtitle(figure)
+
+
+@pytest.mark.parametrize("dtype", ["object", "category", "string", "string[pyarrow]"])
+def test_null_is_a_partition(dtype):
+    events = stream(4).assign(symbol=pd.Series(["A", None, "A", None], dtype=dtype))
+    figure = timeline(events, matched((1, 1)), time="ts", value="price", partition="symbol")
+    assert [a.text for a in figure.layout.annotations] == ["symbol = null", "symbol = A"]
+    assert [len(t.x) for t in named(figure, "price")] == [2, 2]
+
+
+def test_events_around_the_matches_are_drawn():
+    figure = timeline(stream(1000), matched((500, 503), (700, 703)), time="ts", value="price", max_events=20)
+    assert n_drawn(figure) == 20 and "20 of 1,000 events drawn" in subtitle(figure)
+    (line,) = named(figure, "price")
+    drawn = line.x[~np.isnan(line.y)]
+    row = ((drawn - np.datetime64("2024-01-02T09:30")) / np.timedelta64(30, "s")).astype(int)
+    assert row.tolist() == [*range(497, 507), *range(697, 707)]
+    assert np.flatnonzero(np.isnan(line.y)).tolist() == [10]  # the line is broken where events are left out
+
+
+def test_whole_matches_are_drawn_until_there_is_no_room():
+    rows = matched(*((10 * k, 10 * k + 4) for k in range(50)))
+    figure = timeline(stream(1000), rows, time="ts", value="price", max_events=23)
+    assert len(named(figure, "match")[0].x) == 4 and n_drawn(figure) == 23
+    assert "50 matches, 250 of 1,000 events matched" in figure.layout.title.text
+    assert "4 of 50 matches drawn; 23 of 1,000 events drawn" in subtitle(figure)
+
+
+def test_a_match_that_is_too_long_is_cut():
+    figure = timeline(stream(1000), matched((100, 900)), time="ts", value="price", max_events=10)
+    assert len(named(figure, "match")[0].x) == 1 and n_drawn(figure) == 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_selection_agrees_with_its_definition(seed):
+    rng = np.random.default_rng(seed)
+    n_events, max_events = int(rng.integers(1, 30)), int(rng.integers(1, 30))
+    ticks = rng.integers(0, 12, n_events)
+    partition = rng.choice(["A", "B", "C"], n_events)
+    rows = pd.DataFrame(
+        [
+            (m, "a", int(row))
+            for m in range(rng.integers(0, 4))
+            for row in rng.choice(n_events, min(3, n_events), False)
+        ],
+        columns=["match", "variable", "row"],
+    )
+    chosen = select(ticks, pd.Series(partition), rows, max_events=max_events, max_panels=2)
+
+    shown = list(dict.fromkeys([*partition[rows["row"].astype(int)], *partition]))[:2]
+    assert [panel.name for panel in chosen.panels] == shown
+    inside = rows[rows["row"].map(lambda row: partition[row] in shown).astype(bool)]
+    kept, size = [], 0
+    for match in dict.fromkeys(inside["match"]):
+        mine = inside[inside["match"] == match].index.tolist()
+        size += len(mine)
+        if not kept or size <= max_events:
+            kept += mine[:max_events]
+        else:
+            break
+    marks = pd.concat([panel.marks for panel in chosen.panels])
+    assert sorted(marks.index) == sorted(kept)
+
+    in_time = {name: sorted(np.flatnonzero(partition == name), key=lambda e: (ticks[e], e)) for name in shown}
+    distance = {}
+    for members in in_time.values():
+        spots = [k for k, e in enumerate(members) if e in set(rows["row"].loc[kept])]
+        for k, e in enumerate(members):
+            distance[e] = min((abs(k - spot) for spot in spots), default=k)
+    drawn = [e for panel in chosen.panels for e in panel.events]
+    assert len(drawn) == len(set(drawn)) == min(max_events, len(distance)) == chosen.n_events_drawn
+    assert sorted(distance[e] for e in drawn) == sorted(distance.values())[: len(drawn)]
+    for panel in chosen.panels:
+        assert list(panel.events) == [e for e in in_time[panel.name] if e in set(panel.events)]
+        together = np.diff([in_time[panel.name].index(e) for e in panel.events]) == 1
+        assert ((np.diff(panel.places) == 1) == together).all()
+
+
+# --- timeline: text and errors --------------------------------------------------------------------
+
+
+def test_names_are_shown_as_they_are():
+    events = stream(4).rename(columns={"price": "<b>%{x}</b>"}).assign(symbol="A&B<br>")
+    rows = pd.DataFrame({"match": [0], "variable": ["<i>"], "row": [1]})
+    figure = timeline(events, rows, time="ts", value="<b>%{x}</b>", partition="symbol", title="a < b & c")
+    assert figure.layout.title.text == "a &lt; b &amp; c"
+    assert figure.layout.annotations[0].text == "symbol = A&amp;B&lt;br&gt;"
+    assert figure.layout.yaxis2.title.text == "&lt;b&gt;%&#123;x}&lt;/b&gt;"
+    (mark,) = named(figure, "&lt;i&gt;")
+    assert mark.hovertemplate.startswith(
+        "<b>&lt;i&gt;</b>, match %{customdata[0]}<br>%{x}<br>&lt;b&gt;%&#123;x}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"time": "tss"}, ColumnNotFoundError, "timeline: time: column 'tss' not found. Did you mean 'ts'?"),
+        ({"time": "ts", "value": "pric"}, ColumnNotFoundError, "timeline: value: column 'pric' not found"),
+        ({"time": "ts", "partition": "x"}, ColumnNotFoundError, "timeline: partition: column 'x' not found"),
+        (
+            {"time": "kind"},
+            CepError,
+            "time column 'kind' has type .*; a timestamp, duration or number is needed",
+        ),
+        ({"time": "ts", "max_events": 0}, CepError, "max_events is 0; at least 1"),
+    ],
+)
+def test_errors_of_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        timeline(stream(), matched((3, 6)), **arguments)
+
+
+def test_error_of_rows_that_are_not_there():
+    with pytest.raises(
+        CepError, match="2 of 4 rows refer to no event, the first to row 5; there are 5 events"
+    ):
+        timeline(stream(5), matched((3, 6)), time="ts")
+    with pytest.raises(ColumnNotFoundError, match="timeline: rows: column 'row' not found"):
+        timeline(stream(5), matched((3, 4)).drop(columns="row"), time="ts")
+
+
+@pytest.mark.parametrize("null", [pd.NaT, None])
+def test_error_of_a_null_time(null):
+    events = stream()
+    events.loc[[2, 5], "ts"] = null
+    with pytest.raises(OrderError, match="2 of 40 values of time column 'ts' are null"):
+        timeline(events, matched((3, 6)), time="ts")
