@@ -150,7 +150,7 @@ def _demo(given: argparse.Namespace) -> None:
 
 
 def _warmup(given: argparse.Namespace) -> None:
-    from cepkit.compile.loading import cache_folder
+    from cepkit.cache import cache_folder
     from cepkit.warmup import warmup
 
     began = time.perf_counter()

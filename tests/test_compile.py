@@ -16,8 +16,9 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.cache import cache_folder
 from cepkit.compile.automaton import MAX_POSITIONS, Positions, positions, states
-from cepkit.compile.loading import cache_folder, load
+from cepkit.compile.loading import load
 from cepkit.compile.program import compile_regex
 from cepkit.compile.source import write_labelling, write_matching
 from cepkit.engines import regex as engine

@@ -18,6 +18,7 @@ FLOORS = (
     {
         "kernels": ["kernels"], "layout": ["layout"], "trace": ["trace"], "errors": ["errors"],
         "shipped": ["_shipped"], "datasets": ["datasets"], "progress": ["progress"],
+        "cache": ["cache"],
     },
     {"language": ["language"], "events": ["events"], "cost": ["cost"]},
     {"compile": ["compile", "state"], "matchset": ["matchset"], "streams": ["streams"]},

@@ -5,47 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import stat
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import ModuleType
 
-from cepkit.errors import CepError
-
-
-def cache_folder() -> Path:
-    """Return the folder of the compiled kernels, made if need be.
-
-    ``CEPKIT_CACHE`` names it, else it is ``cepkit/kernels`` in the user's cache folder.
-
-    Raises
-    ------
-    CepError
-        When others than the user own it or may write to it: its files are code that runs.
-    """
-    named = os.environ.get("CEPKIT_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(named) if named else home / "cepkit" / "kernels"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise CepError(
-            f"the kernel cache {folder} cannot be made ({error.strerror}); "
-            "set CEPKIT_CACHE to a folder of yours"
-        ) from error
-    if hasattr(os, "getuid"):
-        found = folder.stat()
-        if found.st_uid != os.getuid():
-            raise CepError(
-                f"the kernel cache {folder} belongs to another user; set CEPKIT_CACHE to a folder of yours"
-            )
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise CepError(
-                f"the kernel cache {folder} can be written by others, and its files are run as code; "
-                f"take that right away (chmod go-w {folder}) or set CEPKIT_CACHE to a folder of yours"
-            )
-    return folder
+from cepkit.cache import cache_folder
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:

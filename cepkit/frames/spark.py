@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.loading import cache_folder
+from cepkit.cache import cache_folder
 from cepkit.compile.program import Program, compile_regex
 from cepkit.engines.measures import Measured, Picked, measure
 from cepkit.engines.regex import label_rows, match_regex

@@ -5,12 +5,17 @@ Text is read, never evaluated: what no rule of a grammar covers is an error with
 
 from __future__ import annotations
 
+import hashlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cepkit.errors import PatternSyntaxError
+from cepkit.cache import cache_folder
+from cepkit.errors import CepError, PatternSyntaxError
 from cepkit.language import expressions as ex
 from cepkit.language import functions
 from cepkit.language import patterns as pt
@@ -148,10 +153,26 @@ def _pattern_parser() -> Lark:
 
 
 def _lark(grammar: str, builder: object) -> Lark:
-    from lark import Lark
+    import lark
 
+    text = Path(__file__).with_name(grammar).read_text(encoding="utf-8")
     # The builder works while the parser reads: no second, recursive pass over the text's tree.
-    return Lark.open(grammar, rel_to=__file__, parser="lalr", lexer="basic", transformer=builder)
+    made = partial(lark.Lark, text, parser="lalr", lexer="basic", transformer=builder)
+    try:
+        folder = cache_folder()
+    except CepError:  # nowhere to keep the tables: the parser is made anew, 30 ms each
+        return made()
+    versions = f"{lark.__version__} {sys.version}"
+    key = hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:24]
+    path = folder / f"cepkit_grammar_{key}.tables"
+    if path.exists():
+        return made(cache=str(path))
+    # Several processes may write at once: each moves a whole file into place.
+    part = path.with_suffix(f".{os.getpid()}.part")
+    parser = made(cache=str(part))
+    if part.exists():  # a full disk is no reason to stop
+        os.replace(part, path)
+    return parser
 
 
 def _span(children: list) -> tuple[int, int]:

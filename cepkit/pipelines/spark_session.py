@@ -133,7 +133,8 @@ def worker_python(spark: SparkSession) -> str | None:
 def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> dict[str, object]:
     java_options = [f"-Dlog4j2.configurationFile={_QUIET_LOG.as_uri()}"]
     if quick:
-        java_options.append("-XX:TieredStopAtLevel=1")
+        # With one compiler the JVM reserves 48 MB for code, which a long session's generated classes fill.
+        java_options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     java_options.append(str(conf.pop("spark.driver.extraJavaOptions", "")))
     return {
         "spark.driver.memory": memory,
