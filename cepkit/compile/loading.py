@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib.util
 import os
@@ -50,9 +51,15 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(names)
     sys.modules[name] = module
+    # The first kernel imports numba: a million objects that stay, which the collector would visit in vain.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        if collecting:
+            gc.enable()
     return module
