@@ -69,6 +69,24 @@ class Attribute(Expression):
     name: str
 
 
+# Which event of a variable that stands for several: the one being taken, the one before it, the last one, all
+# before the one being taken (in an aggregate). A whole number k is the k-th, from 1; None is each, or, in an
+# aggregate, all.
+CURRENT, BEFORE, LAST, ALL_BEFORE = "i", "i-1", "LEN", "..i-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Expression):
+    """The value of column ``name`` at the event ``index`` of a pattern's variable; ``b[i-1].price`` in text.
+
+    ``name`` is None for the variable as a whole, as in ``count(b)``.
+    """
+
+    variable: str
+    name: str | None = None
+    index: str | int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter(Expression):
     """A named constant, ``:name`` in text; its value comes with ``params``."""
