@@ -124,9 +124,10 @@ def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) ->
 def _timezone(binder: Binder, term: Term) -> str | None:
     """Return the time zone of the columns that ``term`` is computed from."""
     for part in term.walk():
-        if part.op == "column":
-            derived = binder.derived.get(part.data)
-            of = binder.schema[derived.column].item if derived else binder.schema[part.data]
+        if part.op in ("column", "element"):
+            name = part.data if part.op == "column" else part.data[-1]
+            derived = binder.derived.get(name)
+            of = binder.schema[derived.column].item if derived else binder.schema[name]
             if of.timezone is not None:
                 return of.timezone
     return None

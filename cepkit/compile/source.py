@@ -81,7 +81,7 @@ class _Lines(list):
 class _MatchingWriter:
     def __init__(self, plan: Plan, dtypes: Mapping[str, str], functions: tuple[str, ...], compiled: bool):
         self.plan, self.automaton = plan, plan.automaton
-        self.terms = TermWriter(plan, dtypes, functions, python=not compiled)
+        self.terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)
         self.compiled = compiled
         self.n_positions = len(self.automaton.names)
         self.every = (1 << self.n_positions) - 1
@@ -360,7 +360,7 @@ def write_labelling(
     Time O(events). A row's mask holds the positions reachable from the match's start; which of them lead to
     its end is decided backwards (kernels/lineage.py).
     """
-    terms = TermWriter(plan, dtypes, functions, python=not compiled)
+    terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)
     automaton, slots = plan.automaton, plan.slots
     n = len(automaton.names)
     every = (1 << n) - 1

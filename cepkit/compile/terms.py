@@ -19,7 +19,7 @@ class Term:
     """One operation on typed arguments.
 
     ``data`` says which one: the column's name, the constant's number, the comparison's sign, the function's
-    name. Equal terms are computed once.
+    name, the (variable, which of its events, column) of an element. Equal terms are computed once.
     """
 
     op: str
@@ -27,7 +27,7 @@ class Term:
     kind: str = "float"
     unit: str | None = None
     nullable: bool = False
-    data: str | int | None = None
+    data: str | int | tuple | None = None
     level: int = CONSTANT
 
     def walk(self) -> Iterator[Term]:

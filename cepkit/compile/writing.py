@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from cepkit.compile.plan import Plan
 from cepkit.compile.terms import Term
 from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, NULL_INTEGER, OTHER, TEXT
 from cepkit.layout import StateArray
@@ -29,13 +28,23 @@ def stored_dtype(term: Term) -> str:
 
 
 class TermWriter:
-    """Writes the terms of one plan; names its columns c0…, constants k0…, tables t0…, functions u0…."""
+    """Writes the terms of one program; names its columns c0…, constants k0…, tables t0…, functions u0….
 
-    def __init__(self, plan: Plan, dtypes: Mapping[str, str], functions: tuple[str, ...], *, python: bool):
+    ``slots`` are the values that partial matches of a regex carry.
+    """
+
+    def __init__(
+        self,
+        terms: Iterable[Term],
+        dtypes: Mapping[str, str],
+        functions: tuple[str, ...],
+        *,
+        slots: tuple[Term, ...] = (),
+        python: bool,
+    ):
         self.dtypes, self.functions, self.python = dict(dtypes), functions, python
-        every = [t for root in plan.terms() for t in root.walk()]
-        every += [t for slot in plan.slots for t in slot.walk()]
-        self.columns, self.slots = list(self.dtypes), plan.slots
+        every = [t for root in (*terms, *slots) for t in root.walk()]
+        self.columns, self.slots = list(self.dtypes), slots
         # Those in use, counted anew: what binding made and left aside must not change the text.
         constants = {t.data: t.kind == FLOAT for t in every if t.op == "constant"}
         self.constants = dict(sorted(constants.items()))
@@ -145,6 +154,8 @@ class TermWriter:
         op, args = term.op, term.args
         if op == "column":
             return f"x{self.columns.index(term.data)}"
+        if op in ("element", "group"):
+            return self.leaf(term)
         if op == "constant":
             return f"k{list(self.constants).index(term.data)}"
         if op == "truth":
@@ -201,6 +212,10 @@ class TermWriter:
         value = f"np.float64({self.value(term)})"
         return f"({value} if {_all(known)} else NAN)" if known else value
 
+    def leaf(self, term: Term) -> str:
+        """Return the name that holds an element or an aggregate of a group; writers for sequences know it."""
+        raise TypeError(f"no name for {term.op}")
+
     def valid(self, term: Term) -> list[str]:
         """Return the conditions for the value not to be null; none for floats, whose null compares false."""
         if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
@@ -211,7 +226,7 @@ class TermWriter:
             return [f"{self.value(term)} is not None"]
         if term.kind == BOOLEAN:
             return [f"{self.value(term)} >= 0"]
-        if term.op in ("column", "previous", "first", "sum", "max", "min"):
+        if term.op in ("column", "previous", "first", "sum", "max", "min", "element", "group"):
             return [f"{self.value(term)} != NULL"]
         conditions = [c for arg in term.args for c in self.valid(arg)]
         if term.op in ("//", "%"):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cepkit.compile.bound import Inputs
 from cepkit.compile.program import (
     LIST_FULL,
     MOST_LIVE,
     QUEUE_FULL,
-    Inputs,
     Kernel,
     Program,
     State,

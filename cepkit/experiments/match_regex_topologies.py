@@ -17,7 +17,8 @@ from queue import Queue
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.program import Inputs, Program
+from cepkit.compile.bound import Inputs
+from cepkit.compile.program import Program
 from cepkit.engines.regex import advance, match_regex
 from cepkit.experiments.match_regex import BENCHMARKS, Benchmark, benchmark_data, compiled
 from cepkit.experiments.match_regex_stages import parse_tweets

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.program import Program
+from cepkit.compile.bound import Bound
 from cepkit.errors import CepError, OrderError, column_not_found
 from cepkit.events import (
     DURATION,
@@ -51,7 +51,7 @@ def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
             raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")
 
 
-def build_events(source: Source, program: Program) -> Events:
+def build_events(source: Source, program: Bound) -> Events:
     """Return the events of a frame as ``program`` needs them.
 
     Raises
@@ -67,7 +67,7 @@ def build_events(source: Source, program: Program) -> Events:
     check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
     order = stream_order(source, query.order_by)
     columns = {}
-    for name in program.columns:
+    for name in program.columns_to_read:
         derived = program.derived.get(name)
         column = source.item(derived.column, derived.index) if derived else source.column(name)
         columns[name] = column if order is None else column.take(order)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.program import Inputs, Program
+from cepkit.compile.bound import Inputs
+from cepkit.compile.program import Program
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource

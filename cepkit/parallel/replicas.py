@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.program import Inputs, Kernel, Program
+from cepkit.compile.bound import Inputs
+from cepkit.compile.program import Kernel, Program
 from cepkit.compile.terms import Term
 from cepkit.engines.measures import Picked, measure
 from cepkit.engines.regex import advance, label_rows

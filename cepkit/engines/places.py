@@ -1,0 +1,138 @@
+"""Events laid out for sequence engines: partitions one behind the other, and limits in time as places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.bound import Inputs
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.events import Events
+
+
+@dataclass(frozen=True)
+class Places:
+    """The events of a program by partition, in stream order within each; a place is a number in this order.
+
+    Within a partition a later event has a higher place, so that no engine needs to know partitions: every
+    limit below stays inside the partition of its event.
+    """
+
+    program: SequenceProgram
+    events: Events
+
+    @property
+    def n(self) -> int:
+        """Number of events."""
+        return self.events.n_events
+
+    @cached_property
+    def position_of_place(self) -> np.ndarray:
+        """Position in stream order of every place, int64, (n,)."""
+        if self.events.n_partitions < 2:
+            return np.arange(self.n)
+        return np.argsort(self.events.partition_of_event, kind="stable").astype(np.int64, copy=False)
+
+    @cached_property
+    def place_of_position(self) -> np.ndarray:
+        """Place of every position, int64, (n,)."""
+        if self.events.n_partitions < 2:
+            return self.position_of_place
+        place = np.empty(self.n, np.int64)
+        place[self.position_of_place] = np.arange(self.n)
+        return place
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What kernels read of the columns, by place."""
+        inputs = self.program.inputs(self.events.columns)
+        if self.events.n_partitions < 2:
+            return inputs
+        by_place = {name: values[self.position_of_place] for name, values in inputs.columns.items()}
+        return inputs.with_columns(by_place)
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        partition = self.events.partition_of_event
+        size = np.bincount(partition, minlength=max(1, self.events.n_partitions))
+        end = np.cumsum(size)
+        own = partition[self.position_of_place]
+        return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
+
+    @property
+    def start_of_partition(self) -> np.ndarray:
+        """First place of the partition of every place, int64, (n,)."""
+        return self._bounds[0]
+
+    @property
+    def end_of_partition(self) -> np.ndarray:
+        """First place behind the partition of every place, int64, (n,)."""
+        return self._bounds[1]
+
+    @cached_property
+    def time(self) -> np.ndarray:
+        """The clock of every place, int64 or float64, (n,)."""
+        values = self.events.columns[self.program.clock].values[self.position_of_place]
+        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+
+    # --- limits, all int64, (n,)
+
+    @cached_property
+    def time_end(self) -> np.ndarray:
+        """First place behind each that is out of its time window (of its partition, without one)."""
+        return self._ends(self.program.window.within)
+
+    @cached_property
+    def gap_end(self) -> np.ndarray:
+        """First place behind each that is too late to be the next event of a match."""
+        return self._ends(self.program.window.gap_within)
+
+    @cached_property
+    def time_start(self) -> np.ndarray:
+        """First place in whose time window each is (of its partition, without one)."""
+        within = self.program.window.within
+        if within is None:
+            return self.start_of_partition
+        from cepkit.kernels.windows import window_starts
+
+        out = np.empty(self.n, np.int64)
+        window_starts(self.time, self.start_of_partition, within, self.program.window.closed, out)
+        return out
+
+    def _ends(self, width: int | float | None) -> np.ndarray:
+        if width is None:
+            return self.end_of_partition
+        from cepkit.kernels.windows import window_ends
+
+        out = np.empty(self.n, np.int64)
+        window_ends(self.time, self.end_of_partition, width, self.program.window.closed, out)
+        return out
+
+    @cached_property
+    def window_end(self) -> np.ndarray:
+        """First place behind each that is out of its window, in time or in number of events."""
+        n_events = self.program.window.within_events
+        if n_events is None:
+            return self.time_end
+        return np.minimum(self.time_end, np.arange(self.n) + n_events)
+
+    @cached_property
+    def window_start(self) -> np.ndarray:
+        """First place in whose window each is, in time and in number of events."""
+        n_events = self.program.window.within_events
+        if n_events is None:
+            return self.time_start
+        return np.maximum(self.time_start, np.arange(self.n) - (n_events - 1))
+
+    @cached_property
+    def later(self) -> np.ndarray:
+        """First place that may follow each in a match: the next, or under strict time the next later one."""
+        if not self.program.window.strict_time:
+            return np.arange(1, self.n + 1)
+        from cepkit.kernels.windows import later_places
+
+        out = np.empty(self.n, np.int64)
+        later_places(self.time, self.end_of_partition, out)
+        return out

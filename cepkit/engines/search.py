@@ -1,0 +1,190 @@
+"""The search engine: any sequence query, by a generated depth-first walk over its partial matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.bound import Inputs
+from cepkit.compile.loading import load
+from cepkit.compile.search_source import (
+    DEPTH,
+    DONE,
+    N_ITEMS,
+    N_MATCHES,
+    START,
+    WORK,
+    test_of,
+    tests_of,
+    write_accepting,
+    write_search,
+)
+from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.engines.places import Places
+from cepkit.events import Events
+from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+
+MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
+_ITEMS_PER_CALL = 1 << 20
+_WORK_PER_CALL = 1 << 24
+
+
+@dataclass
+class SearchRun:
+    """What a search did."""
+
+    work: int = 0  # events looked at
+
+
+def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
+    """Return a function of a generated module, with the user's functions that it calls."""
+    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
+    return getattr(load(text, user), name)
+
+
+def dtypes_of(inputs: Inputs) -> dict[str, str]:
+    """Return the dtype of every column that kernels read."""
+    return {column: array.dtype.name for column, array in inputs.columns.items()}
+
+
+def accepted(places: Places) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
+    program, inputs = places.program, places.inputs
+    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
+    run = kernel(program, write_accepting(program, dtypes_of(inputs)).text, "accepting")
+    run(0, places.n, *inputs.arguments(), accept)
+    return accept
+
+
+class BranchSearch:
+    """The search for the matches of one branch."""
+
+    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int, run: SearchRun):
+        self.places, self.accept, self.bound, self.number, self.run = places, accept, bound, number, run
+        program, inputs = places.program, places.inputs
+        text = write_search(program, bound, dtypes_of(inputs)).text
+        self.search = kernel(program, text, "search")
+        self.tests = np.array([test_of(program, terms) for terms in bound.accepts], np.int64)
+        absent = [test_of(program, terms) for terms in bound.absent_accepts]
+        self.absent_tests = np.array(absent, np.int64)
+        self.n_components = len(bound.accepts)
+        self.arguments = [
+            self.tests, self.absent_tests, accept, places.later, places.window_end, places.gap_end,
+            places.time_start, places.time_end, places.position_of_place, *inputs.arguments(),
+        ]  # fmt: skip
+        depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
+        self.scratch = [np.zeros(size, np.int64) for size in (depth, depth, self.n_components, depth, depth)]
+
+    def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the report of every call of the kernel until the search is done."""
+        places = self.places
+        # A match that ends there begins at most one window earlier.
+        begin, stop = 0, places.n
+        if places.events.n_partitions < 2 and 0 < high <= places.n:
+            begin, stop = int(places.window_start[min(low, places.n - 1)]), high
+        report = np.zeros(7, np.int64)
+        report[START], report[DEPTH] = begin - 1, -1
+        while not report[DONE]:
+            self.search(
+                stop, low, high, int(fill), _WORK_PER_CALL, *self.arguments, *self.scratch,
+                *outputs, report,
+            )  # fmt: skip
+            yield report
+        self.run.work += int(report[WORK])
+
+    def matches(self, low: int, high: int, most: int | None = None) -> MatchBlock | None:
+        """Return the matches that end from ``low`` to ``high``, in no order; None when more than ``most``."""
+        room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
+        out_place = np.empty(room, np.int64)
+        out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
+        made, n_made = [], 0
+        for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size):
+            n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
+            n_made += n
+            if most is not None and n_made > most:
+                return None
+            made.append(self._block(out_place[:n_items], out_size[:n]))
+        return joined(made)
+
+    def _block(self, places: np.ndarray, sizes: np.ndarray) -> MatchBlock:
+        first_item = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes.sum(axis=1), out=first_item[1:])
+        components = np.tile(np.arange(self.n_components, dtype=np.int16), len(sizes))
+        return MatchBlock(
+            self.places.position_of_place[places],
+            np.repeat(components, sizes.ravel()),
+            first_item,
+            np.full(len(sizes), self.number, np.int16),
+        )
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position, int64, (n_events,)."""
+        places = self.places
+        count = np.zeros(places.n, np.int64)
+        none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
+        for _ in self.calls(0, places.n, False, count, *none):
+            pass
+        return count[places.place_of_position]
+
+
+class SearchedMatches(SequenceSet):
+    """Too many matches to keep: counted by their last event, and searched again when they are looked at."""
+
+    def __init__(self, events: Events, searches: list[BranchSearch]):
+        self.events, self._searches = events, searches
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end and how many end at each."""
+        count = sum(search.count_by_last() for search in self._searches)
+        positions = np.flatnonzero(count)
+        return positions, count[positions]
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        return joined([search.matches(low, high) for search in self._searches]).sorted()
+
+
+def search_sequence(
+    program: SequenceProgram, events: Events, *, run: SearchRun | None = None, most_known: int = MOST_KNOWN
+) -> SequenceSet:
+    """Find the matches of ``program`` in ``events``.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        A compiled sequence query.
+    events : Events
+        With the program's columns.
+    run : SearchRun, optional
+        Receives what the search did.
+    most_known : int
+        Up to so many matches are kept; of more the ends are counted, and they are searched again, a part at a
+        time, when they are looked at.
+
+    Returns
+    -------
+    SequenceSet
+        In canonical order, before any after-match policy.
+
+    Notes
+    -----
+    Time O(partial matches x window), memory O(n_events) and the matches kept.
+    Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
+    """
+    run = run if run is not None else SearchRun()
+    places = Places(program, events)
+    if not places.n:
+        return KnownMatches(events, joined([]))
+    accept = accepted(places)
+    searches = [
+        BranchSearch(places, accept, bound, number, run) for number, bound in enumerate(program.branches)
+    ]
+    made = []
+    for search in searches:
+        block = search.matches(0, places.n, most_known)
+        if block is None:
+            return SearchedMatches(events, searches)
+        made.append(block)
+    return KnownMatches(events, joined(made).sorted())

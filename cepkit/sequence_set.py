@@ -1,0 +1,217 @@
+"""The matches of a sequence query, not yet enumerated: counted by their last event, and made in blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from random import Random
+
+import numpy as np
+
+from cepkit.events import Events
+
+MATCHES_PER_BLOCK = 1 << 16
+_CELLS = 1 << 25  # of the table by which matches are sorted
+
+
+@dataclass(frozen=True, slots=True)
+class MatchBlock:
+    """Some matches: the events of match m are ``event_of_item[first_item_of_match[m] : ...[m + 1]]``.
+
+    Parameters
+    ----------
+    event_of_item : ndarray of int64, shape (n_items,)
+        Positions in stream order, rising within a match.
+    component_of_item : ndarray of int16, shape (n_items,)
+        The component of its branch that each event stands for.
+    first_item_of_match : ndarray of int64, shape (n_matches + 1,)
+        Offsets.
+    branch_of_match : ndarray of int16, shape (n_matches,)
+        Number of the branch.
+    """
+
+    event_of_item: np.ndarray
+    component_of_item: np.ndarray
+    first_item_of_match: np.ndarray
+    branch_of_match: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.branch_of_match)
+
+    @property
+    def match_of_item(self) -> np.ndarray:
+        """Match of each item, int64, (n_items,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.first_item_of_match))
+
+    @property
+    def first(self) -> np.ndarray:
+        """Position of the first event of each match, int64, (n_matches,)."""
+        return self.event_of_item[self.first_item_of_match[:-1]]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Position of the last event of each match, int64, (n_matches,)."""
+        return self.event_of_item[self.first_item_of_match[1:] - 1]
+
+    def take(self, matches: np.ndarray | slice) -> MatchBlock:
+        """Return these matches, in the order given."""
+        matches = np.arange(len(self))[matches]
+        n_items = np.diff(self.first_item_of_match)[matches]
+        first_item = np.zeros(len(matches) + 1, np.int64)
+        np.cumsum(n_items, out=first_item[1:])
+        within = np.arange(first_item[-1]) - np.repeat(first_item[:-1], n_items)
+        items = np.repeat(self.first_item_of_match[matches], n_items) + within
+        return MatchBlock(
+            self.event_of_item[items],
+            self.component_of_item[items],
+            first_item,
+            self.branch_of_match[matches],
+        )
+
+    def sorted(self) -> MatchBlock:
+        """Return the matches in canonical order.
+
+        By their events from the last to the first, then by the ends of the components, then by the branch.
+        """
+        n_items = np.diff(self.first_item_of_match)
+        if len(self) < 2:
+            return self
+        width = int(n_items.max())
+        if width * len(self) > _CELLS:
+            return self.take(np.array(sorted(range(len(self)), key=self._key), np.int64))
+        # From the back: places behind the first event of a short match sort in front of all others.
+        back = self.first_item_of_match[1:, None] - 1 - np.arange(width)
+        valid = np.arange(width) < n_items[:, None]
+        back = np.where(valid, back, 0)
+        events = np.where(valid, self.event_of_item[back], -1)
+        # With the same events, a component that ends earlier makes its later events belong to later ones.
+        components = np.where(valid, -self.component_of_item[back].astype(np.int64), 1)
+        keys = [self.branch_of_match, *components.T, *events.T[::-1]]
+        return self.take(np.lexsort(keys))
+
+    def _key(self, m: int) -> tuple:
+        items = slice(self.first_item_of_match[m], self.first_item_of_match[m + 1])
+        components = (-self.component_of_item[items]).tolist()
+        return (self.event_of_item[items][::-1].tolist(), components, int(self.branch_of_match[m]))
+
+
+EMPTY = MatchBlock(np.empty(0, np.int64), np.empty(0, np.int16), np.zeros(1, np.int64), np.empty(0, np.int16))
+
+
+def joined(blocks: list[MatchBlock]) -> MatchBlock:
+    """Return the matches of several blocks, one block after the other."""
+    blocks = [block for block in blocks if len(block)]
+    if not blocks:
+        return EMPTY
+    sizes = np.concatenate([np.diff(block.first_item_of_match) for block in blocks])
+    first_item = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=first_item[1:])
+    return MatchBlock(
+        np.concatenate([block.event_of_item for block in blocks]),
+        np.concatenate([block.component_of_item for block in blocks]),
+        first_item,
+        np.concatenate([block.branch_of_match for block in blocks]),
+    )
+
+
+class SequenceSet(ABC):
+    """The matches of a program in some events, in canonical order; engines say how many end where.
+
+    Everything else follows from `ends` and `ending`; an engine that can do better overrides it.
+    """
+
+    events: Events
+
+    @abstractmethod
+    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
+        """Return the positions where matches end, rising, and how many end at each."""
+
+    @abstractmethod
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return self._first_number[-1]
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return self.count() > 0
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, list[int]]:
+        positions, counts = self.ends()
+        return positions, [int(count) for count in counts]
+
+    @cached_property
+    def _first_number(self) -> list[int]:
+        """The number of the first match that ends at each of the positions, and the number of all."""
+        return [0, *accumulate(self._ends[1])]
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of about ``size``."""
+        positions, first = self._ends[0], self._first_number
+        begin = 0
+        while begin < len(positions):
+            stop = max(begin + 1, bisect_right(first, first[begin] + size) - 1)
+            block = self.ending(int(positions[begin]), int(positions[stop - 1]) + 1)
+            for start in range(0, len(block), size):
+                yield block.take(slice(start, start + size)) if len(block) > size else block
+            begin = stop
+
+    def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order."""
+        positions, first = self._ends[0], self._first_number
+        block_of_end: dict[int, MatchBlock] = {}
+        made = []
+        for number in numbers:
+            end = bisect_right(first, number) - 1
+            if end not in block_of_end:
+                block_of_end = {end: self.ending(int(positions[end]), int(positions[end]) + 1)}
+            made.append(block_of_end[end].take(np.array([number - first[end]])))
+        return joined(made)
+
+    def sample(self, n: int, seed: int = 0) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        return self.take(drawn_numbers(self.count(), n, seed))
+
+
+def drawn_numbers(count: int, n: int, seed: int) -> list[int]:
+    """Return ``n`` different numbers below ``count``, rising; all of them when there are no more."""
+    if n >= count:
+        return list(range(count))
+    rng = Random(seed)
+    if count < 2**31:
+        return sorted(rng.sample(range(count), n))
+    drawn: set[int] = set()
+    while len(drawn) < n:
+        drawn.add(rng.randrange(count))
+    return sorted(drawn)
+
+
+class KnownMatches(SequenceSet):
+    """Matches that are all there already."""
+
+    def __init__(self, events: Events, block: MatchBlock):
+        self.events, self.block = events, block
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end and how many end at each."""
+        return np.unique(self.block.last, return_counts=True)
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        last = self.block.last
+        return self.block.take(slice(*np.searchsorted(last, [low, high])))
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return len(self.block)
+
+    def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order."""
+        return self.block.take(np.asarray(numbers, np.int64))
