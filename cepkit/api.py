@@ -5,31 +5,39 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.program import Program, compile_regex
+from cepkit.compile.bound import Bound
+from cepkit.compile.program import compile_regex
+from cepkit.compile.sequence import compile_sequence
 from cepkit.engines.measures import measure, measure_expressions
 from cepkit.engines.regex import Run, match_regex
+from cepkit.engines.reuse import report_matches
+from cepkit.engines.sequence_measures import default_measures, sequence_measures
 from cepkit.errors import CepError, CepWarning, UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events, check_columns
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.expressions import Attribute
+from cepkit.language.expressions import Attribute, Reference
 from cepkit.language.patterns import Pattern
 from cepkit.language.query import RegexQuery, regex_query
+from cepkit.language.sequence_query import SequenceQuery
+from cepkit.language.sequences import SequencePattern
 from cepkit.matches import Matches
 from cepkit.matchset import MatchSet
-from cepkit.planner import Engine, choose_engine
+from cepkit.planner import check_engine, choose_engine
 from cepkit.progress import Progress
+from cepkit.sequence_matches import SequenceMatches
+from cepkit.sequence_set import EMPTY
 
-Query = str | Pattern | RegexQuery
+Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery
 
 
 def match(
@@ -50,7 +58,7 @@ def match(
     measures: Mapping[str, Any] | None = None,
     engine: str = "auto",
     trace: bool = False,
-) -> Matches:
+) -> Matches | SequenceMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -58,10 +66,12 @@ def match(
     frame : DataFrame or table
         pandas or Spark DataFrame, Arrow table, polars frame, or anything that speaks the Arrow stream
         protocol.
-    query : str, Pattern or RegexQuery
-        A regex over the names in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of
-        a partition match; a match is reported at its earliest end, with its earliest start, and matching
-        starts anew behind it.
+    query : str, pattern or query
+        Text that begins with ``PATTERN`` is an event sequence in SASE's language, and so is what
+        `cepkit.seq`, `cepkit.all_of` and `cepkit.any_of` make of events. Other text is a regex over the names
+        in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a
+        regex; a match is reported at its earliest end, with its earliest start, and matching starts anew
+        behind it.
     define : mapping of str to (str or callable), optional
         Predicates by name. Aggregates in them range over the rows of the match before the current one.
     params : mapping of str to value, optional
@@ -74,17 +84,31 @@ def match(
     within_closed : bool
         Whether a match of exactly this length is one.
     measures : mapping of str to str, optional
-        Result columns; aggregates in them range over all rows of the match. Default: first and last of every
-        order column, and the count.
+        Result columns; aggregates in them range over all rows of the match, or over the events of a variable.
+        Default of a regex: first and last of every order column, and the count; of a sequence: the order
+        columns at the event of every variable.
     engine : str
         ``"auto"``, or a name of ``cepkit.planner.ENGINES``.
-    event_type, strategy, scope, strict_time, after_match, trace
-        For event sequences, which this version does not run; a regex query refuses them.
+    event_type : str, optional
+        Of sequences: the column of event types.
+    strategy : str, optional
+        Of sequences: ``"any"`` (default), ``"next"``, ``"partition"`` or ``"strict"``: what may be skipped
+        between two events of a match.
+    scope : str
+        Under ``"next"``: ``"run"`` skips no event that could continue the match in any way, ``"edge"`` none
+        that could continue it in the same way.
+    strict_time : bool
+        Of sequences: whether successive events must differ in time.
+    after_match : str, optional
+        Of sequences: which other matches a match takes away: ``"none"`` (default), ``"past_last"``,
+        ``"to_next"``, ``"to_first(b)"``, ``"to_last(b)"``.
+    trace : bool
+        Not supported yet.
 
     Returns
     -------
-    Matches
-        In the order of their last row.
+    Matches or SequenceMatches
+        In the order of their last row; sequences then backwards event by event.
 
     Raises
     ------
@@ -109,17 +133,18 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    _only_for_sequences(
-        event_type=event_type, strategy=strategy, scope=scope != "run" and scope, strict_time=strict_time,
-        after_match=after_match, trace=trace,
+    given = _Given(
+        define, params, partition_by, order_by, within, within_closed, measures,
+        event_type, strategy, scope, strict_time, after_match,
     )  # fmt: skip
-    given = _Given(define, params, partition_by, order_by, within, within_closed, measures)
     value = as_query(query, given)
-    chosen = choose_engine(value, engine)
+    check_engine(engine)
+    if trace:
+        raise UnsupportedQueryError("trace=True: no engine of this version records a trace")
     if spark := _spark_frame(frame):
-        return spark.match(frame, value, chosen)
+        return spark.match(frame, value, engine)
     source, native = _source(frame)
-    return match_source(value, source, native, chosen)
+    return match_source(value, source, native, engine)
 
 
 def tag(frame: Any, query: Query, **keywords: Any) -> Any:
@@ -153,30 +178,43 @@ def explain(frame: Any, query: Query, *, engine: str = "auto", **keywords: Any) 
         Prints as text; in a notebook with the automaton drawn.
     """
     value = as_query(query, _Given(**keywords))
-    chosen = choose_engine(value, engine)
+    check_engine(engine)
     source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
-    return Explanation(compile_checked(value, source), chosen)
+    program = compile_checked(value, source)
+    return Explanation(program, choose_engine(program, engine))
 
 
-def match_source(value: RegexQuery, source: Any, native: Callable, engine: Engine) -> Matches:
+def match_source(
+    value: RegexQuery | SequenceQuery, source: Any, native: Callable, engine: str = "auto"
+) -> Matches | SequenceMatches:
     """Run ``value`` on a source of columns; see `match`."""
     program = compile_checked(value, source)
+    chosen = choose_engine(program, engine)
     events = build_events(source, program)
+    if chosen.run is not None:
+        found = report_matches(program, chosen.run(program, events))
+        return SequenceMatches(program, source, found, chosen, native)
     run = Run()
     with Progress(events.n_events) as progress:
         matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(program, source, matchset, run, native)
 
 
-def compile_checked(value: RegexQuery, source: Any) -> Program:
+def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
     """Compile ``value`` for a source, with every check that needs no look at the rows; measures included."""
     check_columns(source, "partition_by", value.partition_by)
     check_columns(source, "order_by", value.order_by)
     _check_ambiguous_names(value, source)
-    program = compile_regex(value, source.schema)
     none = np.empty(0, np.int64)
-    nothing = MatchSet(Events(0, {}, np.empty(0, np.int32), 0), none, none)
-    measure(value, nothing, source)
+    no_events = Events(0, {}, np.empty(0, np.int32), 0)
+    if isinstance(value, SequenceQuery):
+        if value.event_type is not None:
+            check_columns(source, "event_type", (value.event_type,))
+        program = compile_sequence(value, source.schema)
+        sequence_measures(program, no_events, EMPTY, source)
+    else:
+        program = compile_regex(value, source.schema)
+        measure(value, MatchSet(no_events, none, none), source)
     _check_result_names(value)
     if not program.pure:
         impure = [name for name, function in program.functions.items() if not function.pure]
@@ -189,16 +227,20 @@ def compile_checked(value: RegexQuery, source: Any) -> Program:
     return program
 
 
-def _check_ambiguous_names(value: RegexQuery, source: Any) -> None:
-    expressions = [(f"predicate {name!r}", expression) for name, expression in value.define]
-    expressions += [(f"measure {name!r}", expression) for name, expression in measure_expressions(value)]
-    for role, expression in expressions:
-        names = {part.name for part in expression.walk() if isinstance(part, Attribute)}
+def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Any) -> None:
+    for role, expression in [*value.trees(), *(("measures", tree) for _, tree in _measures(value))]:
+        names = {part.name for part in expression.walk() if isinstance(part, Attribute | Reference)}
         check_columns(source, role, tuple(sorted(names & source.duplicates)))
 
 
-def _check_result_names(value: RegexQuery) -> None:
-    names = [*value.partition_by, *(name for name, _ in measure_expressions(value))]
+def _measures(value: RegexQuery | SequenceQuery) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(value, SequenceQuery):
+        return measure_expressions(value)
+    return default_measures(value) if value.measures is None else value.measures
+
+
+def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
+    names = [*value.partition_by, *(name for name, _ in _measures(value))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise CepError(f"the result would have the columns {twice} twice; name the measures otherwise")
@@ -215,10 +257,42 @@ class _Given:
     within: Any = None
     within_closed: bool = True
     measures: Mapping[str, Any] | None = None
+    event_type: str | None = None
+    strategy: str | None = None
+    scope: str = "run"
+    strict_time: bool = False
+    after_match: str | None = None
 
 
-def as_query(query: Query, given: _Given) -> RegexQuery:
+def as_query(query: Query, given: _Given) -> RegexQuery | SequenceQuery:
     """Return the query as a value; what it says itself cannot be said again beside it."""
+    if isinstance(query, SequencePattern | SequenceQuery) or (
+        isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
+    ):
+        return _as_sequence(query, given)
+    _only_for_sequences(
+        event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
+        strict_time=given.strict_time, after_match=given.after_match,
+    )  # fmt: skip
+    return _as_regex(query, given)
+
+
+def _as_sequence(query: Query, given: _Given) -> SequenceQuery:
+    if given.define:
+        raise CepError(
+            "define belongs to regex patterns; the conditions of an event sequence stand in its WHERE"
+        )
+    said = {
+        item.name: getattr(given, item.name)
+        for item in fields(given)
+        if item.name != "define" and getattr(given, item.name) != item.default
+    }
+    from cepkit.language.sequence_query import sequence_query  # TEMP
+
+    return sequence_query(query, **said)
+
+
+def _as_regex(query: Query, given: _Given) -> RegexQuery:
     if isinstance(query, RegexQuery):
         said = [
             name
@@ -245,13 +319,8 @@ def as_query(query: Query, given: _Given) -> RegexQuery:
             within_closed=given.within_closed and query.within_closed,
             params={**dict(query.params), **(given.params or {})} or None,
         )
-    if isinstance(query, str) and query.lstrip().upper().startswith("PATTERN"):
-        raise UnsupportedQueryError(
-            "text that begins with PATTERN is an event sequence, which this version cannot run yet; "
-            "a regex over predicates is written as '. rise+ drop' with define={…}"
-        )
     if not isinstance(query, str | Pattern):
-        raise CepError(f"a query is text, a pattern or a RegexQuery, got {type(query).__name__}")
+        raise CepError(f"a query is text, a pattern or a query made before, got {type(query).__name__}")
     return regex_query(
         query,
         define=given.define,

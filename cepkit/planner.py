@@ -5,35 +5,59 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cepkit.compile.bound import Bound
+from cepkit.compile.program import Program
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
-from cepkit.language.query import RegexQuery
+from cepkit.events import Events
+from cepkit.sequence_set import SequenceSet
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine by name; ``unsupported(query)`` is the reason why it cannot run a query, or None."""
-
-    name: str
-    summary: str
-    unsupported: Callable[[object], str | None]
-
-
-def _regex_unsupported(query: object) -> str | None:
-    return None if isinstance(query, RegexQuery) else "it runs regex patterns over contiguous rows only"
-
-
-ENGINES: dict[str, Engine] = {
-    "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
-}
-
-
-def choose_engine(query: object, engine: str = "auto") -> Engine:
-    """Return the engine that runs ``query``.
+    """An engine by name.
 
     Parameters
     ----------
-    query : RegexQuery
-        What is looked for.
+    name, summary : str
+        As users see them.
+    unsupported : callable
+        Takes a program; returns the reason why the engine cannot run it, or None.
+    run : callable, optional
+        Takes a sequence program and events; returns all matches, before any after-match policy.
+    """
+
+    name: str
+    summary: str
+    unsupported: Callable[[Bound], str | None]
+    run: Callable[[SequenceProgram, Events], SequenceSet] | None = None
+
+
+def _regex_unsupported(program: Bound) -> str | None:
+    return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
+
+
+def _search_unsupported(program: Bound) -> str | None:
+    return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
+
+
+# In the order in which "auto" tries them.
+ENGINES: dict[str, Engine] = {
+    "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
+    "search": Engine(
+        "search", "generated depth-first walk over partial matches", _search_unsupported, search_sequence
+    ),
+}
+
+
+def choose_engine(program: Bound, engine: str = "auto") -> Engine:
+    """Return the engine that runs ``program``.
+
+    Parameters
+    ----------
+    program : Program or SequenceProgram
+        The bound query.
     engine : str
         ``"auto"``: the first of ``ENGINES`` that can; else the one of this name.
 
@@ -44,15 +68,20 @@ def choose_engine(query: object, engine: str = "auto") -> Engine:
     UnsupportedQueryError
         When the named engine cannot run the query; quotes its reason and lists the engines that can.
     """
-    able = [name for name, known in ENGINES.items() if known.unsupported(query) is None]
+    check_engine(engine)
+    able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
     if engine == "auto":
         return ENGINES[able[0]]
-    if engine not in ENGINES:
-        raise CepError(
-            f"engine {engine!r} is not known.{nearest(engine, ENGINES)} Engines: {['auto', *ENGINES]}"
-        )
-    if reason := ENGINES[engine].unsupported(query):
+    if reason := ENGINES[engine].unsupported(program):
         raise UnsupportedQueryError(
             f"engine {engine!r} cannot run this query: {reason}. Engines that can: {able}"
         )
     return ENGINES[engine]
+
+
+def check_engine(engine: str) -> None:
+    """Raise the error for a name that no engine has."""
+    if engine != "auto" and engine not in ENGINES:
+        raise CepError(
+            f"engine {engine!r} is not known.{nearest(engine, ENGINES)} Engines: {['auto', *ENGINES]}"
+        )

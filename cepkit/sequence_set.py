@@ -142,6 +142,14 @@ class SequenceSet(ABC):
         """Return whether there is a match."""
         return self.count() > 0
 
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return self.count(), True
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` of the first matches, at little cost."""
+        return self.take(list(range(min(n, self.count()))))
+
     @cached_property
     def _ends(self) -> tuple[np.ndarray, list[int]]:
         positions, counts = self.ends()
@@ -152,16 +160,20 @@ class SequenceSet(ABC):
         """The number of the first match that ends at each of the positions, and the number of all."""
         return [0, *accumulate(self._ends[1])]
 
-    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of about ``size``."""
+    def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of about ``size``; matches with the same last event stay together."""
         positions, first = self._ends[0], self._first_number
         begin = 0
         while begin < len(positions):
             stop = max(begin + 1, bisect_right(first, first[begin] + size) - 1)
-            block = self.ending(int(positions[begin]), int(positions[stop - 1]) + 1)
+            yield self.ending(int(positions[begin]), int(positions[stop - 1]) + 1)
+            begin = stop
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``."""
+        for block in self.whole_blocks(size):
             for start in range(0, len(block), size):
                 yield block.take(slice(start, start + size)) if len(block) > size else block
-            begin = stop
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""

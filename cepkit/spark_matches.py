@@ -22,7 +22,7 @@ from cepkit.events import ColumnType
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
 from cepkit.language.query import RegexQuery
-from cepkit.planner import Engine
+from cepkit.planner import Engine, choose_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +35,7 @@ def schema_of(frame: DataFrame) -> dict[str, ColumnType]:
     return EmptySource(frame).schema
 
 
-def match(frame: DataFrame, value: RegexQuery, engine: Engine) -> SparkMatches:
+def match(frame: DataFrame, value: RegexQuery, engine: str = "auto") -> SparkMatches:
     """Bind a query to a Spark frame, with every check that needs no look at the rows; see `cepkit.match`.
 
     Raises
@@ -71,7 +71,7 @@ def match(frame: DataFrame, value: RegexQuery, engine: Engine) -> SparkMatches:
         functions = (*value.functions, *((name, program.functions[name]) for name in sorted(late)))
         program = replace(program, query=replace(value, functions=functions))
     _check_functions(program.functions)
-    matches = SparkMatches(frame, source, program, engine)
+    matches = SparkMatches(frame, source, program, choose_engine(program, engine))
     if not value.partition_by:
         warnings.warn(
             "without partition_by all events are one stream, which one Spark task has to hold and match "

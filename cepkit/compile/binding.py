@@ -165,6 +165,8 @@ class Binder:
 
     def _text_test(self, test: str, operand: ex.Expression, text: str, whole: ex.Expression) -> Term:
         arg = self.bind(operand)
+        if arg.op == "null":
+            return NEVER
         if arg.kind != TEXT:
             raise self.wrong(
                 whole, f"{test} needs a text on its left, {str(operand)!r} is a {described(arg)}"

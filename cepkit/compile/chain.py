@@ -1,7 +1,7 @@
 """A branch whose conditions link neighbouring events only, as a graph: its matches are paths.
 
-Where every condition is on one event or on two successive ones, the number of matches that end at an event
-is a sum over its possible predecessors, and nothing need be enumerated to be counted, drawn or found by number.
+Where every condition is on one event or on two successive ones, the number of matches that end at an event is
+a sum over its possible predecessors: nothing need be enumerated to be counted, drawn or found by number.
 """
 
 from __future__ import annotations

@@ -161,4 +161,6 @@ def _leaves(term: Term) -> Iterator[Term]:
 
 
 def _null(term: Term) -> str:
-    return "NAN" if term.kind == FLOAT else str(NULL_CODE) if term.kind in (TEXT, BOOLEAN) else "NULL"
+    return (
+        "NAN" if term.kind == FLOAT else str(NULL_CODE) if term.kind in (TEXT, BOOLEAN) else "np.int64(NULL)"
+    )

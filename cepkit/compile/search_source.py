@@ -344,7 +344,7 @@ _SEARCH = """def search(ARGUMENTS):
                 begins = state & 2 != 0 and (
                     STEP[c + 1] < 2 or (near and (STEP[c + 1] == 2 or position[j] == position[p] + 1))
                 )
-            if takes and begins:
+            if hit_take and hit_begin:
                 if PREFERENCE[c] == 1:
                     begins = False
                 elif PREFERENCE[c] == 2:

@@ -112,18 +112,21 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
     if query.measures is None and not query.order_by:
         columns["first_position"] = pa.array(matches.first)
         columns["last_position"] = pa.array(matches.last)
-    evaluator = _Evaluator(query, matches, source)
+    evaluator = Evaluator(query, matches, source)
     for name, expression in measure_expressions(query):
         columns[name] = evaluator.measure(f"measure {name!r}", expression)
     return columns
 
 
-class _Evaluator:
+class Evaluator:
+    """Computes measures of matches, a value per match; subclasses add leaves."""
+
     def __init__(self, query: RegexQuery, matches: MatchSet, source: Rows):
         self.query, self.matches, self.source = query, matches, source
         self.role = "measure"
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
+        """Return the values of a measure, for every match."""
         self.role = role
         if (
             isinstance(expression, ex.Aggregate)
@@ -139,6 +142,7 @@ class _Evaluator:
         return value
 
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
+        """Return the error for a part of the measure."""
         return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, e)}")
 
     def _check(self, e: ex.Attribute) -> None:
@@ -152,6 +156,7 @@ class _Evaluator:
     # A value per match: leaves are aggregates. A value per row: leaves are columns. All between is the same.
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return a value per match."""
         if isinstance(e, ex.Aggregate):
             return self._aggregate(e)
         return self._combine(e, self.value)
@@ -180,7 +185,7 @@ class _Evaluator:
         if isinstance(values, pa.Scalar):
             values = pa.array([values.as_py()] * len(rows), type=values.type)
         try:
-            return _reduce(function, values, lineage.first_item_of_match, self._order(operand))
+            return reduced(function, values, lineage.first_item_of_match, self._order(operand))
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
 
@@ -372,7 +377,7 @@ def _floor_divided(operator: str, left, right):
     return pa.scalar(None if mask else result.item(), left.type)
 
 
-def _reduce(
+def reduced(
     function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None
 ) -> pa.Array:
     """Reduce the items of every match; nulls do not count, and of nulls alone the result is null.

@@ -54,7 +54,8 @@ def accepted(places: Places) -> np.ndarray:
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     run = kernel(program, write_accepting(program, dtypes_of(inputs)).text, "accepting")
-    run(0, places.n, *inputs.arguments(), accept)
+    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        run(0, places.n, *inputs.arguments(), accept)
     return accept
 
 
@@ -87,10 +88,11 @@ class BranchSearch:
         report = np.zeros(7, np.int64)
         report[START], report[DEPTH] = begin - 1, -1
         while not report[DONE]:
-            self.search(
-                stop, low, high, int(fill), _WORK_PER_CALL, *self.arguments, *self.scratch,
-                *outputs, report,
-            )  # fmt: skip
+            with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+                self.search(
+                    stop, low, high, int(fill), _WORK_PER_CALL, *self.arguments, *self.scratch,
+                    *outputs, report,
+                )  # fmt: skip
             yield report
         self.run.work += int(report[WORK])
 
@@ -134,6 +136,21 @@ class SearchedMatches(SequenceSet):
 
     def __init__(self, events: Events, searches: list[BranchSearch]):
         self.events, self._searches = events, searches
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return MOST_KNOWN, False
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return True
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` of the first matches: those that end in a small part of the events."""
+        high = 64
+        while len(block := self.ending(0, high)) < n and high < self.events.n_events:
+            high *= 2
+        return block.take(slice(0, n))
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions where matches end and how many end at each."""

@@ -8,7 +8,7 @@ puts on a branch: at which component each is decided, and for which events.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from math import factorial
 
@@ -106,7 +106,9 @@ class Branch:
 
 
 def branches(query: SequenceQuery) -> tuple[Branch, ...]:
-    """Return the branches of ``query``, alternatives and optional parts in reading order.
+    """Return the branches of ``query``, ordered by the options they take, then by their variables.
+
+    This is the order of matches that consist of the same events.
 
     Raises
     ------
@@ -123,7 +125,10 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
                 f"alternatives, orders and optional parts make more than {MAX_BRANCHES} patterns; "
                 "leave some of them out, or fewer parts of all_of"
             )
-    return tuple(made)
+    place = {name: i for i, name in enumerate(query.variables)}
+    return tuple(
+        sorted(made, key=lambda branch: (branch.options, [place[c.variable] for c in branch.components]))
+    )
 
 
 # --- lines: rows of components and absent events ---------------------------------------------------------
@@ -142,6 +147,7 @@ class _Spanning:
 class _Line:
     items: tuple[Component | AbsentPattern | _Spanning, ...]
     options: tuple[int, ...] = ()
+    not_taken: frozenset[str] = frozenset()  # variables of the other options
 
 
 @dataclass
@@ -167,11 +173,7 @@ class _Expansion:
             case SequenceOf(parts=parts, steps=steps):
                 return self._sequence([self.lines(part) for part in parts], steps)
             case AnyOf(options=options):
-                return [
-                    replace(line, options=(number, *line.options))
-                    for number, option in enumerate(options)
-                    for line in self.lines(option)
-                ]
+                return self._chosen(options)
             case AllOf():
                 return self._all_of(pattern)
             case Loop(body=EventPattern()):
@@ -180,12 +182,23 @@ class _Expansion:
                 return self._repeated_group(pattern)
         raise TypeError(f"no branches of {type(pattern).__name__}")
 
+    def _chosen(self, options: tuple[SequencePattern, ...]) -> list[_Line]:
+        made = []
+        for number, option in enumerate(options):
+            others = _variables(other for other in options if other is not option)
+            for line in self.lines(option):
+                taken = (number, *line.options)
+                made.append(replace(line, options=taken, not_taken=line.not_taken | others))
+        return made
+
     def _sequence(self, parts: list[list[_Line]], steps: tuple[str | None, ...]) -> list[_Line]:
         joined = [_Line(())]
         for lines, step in zip(parts, steps, strict=True):
             entered = [_entered(line, step) for line in lines]
             joined = [
-                _Line(left.items + right.items, left.options + right.options)
+                _Line(
+                    left.items + right.items, left.options + right.options, left.not_taken | right.not_taken
+                )
                 for left in joined
                 for right in entered
             ]
@@ -233,12 +246,17 @@ class _Expansion:
         made = []
         for chosen in itertools.product(*(self.lines(part) for part in present)):
             options = tuple(option for line in chosen for option in line.options)
+            not_taken = frozenset().union(*(line.not_taken for line in chosen))
             for items in _interleaved([line.items for line in chosen]):
                 _refuse_too_many(len(made))
                 own = [item for item in items if isinstance(item, Component)]
                 spans = [_Spanning(part.body, own[0], own[-1]) for part in absent] if own else []
-                made.append(_Line((*items, *spans), options))
+                made.append(_Line((*items, *spans), options, not_taken))
         return made
+
+
+def _variables(options: Iterable[SequencePattern]) -> frozenset[str]:
+    return frozenset(event.variable for option in options for event in event_patterns(option))
 
 
 def _entered(line: _Line, step: str | None) -> _Line:
@@ -309,12 +327,12 @@ def _branch(query: SequenceQuery, line: _Line) -> Branch:
     conditions = [
         condition
         for number, conjunct in enumerate(query.where)
-        for condition in _conditions(query, conjunct, number, components, tuple(absences))
+        for condition in _conditions(query, conjunct, number, components, tuple(absences), line.not_taken)
     ]
     return Branch(components, tuple(absences), tuple(conditions), line.options)
 
 
-def _conditions(query, conjunct, number, components, absences) -> Iterator[Condition]:
+def _conditions(query, conjunct, number, components, absences, not_taken) -> Iterator[Condition]:
     names = referenced_variables(conjunct)
     order = [event.variable for event in event_patterns(query.pattern)]
     absent = {absence.variable: i for i, absence in enumerate(absences)}
@@ -328,7 +346,7 @@ def _conditions(query, conjunct, number, components, absences) -> Iterator[Condi
     }
     unbound = [name for name, found in places.items() if not found]
     if unbound:
-        if set(unbound) & query.chosen_variables:
+        if set(unbound) & not_taken:
             return
         last = max(names, key=order.index)
         if last in unbound and not _closes(conjunct, last):

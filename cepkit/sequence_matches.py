@@ -1,0 +1,387 @@
+"""The matches of a sequence query as users hold them: made when looked at, however many there are."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.sequence_aggregates import aggregate_matches
+from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
+from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.events import BOOLEAN, NUMBERS
+from cepkit.matches import Match
+from cepkit.planner import Engine
+from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+SHOWN = 10  # matches in a repr
+DRAWN = 200  # matches in a picture
+LIMIT = 1_000_000  # matches of a frame, unless another limit is given
+_HINT = "df.cep.why_not(…) says what stopped the matches you expected"
+
+
+class SequenceMatches:
+    """The matches of a sequence query in a frame, in canonical order.
+
+    Made by ``df.cep.match`` and ``cep.match``. The order is that of the last event, then backwards event by
+    event. The frame must not be changed while they are in use.
+
+    Notes
+    -----
+    Nothing is enumerated to be counted where the conditions link neighbouring events only; see `explain`.
+    Memory is bounded by the part that is asked for.
+    """
+
+    def __init__(
+        self,
+        program: SequenceProgram,
+        source: Any,
+        found: SequenceSet,
+        engine: Engine,
+        native: Callable | None = None,
+    ):
+        self._program, self._source, self._found, self.engine = program, source, found, engine
+        self._native = native or (lambda frame: frame)
+
+    # --- how many
+
+    @property
+    def query(self):
+        """The query as a value."""
+        return self._program.query
+
+    def count(self) -> int:
+        """Return the exact number of matches, an integer of any size."""
+        return self._found.count()
+
+    def __len__(self) -> int:
+        n = self.count()
+        if n >= 2**63:
+            raise OverflowError(f"there are {n:,} matches; len() ends at 2^63, count() does not")
+        return n
+
+    def __bool__(self) -> bool:
+        return self._found.any()
+
+    def count_by_last(self) -> pd.DataFrame:
+        """Return how many matches end at which row.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``index`` (label of the row in the frame), the partition and order columns, and ``count``; a line
+            for every row where a match ends, in stream order.
+        """
+        positions, counts = self._found.ends()
+        rows = self._found.events.rows(np.asarray(positions, np.int64))
+        made = {"index": self._source.index_labels(rows)}
+        for name in dict.fromkeys((*self.query.partition_by, *self.query.order_by)):
+            made[name] = self._source.arrow(name, rows).to_pandas()
+        made["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
+        return pd.DataFrame(made)
+
+    # --- a look
+
+    def head(self, n: int = 5):
+        """Return the first ``n`` matches as a frame, as ``to_frame`` would."""
+        return self._frame(self._first(n))
+
+    def _first(self, n: int) -> MatchBlock:
+        return self._found.take(list(range(min(max(0, n), self.count()))))
+
+    def sample(self, n: int, seed: int = 0):
+        """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
+
+        Parameters
+        ----------
+        n : int
+            All matches when there are no more.
+        seed : int
+            The same seed draws the same matches.
+        """
+        return self._frame(self._found.sample(max(0, n), seed))
+
+    def __getitem__(self, key: int | slice) -> Match | SequenceMatches:
+        n = self.count()
+        if isinstance(key, slice):
+            numbers = range(*key.indices(n))
+            if len(numbers) > LIMIT:
+                raise ResultTooLargeError(
+                    f"the slice has {len(numbers):,} matches, more than {LIMIT:,}; go through chunks()"
+                )
+            if numbers.step < 0:
+                raise CepError("matches keep their order; a slice has no negative step")
+            block = self._found.take(list(numbers))
+            part = KnownMatches(self._found.events, block)
+            return SequenceMatches(self._program, self._source, part, self.engine, self._native)
+        if not isinstance(key, int | np.integer):
+            raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
+        if not -n <= key < n:
+            raise IndexError(f"match {key} of {n:,}")
+        number = int(key) % n
+        return next(self._matches(self._found.take([number]), number))
+
+    def __iter__(self) -> Iterator[Match]:
+        number = 0
+        for block in self._found.blocks(1000):
+            yield from self._matches(block, number)
+            number += len(block)
+
+    def _matches(self, block: MatchBlock, number: int) -> Iterator[Match]:
+        table = self._as_pandas(self._source.result(self._measured(block)))
+        variables = self._variables(block)
+        rows = self._found.events.rows(block.event_of_item)
+        for i in range(len(block)):
+            items = slice(block.first_item_of_match[i], block.first_item_of_match[i + 1])
+            frame = self._source.rows(rows[items], {"variable": variables[items]})
+            # Column by column: a row as one Series would have one type.
+            measures = {name: table[name].iloc[i] for name in table.columns}
+            yield Match(number + i, measures, self._native(frame))
+
+    # --- frames
+
+    def chunks(self, size: int = 65_536) -> Iterator[Any]:
+        """Yield all matches as frames of at most ``size`` rows; memory does not grow with their number."""
+        if size < 1:
+            raise CepError(f"size={size}: a chunk has at least one match")
+        for block in self._found.blocks(size):
+            yield self._frame(block)
+
+    def to_frame(self, rows: str = "one", *, limit: int = LIMIT):
+        """Return the matches as a frame of the kind that was searched.
+
+        Parameters
+        ----------
+        rows : str
+            ``"one"``: one row per match with the partition columns and the measures; ``"all"``: the matched
+            rows of the frame under their own index, with ``match`` (its number) and ``variable`` in front.
+        limit : int
+            The largest number of matches wanted.
+
+        Returns
+        -------
+        DataFrame or table
+            In the order of the matches; within a match in stream order.
+
+        Raises
+        ------
+        ResultTooLargeError
+            When there are more than ``limit`` matches; the message says how many.
+        """
+        if rows not in ("one", "all"):
+            raise CepError(f"rows={rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
+        block = self._all(limit)
+        if rows == "one":
+            return self._frame(block)
+        numbers = {"match": block.match_of_item, "variable": self._variables(block)}
+        return self._native(self._source.rows(self._found.events.rows(block.event_of_item), numbers))
+
+    def _all(self, limit: int) -> MatchBlock:
+        n = self.count()
+        if n > limit:
+            raise ResultTooLargeError(
+                f"there are {n:,} matches, more than limit={limit:,}; take a part with head(), sample() or a "
+                "slice, go through chunks(), or ask for aggregate()"
+            )
+        return self._found.ending(0, self._found.events.n_events)
+
+    def _frame(self, block: MatchBlock):
+        return self._native(self._source.result(self._measured(block)))
+
+    def _measured(self, block: MatchBlock):
+        return sequence_measures(self._program, self._found.events, block, self._source)
+
+    def aggregate(self, **aggregates: str) -> pd.Series:
+        """Return aggregates over the events of all matches, each counted as often as it is matched.
+
+        Parameters
+        ----------
+        **aggregates : str
+            Name and text of each: ``count``, ``sum``, ``avg``, ``min`` or ``max`` of a column of a variable,
+            ``"sum(b.price)"``; ``"count(b)"`` is the number of (match, event) pairs, ``"count()"`` the number
+            of matches.
+
+        Returns
+        -------
+        pandas.Series
+            The values under their names; null where there is no match. Counts and sums of integers are exact,
+            of any size.
+
+        Notes
+        -----
+        Where the conditions link neighbouring events only, nothing is enumerated.
+        Source: Poppe et al., "GRETA", PVLDB 2017.
+        """
+        return aggregate_matches(self._program, self._found, self._source, aggregates)
+
+    def lineage(self, number: int | None = None, *, limit: int = LIMIT) -> pd.DataFrame:
+        """Return which row stands for what: one line per matched row.
+
+        Parameters
+        ----------
+        number : int, optional
+            Of the one match wanted; None: all.
+        limit : int
+            The largest number of matches wanted.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``match``, ``variable``, ``position`` (place in the stream), ``index`` (label of the row in the
+            frame); by match, then by position.
+        """
+        if number is None:
+            block, first = self._all(limit), 0
+        else:
+            n = self.count()
+            if not -n <= number < n:
+                raise IndexError(f"match {number} of {n:,}")
+            first = number % n
+            block = self._found.take([first])
+        matches = block.match_of_item if first < 2**62 else block.match_of_item.astype(object)
+        return pd.DataFrame(
+            {
+                "match": matches + first,
+                "variable": self._variables(block),
+                "position": block.event_of_item,
+                "index": self._source.index_labels(self._found.events.rows(block.event_of_item)),
+            }
+        )
+
+    def _variables(self, block: MatchBlock) -> np.ndarray:
+        names = np.array(self.query.variables, dtype=object)
+        return names[variables_of_items(self._program, block)]
+
+    def tag(self):
+        """Return the frame that was searched with ``match`` and ``variable`` behind, null where none.
+
+        Raises
+        ------
+        CepError
+            When a row belongs to more than one match: ``to_frame(rows="all")`` has each of them.
+        """
+        events = self._found.events
+        block = self._all(LIMIT)
+        rows = events.rows(block.event_of_item)
+        shared = len(rows) - len(np.unique(rows))
+        if shared:
+            raise CepError(
+                f"{shared:,} matched rows belong to several matches, and a tagged row has one; "
+                "use after_match='past_last', or to_frame(rows='all')"
+            )
+        match, variable = np.full(events.n_events, -1, np.int64), np.full(events.n_events, None, dtype=object)
+        match[rows], variable[rows] = block.match_of_item, self._variables(block)
+        columns = {
+            "match": pd.arrays.IntegerArray(match, match < 0),
+            "variable": pd.array(variable, dtype="string"),
+        }
+        return self._native(self._source.tagged(columns))
+
+    # --- pictures
+
+    def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
+        """Draw the first matches over the events of their partitions.
+
+        Parameters
+        ----------
+        value : str, optional
+            Column to draw; default: the first number that a condition looks at.
+        partitions : int
+            How many of the partitions with matches to show.
+        max_events : int
+            At most so many events are drawn; the title says what is left out.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+        """
+        from cepkit.plots.timeline import timeline
+
+        query, schema, events = self.query, self._source.schema, self._found.events
+        if value is None:
+            value = next((name for name in self._program.columns if self._is_value(name)), None)
+        block = self._first(DRAWN)
+        partition = events.partition_of_event[block.last]
+        shown = pd.unique(partition)[:partitions]
+        if not len(shown):
+            shown = pd.unique(events.partition_of_event[:1000])[:partitions]
+        numbers = np.flatnonzero(np.isin(partition, shown))
+        positions = np.flatnonzero(np.isin(events.partition_of_event, shown))
+        rows = events.rows(positions)
+        time = query.order_by[0] if query.order_by else None
+        drawn = {
+            name: self._source.arrow(name, rows).to_pandas() for name in dict.fromkeys([time, value]) if name
+        }
+        key = None
+        if query.partition_by:
+            key = ", ".join(query.partition_by)
+            parts = [self._source.arrow(name, rows).to_pandas().astype(str) for name in query.partition_by]
+            drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
+        chosen = block.take(numbers)
+        tidy = pd.DataFrame(
+            {
+                "match": numbers[chosen.match_of_item],
+                "variable": self._variables(chosen),
+                "row": np.searchsorted(positions, chosen.event_of_item),
+            }
+        )
+        frame = pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows)))
+        value = value if value in schema else None
+        title = str(query.pattern)
+        return timeline(
+            frame, tidy, time=time, value=value, partition=key, title=title, max_events=max_events
+        )
+
+    def _is_value(self, name: str) -> bool:
+        of = self._source.schema.get(name)
+        return (
+            of is not None and of.kind in NUMBERS and name not in self.query.order_by and of.kind != BOOLEAN
+        )
+
+    # --- reprs
+
+    @cached_property
+    def _headline(self) -> str:
+        events, by = self._found.events, self.query.partition_by
+        n, is_exact = self._found.at_least()
+        n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
+        plural = "" if n_partitions == 1 else "s"
+        parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
+        found = "no match" if n == 0 else "1 match" if n == 1 else f"{'' if is_exact else '≥ '}{n:,} matches"
+        return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
+
+    def _as_pandas(self, frame) -> pd.DataFrame:
+        return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+
+    @cached_property
+    def _shown(self) -> pd.DataFrame:
+        return self._as_pandas(self._source.result(self._measured(self._found.glance(SHOWN))))
+
+    @cached_property
+    def _more(self) -> str:
+        n, is_exact = self._found.at_least()
+        more = n - len(self._shown)
+        if not is_exact:
+            return "… and more"
+        return f"… {more:,} more" if more > 0 else ""
+
+    def __repr__(self) -> str:
+        if not len(self._shown):
+            return f"{self._headline}\n{_HINT}"
+        table = self._shown.to_string(max_rows=SHOWN)
+        return "\n".join(part for part in (self._headline, table, self._more) if part)
+
+    def _repr_html_(self) -> str:
+        head = f"<p><b>{html.escape(self._headline)}</b></p>"
+        if not len(self._shown):
+            return f"{head}<p>{html.escape(_HINT)}</p>"
+        more = f"<p>{self._more}; <code>sample(…)</code> draws from all of them</p>" if self._more else ""
+        return head + self._shown.to_html(max_rows=SHOWN, border=0) + more
