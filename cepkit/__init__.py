@@ -8,11 +8,13 @@ import importlib.util as _importlib_util
 
 import pandas as _pandas
 
-from cepkit.api import CepAccessor, explain, match, tag
+from cepkit.api import CepAccessor, explain, funnel, match, tag, why_not
 from cepkit.errors import CepError, CepWarning
+from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.functions import function, pure
-from cepkit.language.patterns import any_of_patterns, seq, var
+from cepkit.language.patterns import any_of_patterns, var
 from cepkit.language.query import RegexQuery, regex_query
+from cepkit.language.sequence_query import SequenceQuery, sequence_query
 from cepkit.streaming import stream
 
 __version__ = "0.1.0"
@@ -21,16 +23,24 @@ __all__ = [
     "CepError",
     "CepWarning",
     "RegexQuery",
+    "SequenceQuery",
+    "all_of",
+    "any_of",
     "any_of_patterns",
+    "event",
     "explain",
     "function",
+    "funnel",
     "match",
+    "param",
     "pure",
     "regex_query",
     "seq",
+    "sequence_query",
     "stream",
     "tag",
     "var",
+    "why_not",
 ]
 
 if "cep" not in _pandas.DataFrame.__dict__:  # a notebook may reload the package

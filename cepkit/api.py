@@ -15,29 +15,35 @@ import pyarrow as pa
 from cepkit.compile.bound import Bound
 from cepkit.compile.program import compile_regex
 from cepkit.compile.sequence import compile_sequence
+from cepkit.engines.funnel import count_funnel
 from cepkit.engines.measures import measure, measure_expressions
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
 from cepkit.engines.sequence_measures import default_measures, sequence_measures
-from cepkit.errors import CepError, CepWarning, UnsupportedQueryError
+from cepkit.errors import CepError, CepWarning, UnsupportedQueryError, nearest
 from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events, check_columns
 from cepkit.frames.pandas import PandasSource
+from cepkit.funnel import FunnelResult
+from cepkit.language.builder import QueryBuilder
 from cepkit.language.expressions import Attribute, Reference
 from cepkit.language.patterns import Pattern
 from cepkit.language.query import RegexQuery, regex_query
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import SequencePattern
+from cepkit.language.sequence_checks import check_ready
+from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.language.sequences import SequencePattern, event_patterns
 from cepkit.matches import Matches
 from cepkit.matchset import MatchSet
 from cepkit.planner import check_engine, choose_engine
 from cepkit.progress import Progress
+from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
 from cepkit.sequence_set import EMPTY
+from cepkit.why_not import WhyNot, explain_rows, funnel_summary
 
-Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery
+Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery | QueryBuilder
 
 
 def match(
@@ -142,6 +148,8 @@ def match(
     if trace:
         raise UnsupportedQueryError("trace=True: no engine of this version records a trace")
     if spark := _spark_frame(frame):
+        if isinstance(value, SequenceQuery):
+            from cepkit import spark_sequences as spark
         return spark.match(frame, value, engine)
     source, native = _source(frame)
     return match_source(value, source, native, engine)
@@ -164,7 +172,9 @@ def tag(frame: Any, query: Query, **keywords: Any) -> Any:
     return match(frame, query, **keywords).tag()
 
 
-def explain(frame: Any, query: Query, *, engine: str = "auto", **keywords: Any) -> Explanation:
+def explain(
+    frame: Any, query: Query, *, engine: str = "auto", **keywords: Any
+) -> Explanation | SequenceExplanation:
     """Say how a query is read and how it will run, without running it.
 
     Parameters
@@ -181,7 +191,98 @@ def explain(frame: Any, query: Query, *, engine: str = "auto", **keywords: Any) 
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
     program = compile_checked(value, source)
-    return Explanation(program, choose_engine(program, engine))
+    chosen = choose_engine(program, engine)
+    return (Explanation if chosen.run is None else SequenceExplanation)(program, chosen)
+
+
+def funnel(frame: Any, query: Query, **keywords: Any) -> FunnelResult:
+    """Count how many events and partial matches of an event sequence reach each of its steps.
+
+    Parameters
+    ----------
+    frame, query, **keywords
+        As for `match`; the query is an event sequence.
+
+    Returns
+    -------
+    FunnelResult
+        Prints as a table; ``to_frame()`` and ``conditions()`` have its numbers, ``plot()`` draws them.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For regex queries, Spark frames, and patterns of very many alternatives.
+
+    Notes
+    -----
+    Counts are exact, or say that they are lower bounds (``≥``) when walking over the partial matches takes
+    too long.
+    """
+    program, source, chosen = _sequence_program("funnel", frame, query, keywords)
+    events = build_events(source, program)
+    return FunnelResult(program.query, count_funnel(program, events, chosen.run))
+
+
+def why_not(frame: Any, query: Query, *, rows: Any = None, **keywords: Any) -> WhyNot:
+    """Say why events that you expected to match do not.
+
+    Parameters
+    ----------
+    frame, query, **keywords
+        As for `match`; the query is an event sequence.
+    rows : labels, or mapping of str to label or labels, optional
+        The events you expected in one match: index labels (of tables row numbers), in any order, or by the
+        variable that each should be. None: where most partial matches are lost.
+
+    Returns
+    -------
+    WhyNot
+        Prints as text: how the events are read best, how far they get, and what stops them.
+
+    Raises
+    ------
+    CepError
+        For labels that no row or several rows have, rows named twice, and unknown variables.
+    UnsupportedQueryError
+        For regex queries and Spark frames.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> scans = pd.DataFrame({"kind": ["Order", "Scan", "Ready"], "ts": [1, 2, 9], "weight": [5, 6, 3]})
+    >>> cep.why_not(
+    ...     scans, "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 5",
+    ...     rows=[0, 2], event_type="kind", order_by="ts")
+    no match: o = row 0, r = row 2; the partial match ends at row 0
+    - from row 0 to row 2 it lasts 8, more than 5
+    """
+    program, source, chosen = _sequence_program("why_not", frame, query, keywords)
+    events = build_events(source, program)
+    if rows is None:
+        return funnel_summary(FunnelResult(program.query, count_funnel(program, events, chosen.run)))
+    return explain_rows(program, source, events, chosen, rows)
+
+
+def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str, Any]) -> tuple:
+    """Return the program, source and engine of an event sequence for what looks at events one by one."""
+    keywords = dict(keywords)
+    engine = keywords.pop("engine", "auto")
+    value = as_query(query, _Given(**keywords))
+    check_engine(engine)
+    if not isinstance(value, SequenceQuery):
+        raise UnsupportedQueryError(
+            f"{name}() looks at event sequences, and this is a regex query; explain() says how it is "
+            "read, and count() of a shorter pattern how far rows get"
+        )
+    if _spark_frame(frame):
+        raise UnsupportedQueryError(
+            f"{name}() looks at the rows one by one, which a Spark frame does not have at hand; take a "
+            f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
+        )
+    source = _source(frame)[0]
+    program = compile_checked(value, source)
+    return program, source, choose_engine(program, engine)
 
 
 def match_source(
@@ -192,12 +293,31 @@ def match_source(
     chosen = choose_engine(program, engine)
     events = build_events(source, program)
     if chosen.run is not None:
+        _warn_of_unknown_types(program, events)
         found = report_matches(program, chosen.run(program, events))
         return SequenceMatches(program, source, found, chosen, native)
     run = Run()
     with Progress(events.n_events) as progress:
         matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(program, source, matchset, run, native)
+
+
+def _warn_of_unknown_types(program: Bound, events: Events) -> None:
+    name = program.query.event_type
+    column = events.columns.get(name)
+    if column is None or column.categories is None or not events.n_events:
+        return
+    known = list(column.categories)
+    wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
+    unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+    if unknown:
+        shown = f"{known[:20]}{' …' if len(known) > 20 else ''}"
+        warnings.warn(
+            f"{unknown} never occurs in the column of event types, {name!r}.{nearest(unknown[0], known)} "
+            f"It has {shown}",
+            CepWarning,
+            stacklevel=5,
+        )
 
 
 def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
@@ -208,6 +328,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
     none = np.empty(0, np.int64)
     no_events = Events(0, {}, np.empty(0, np.int32), 0)
     if isinstance(value, SequenceQuery):
+        check_ready(value)
         if value.event_type is not None:
             check_columns(source, "event_type", (value.event_type,))
         program = compile_sequence(value, source.schema)
@@ -266,7 +387,7 @@ class _Given:
 
 def as_query(query: Query, given: _Given) -> RegexQuery | SequenceQuery:
     """Return the query as a value; what it says itself cannot be said again beside it."""
-    if isinstance(query, SequencePattern | SequenceQuery) or (
+    if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
         isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
     ):
         return _as_sequence(query, given)
@@ -287,8 +408,6 @@ def _as_sequence(query: Query, given: _Given) -> SequenceQuery:
         for item in fields(given)
         if item.name != "define" and getattr(given, item.name) != item.default
     }
-    from cepkit.language.sequence_query import sequence_query  # TEMP
-
     return sequence_query(query, **said)
 
 
@@ -399,3 +518,11 @@ class CepAccessor:
     def explain(self, query: Query, **keywords: Any) -> Explanation:
         """Say how a query is read and run; see `cepkit.explain`."""
         return explain(self._frame, query, **keywords)
+
+    def funnel(self, query: Query, **keywords: Any) -> FunnelResult:
+        """Count what reaches each step of an event sequence; see `cepkit.funnel`."""
+        return funnel(self._frame, query, **keywords)
+
+    def why_not(self, query: Query, *, rows: Any = None, **keywords: Any) -> WhyNot:
+        """Say why expected events are no match of an event sequence; see `cepkit.why_not`."""
+        return why_not(self._frame, query, rows=rows, **keywords)

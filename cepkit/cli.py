@@ -171,6 +171,9 @@ def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "partition_by": _names(given.partition_by) or None,
         "order_by": _names(given.order_by) or None,
         "measures": _named("--measure", given.measure) or None,
+        "event_type": given.event_type,
+        "strategy": given.strategy,
+        "after_match": given.after_match,
     }
 
 
@@ -211,7 +214,7 @@ def _shown(matches: Any, rows: str, limit: int) -> Any:
     """Return the first ``limit`` rows of the result as a pandas frame."""
     if rows == "one":
         return matches.head(limit)
-    if isinstance(matches, cepkit.matches.Matches):
+    if isinstance(matches, cepkit.matches.Matches | cepkit.sequence_matches.SequenceMatches):
         return matches[:limit].to_frame(rows="all").head(limit)  # a match has at least one row
     return _as_pandas(matches.to_frame(rows="all").limit(limit))
 
@@ -337,7 +340,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         help="Parquet or CSV, a folder of Parquet, a target of `cepkit ingest`, a pattern such as"
         " 'days/*.csv', or sample:trades, sample:tweets, sample:peaks; several are read one after the other",
     )
-    parser.add_argument("pattern", metavar="PATTERN", help="a regex over predicates")
+    parser.add_argument("pattern", metavar="PATTERN", help="a regex over predicates, or 'PATTERN SEQ(…) …'")
     for option, metavar, text in (
         ("--define", "NAME=EXPR", "a predicate; once per name"),
         ("--partition-by", "COLUMN[,…]", "search the rows of each key apart"),
@@ -350,6 +353,16 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         ("--param", "NAME=VALUE", "the value of :NAME in predicates and measures"),
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+    for option, metavar, text in (
+        ("--event-type", "COLUMN", "of event sequences: the column of event types"),
+        ("--strategy", "NAME", "of event sequences: any (as without it), next, partition or strict"),
+        (
+            "--after-match",
+            "POLICY",
+            "of event sequences: past_last, to_next, to_first(b) …",
+        ),
+    ):
+        parser.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(
         "--within",
         metavar="TIME",

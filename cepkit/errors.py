@@ -62,6 +62,10 @@ class PredicateError(CepError, TypeError):
     """A predicate or measure is well-formed text but does not fit the columns or the rules."""
 
 
+class NoEventVariableError(PatternSyntaxError, PredicateError):
+    """A value of a named event, ``b.price``, where events have no names: in a predicate of a regex query."""
+
+
 def underline(text: str, position: int, length: int = 1) -> str:
     """Return the line of ``text`` around ``position`` with carets under the error.
 

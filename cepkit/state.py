@@ -24,6 +24,8 @@ from cepkit.errors import CepError, CepWarning, PredicateError
 from cepkit.language.expressions import Call
 from cepkit.language.functions import BUILT_IN_NAMES, is_registered
 from cepkit.language.query import RegexQuery, regex_query
+from cepkit.language.sequence_printing import sase_text
+from cepkit.language.sequence_query import SequenceQuery, sequence_query
 from cepkit.layout import StateArray
 
 FORMAT_VERSION = 1  # of the file
@@ -151,6 +153,11 @@ def query_of_json(saved: Mapping[str, Any]) -> RegexQuery:
             within_closed=saved["within_closed"],
             params={name: _param_of_json(value) for name, value in saved["params"].items()} or None,
         )
+    _refuse_missing_functions(query)
+    return query
+
+
+def _refuse_missing_functions(query: RegexQuery | SequenceQuery) -> None:
     called = {node.function for _, tree in query.trees() for node in tree.walk() if isinstance(node, Call)}
     missing = sorted(name for name in called if name not in BUILT_IN_NAMES and not is_registered(name))
     if missing:
@@ -158,7 +165,44 @@ def query_of_json(saved: Mapping[str, Any]) -> RegexQuery:
             f"the saved query calls {missing}, which are not registered here; register functions of these "
             "names with @cep.pure before loading"
         )
+
+
+def sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
+    """Return a sequence query as text and plain values; as `query_as_json`."""
+    measures = None if query.measures is None else {n: _spelled(n, tree) for n, tree in query.measures}
+    policy, variable = query.after_match
+    return {
+        "text": _spelled("the query", _SaseText(query)),
+        "scope": query.scope,
+        "strict_time": query.strict_time,
+        "order_by": list(query.order_by),
+        "event_type": query.event_type,
+        "after_match": policy if variable is None else f"{policy}({variable})",
+        "measures": measures,
+        "params": {name: _param_as_json(name, value) for name, value in query.params},
+    }
+
+
+def sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
+    """Return the query that `sequence_as_json` spelled; raises as `query_of_json`."""
+    given = {name: value for name, value in saved.items() if name not in ("text", "params")}
+    given = {name: value for name, value in given.items() if value not in (None, [])}
+    params = {name: _param_of_json(value) for name, value in saved["params"].items()} or None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CepWarning)  # they were given when the query was made
+        query = sequence_query(saved["text"], params=params, **given)
+    _refuse_missing_functions(query)
     return query
+
+
+class _SaseText:
+    """A query that is written as SASE text when it is spelled."""
+
+    def __init__(self, query: SequenceQuery):
+        self.query = query
+
+    def __str__(self) -> str:
+        return sase_text(self.query)
 
 
 def _spelled(name: str, tree: Any) -> str:

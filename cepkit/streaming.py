@@ -10,22 +10,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cepkit.api import Query, _Given, as_query, compile_checked
 from cepkit.engines.measures import Picked, measure, measure_expressions
-from cepkit.errors import CepError, CepWarning, OrderError
+from cepkit.errors import CepError, CepWarning, UnsupportedQueryError
 from cepkit.events import DURATION, FLOAT, INTEGER, LIST, TIME, Column, Events
+from cepkit.frames.arrival import ordered_batch
 from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.frames.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
-from cepkit.frames.building import stream_order
 from cepkit.frames.coding import BatchCoder, keys_of_batch
 from cepkit.language.durations import duration_ticks
 from cepkit.language.expressions import Attribute
 from cepkit.language.query import RegexQuery
+from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matchset import MatchSet
 from cepkit.parallel.replicas import Found, Matcher, Replica, ReplicaThreads, Share, gather
-from cepkit.state import load_file, query_of_json, save_file
+from cepkit.sequence_streaming import SequenceStream
+from cepkit.state import Saved, load_file, query_of_json, save_file, sequence_of_json
 from cepkit.stream_files import restore_stream, saved_schema, saved_stream
 from cepkit.streams.codes import KeyCodes
 
@@ -63,12 +64,17 @@ def stream(
     within: Any = None,
     within_closed: bool = True,
     measures: Mapping[str, Any] | None = None,
+    event_type: str | None = None,
+    strategy: str | None = None,
+    scope: str = "run",
+    strict_time: bool = False,
+    after_match: str | None = None,
     rows: str = "one",
     threads: int = 1,
     pulse_every: int = 1000,
     idle_after: Any = None,
     max_live: int | None = None,
-) -> Stream:
+) -> Stream | SequenceStream:
     """Open a stream: `Stream.push` takes batches of events and returns the matches that end.
 
     However a stream is cut into batches, the matches are those that `cepkit.match` finds in all rows at once.
@@ -78,6 +84,8 @@ def stream(
     ----------
     query, define, params, partition_by, order_by, within, within_closed, measures
         As for `cepkit.match`.
+    event_type, strategy, scope, strict_time, after_match
+        As for `cepkit.match`, of event sequences.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``,
         ``"int64 not null"`` for integers that are never missing, or a frame (an empty one will do) of which
@@ -130,8 +138,23 @@ def stream(
     Stream of '. rise+ drop': 5 events, 1 match, 1 row kept
     """
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    given = _Given(define, params, partition_by, order_by, within, within_closed, measures)
-    return Stream(as_query(query, given), schema_of(schema), options, kind_of_batch(schema))
+    given = _Given(
+        define, params, partition_by, order_by, within, within_closed, measures,
+        event_type, strategy, scope, strict_time, after_match,
+    )  # fmt: skip
+    value = as_query(query, given)
+    if isinstance(value, SequenceQuery):
+        _only_for_regex(options)
+        return SequenceStream(value, schema_of(schema), rows, kind_of_batch(schema))
+    return Stream(value, schema_of(schema), options, kind_of_batch(schema))
+
+
+def _only_for_regex(options: Options) -> None:
+    given = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
+    if said := [name for name, value in given.items() if value]:
+        raise UnsupportedQueryError(
+            f"{said} belong to streams of regex patterns; the window bounds a stream of event sequences"
+        )
 
 
 class Stream:
@@ -226,20 +249,7 @@ class Stream:
         by = self.query.order_by
         if not by:
             return table, None, None
-        keys = _order_columns(table, by, self.schema)
-        order = stream_order(ArrowSource(keys), by)
-        if order is not None:
-            table, keys = table.take(pa.array(order)), keys.take(pa.array(order))
-        if self._newest is not None:
-            behind = stream_order(ArrowSource(pa.concat_tables([self._newest, keys])), by)
-            if behind is not None:
-                n_behind = int(np.flatnonzero(behind == 0)[0])
-                shown = ", ".join(f"{name} = {self._newest.column(name)[0]}" for name in by)
-                raise OrderError(
-                    f"{n_behind:,} of the batch's {len(keys):,} rows come before the newest event so far "
-                    f"({shown}); a stream cannot go back: sort its source, or put late rows "
-                    "aside before you push"
-                )
+        table, keys = ordered_batch(table, self._newest, by, self.schema)
         clock = None
         if self._keys.idle_ticks is not None:
             clock = column_of_arrow(keys.column(by[0]), by[0]).values
@@ -391,7 +401,7 @@ class Stream:
         save_file(path, saved_stream(self))
 
 
-def load_stream(path: str | os.PathLike) -> Stream:
+def load_stream(path: str | os.PathLike) -> Stream | SequenceStream:
     """Open a stream that `Stream.save` saved; also ``cepkit.stream.load``.
 
     Raises
@@ -404,6 +414,8 @@ def load_stream(path: str | os.PathLike) -> Stream:
         When the query calls functions that are not registered; names them.
     """
     saved = load_file(path, "stream")
+    if "sequence" in saved.header:
+        return _load_sequence_stream(saved)
     query, schema, kind = (
         query_of_json(saved.header["query"]),
         saved_schema(saved),
@@ -413,6 +425,15 @@ def load_stream(path: str | os.PathLike) -> Stream:
         warnings.simplefilter("ignore", CepWarning)  # they were given when the stream was opened
         own = Stream(query, schema, Options(**saved.header["options"]), kind)
     restore_stream(own, saved)
+    return own
+
+
+def _load_sequence_stream(saved: Saved) -> SequenceStream:
+    query, kind = sequence_of_json(saved.header["sequence"]), Kind(saved.header["frame"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CepWarning)  # they were given when the stream was opened
+        own = SequenceStream(query, saved_schema(saved), saved.header["rows"], kind)
+    own.restore(saved)
     return own
 
 
@@ -463,16 +484,6 @@ def _idle_ticks(program: Any, idle_after: Any) -> float | None:
     if not ticks > 0:
         raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
     return ticks
-
-
-def _order_columns(table: pa.Table, by: tuple[str, ...], schema: StreamSchema) -> pa.Table:
-    """Return the order columns; ordered categories by their rank."""
-    columns = {}
-    for name in by:
-        columns[name] = table.column(name)
-        if name in schema.ordered:
-            columns[name] = pc.index_in(columns[name], pa.array(schema.ordered[name], columns[name].type))
-    return pa.table(columns)
 
 
 def _key_text(query: RegexQuery, keys: KeyCodes, replica: int, n_replicas: int) -> Any:

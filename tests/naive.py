@@ -40,7 +40,7 @@ def matches(
     """
     positions_of_key: dict[tuple, list[int]] = {}
     for position, row in enumerate(rows):
-        key = tuple(_without_nan(row[name]) for name in partition_by or ())
+        key = tuple(without_nan(row[name]) for name in partition_by or ())
         positions_of_key.setdefault(key, []).append(position)
     found = []
     for positions in positions_of_key.values():
@@ -257,7 +257,7 @@ class Place:
 
     def value(self, expression: ex.Expression) -> Any:
         """Return the value of ``expression`` here, None for null; NaN is null."""
-        return _without_nan(_value(expression, self))
+        return without_nan(_value(expression, self))
 
     def value_at(self, row: int, expression: ex.Expression) -> Any:
         """Return the value of ``expression`` at another row; null before the first of the partition."""
@@ -334,18 +334,26 @@ def _aggregate(function: str, operand: ex.Expression | None, place: Place) -> An
     if operand is None:
         return len(place.matched)
     values = [place.value_at(row, operand) for row in place.matched]
+    if function == "delta" and values:
+        # at the current row in a predicate, at the last row of the match in a measure
+        values = [values[0], place.value(operand)]
+    return aggregated(function, values)
+
+
+def aggregated(function: str, values: Sequence[Any]) -> Any:
+    """Return the aggregate of ``values``, in order; ``delta`` is the last minus the first."""
     present = [value for value in values if value is not None]
     match function:
         case "collect":
-            return values
+            return list(values)
         case "count":
             return len(present)
         case "first":
             return values[0] if values else None
         case "last":
             return values[-1] if values else None
-        case "delta":  # at the current row in a predicate, at the last row of the match in a measure
-            return _apply(operator.sub, place.value(operand), values[0] if values else None)
+        case "delta":
+            return _apply(operator.sub, values[-1], values[0]) if values else None
     if not present:
         return None
     match function:
@@ -375,7 +383,7 @@ def _item(items: Sequence, index: int) -> Any:
     return items[index] if -len(items) <= index < len(items) else None
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -26,7 +26,7 @@ FLOORS = (
     {"parallel": ["parallel"], "shedding": ["shedding"]},
     {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner"]},
     {"widgets": ["widgets"]},
-    {"api": ["api", "matches", "sequence_matches", "explanation", "spark_matches", "streaming", "stream_files"]},
+    {"api": ["api", "matches", "sequence_matches", "sequence_explanation", "sequence_streaming", "explanation", "spark_matches", "spark_sequences", "streaming", "stream_files"]},
     {"experiments": ["experiments"]},
     {"commands": ["cli", "demo", "files", "warmup"]},
 )  # fmt: skip
@@ -103,6 +103,7 @@ def test_frames_are_known_to_frames_and_pipelines_only():
                 "frames",
                 "pipelines",
                 "spark_matches",
+                "spark_sequences",
                 "api",
                 "streaming",
                 "cli",

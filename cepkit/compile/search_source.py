@@ -13,6 +13,8 @@ from cepkit.compile.sequence import BoundBranch, SequenceProgram
 from cepkit.compile.source import KernelSource, decorator, module_header
 from cepkit.compile.terms import Term
 
+# Only kernels call these: without the wrappers for Python they compile in half the time (measured).
+HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)'
 _HIGH = 1 << 40  # no limit on the events of a component
 _MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
 _PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
@@ -129,7 +131,7 @@ class _SearchWriter:
 
     def _function(self, lines: list[str]) -> None:
         if not self.python:
-            self.lines.append('@njit(nogil=True, error_model="numpy")')
+            self.lines.append(HELPER)
         self.lines += [*lines, "", ""]
 
     def _tables(self) -> None:

@@ -433,7 +433,7 @@ def decorator(types: list[str], *, user_functions: bool) -> list[str]:
     the time of a queue (measured). User functions may allocate, and nothing tells a cache when their helpers
     change.
     """
-    options = "" if user_functions else ", cache=True, _nrt=False"
+    options = "" if user_functions else ", cache=True, _nrt=False, no_cfunc_wrapper=True"
     return [f'@njit([({", ".join(types)},)], nogil=True, error_model="numpy"{options})']
 
 

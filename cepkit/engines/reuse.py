@@ -41,7 +41,7 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
     matches.
     Source: FlinkCEP, after-match skip strategies.
     """
-    policy, variable = program.query.after_match
+    policy = program.query.after_match[0]
     if policy == "none":
         return found
     if (count := found.count()) > MOST_LOOKED_AT:
@@ -49,24 +49,43 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
             f"after_match={policy!r} must look at each of {count:,} matches, more than {MOST_LOOKED_AT:,}; "
             "narrow the window or the conditions"
         )
-    reporter = _Reporter(program, policy, variable)
+    reporter = Reporter(program)
     partition = found.events.partition_of_event
-    kept = [reporter.reported(block, partition) for block in found.whole_blocks()]
+    kept = [reporter.reported(block, partition[block.last]) for block in found.whole_blocks()]
     return KnownMatches(found.events, joined(kept))
 
 
-class _Reporter:
+class Reporter:
     """Goes through the matches in order; remembers per partition what reported ones have taken."""
 
-    def __init__(self, program: SequenceProgram, policy: str, variable: str | None):
-        self.program, self.policy, self.variable = program, policy, variable
+    def __init__(self, program: SequenceProgram):
+        self.program = program
+        self.policy, self.variable = program.query.after_match
         self.horizon: dict[int, int] = {}  # matches of the partition that start before this are discarded
         self.taken: set[int] = set()  # starts that are taken
 
-    def reported(self, block: MatchBlock, partition_of_event: np.ndarray) -> MatchBlock:
+    def reported(
+        self, block: MatchBlock, partition_of_match: np.ndarray, position: np.ndarray | None = None
+    ) -> MatchBlock:
+        """Return the matches of ``block`` that are reported.
+
+        Parameters
+        ----------
+        block : MatchBlock
+            The next matches in canonical order; all that share a last event are in one block.
+        partition_of_match : ndarray of int, shape (n_matches,)
+            The same code for the same partition in every block.
+        position : ndarray of int64, shape (n_events,), optional
+            Place in the stream of the block's events, where they are not places themselves.
+        """
         first, last = block.first, block.last
         horizons = self._horizons(block)
-        partition = partition_of_event[last].tolist()
+        if position is not None:
+            first = position[first]
+            horizons = None if horizons is None else np.where(horizons < 0, _NONE, position[horizons])
+        if horizons is not None and self.policy == "past_last":
+            horizons = horizons + 1
+        partition = partition_of_match.tolist()
         order = np.lexsort([np.arange(len(block)), first, last]).tolist()
         starts = first.tolist()
         keep = np.zeros(len(block), bool)
@@ -78,13 +97,16 @@ class _Reporter:
             if horizons is None:
                 self.taken.add(start)
             else:
-                self.horizon[p] = max(self.horizon.get(p, _NONE), horizons[m])
+                self.horizon[p] = max(self.horizon.get(p, _NONE), int(horizons[m]))
         return block.take(np.flatnonzero(keep))
 
-    def _horizons(self, block: MatchBlock) -> list[int] | None:
-        """Return the position before which a reported match lets no other start; None: it takes its start."""
+    def _horizons(self, block: MatchBlock) -> np.ndarray | None:
+        """Return the event up to which, or before which, a reported match lets no other start.
+
+        None: it takes its start.
+        """
         if self.policy == "past_last":
-            return (block.last + 1).tolist()
+            return block.last
         if self.policy == "to_next":
             return None
         own = variables_of_items(self.program, block) == self.program.query.variables.index(self.variable)
@@ -93,4 +115,4 @@ class _Reporter:
         if self.policy == "to_first":
             matches, events = matches[::-1], events[::-1]
         horizon[matches] = events  # of several the last one written counts
-        return horizon.tolist()
+        return horizon

@@ -65,7 +65,7 @@ def aggregate_matches(
 
 def _wanted(program: SequenceProgram, source: Rows, name: str, text: str) -> Wanted:
     role = f"aggregate {name!r}"
-    tree = parse_expression(text, role=role)
+    tree = parse_expression(text, role=role, references=True)
     known = program.query.variables
     if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
         raise PredicateError(f"{role}: expected {', '.join(FUNCTIONS)} of a column, as in sum({known[-1]}.x)")

@@ -8,8 +8,8 @@ puts on a branch: at which component each is decided, and for which events.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from math import factorial
 
 from cepkit.errors import UnsupportedQueryError
@@ -56,7 +56,7 @@ class Absence:
 
     -1 and the number of components stand for the edges of the window. A ``spanning`` one, of ``all_of``,
     begins behind the first event of ``after`` and ends in front of the last of ``before``; the others begin
-    behind the last of ``after`` and end in front of the first of ``before``.
+    behind the last of ``after`` and end in front of the first of ``before``. ``rounds`` as of a component.
     """
 
     variable: str
@@ -64,6 +64,7 @@ class Absence:
     after: int
     before: int
     spanning: bool = False
+    rounds: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
     """
     made = []
     for line in _Expansion(query.strategy).lines(query.pattern):
-        if any(isinstance(item, Component) for item in line.items):
+        if line.components:
             made.append(_branch(query, line))
         if len(made) > MAX_BRANCHES:
             raise UnsupportedQueryError(
@@ -135,41 +136,61 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spanning:
-    """An absent event of ``all_of``: from the ``first`` to the ``last`` of its components, as they count."""
-
-    event: EventPattern
-    first: Component
-    last: Component
-
-
-@dataclass(frozen=True, slots=True)
 class _Line:
-    items: tuple[Component | AbsentPattern | _Spanning, ...]
+    """A row of components; absences count them as in a branch, so that rows can be put one behind another."""
+
+    components: tuple[Component, ...] = ()
+    absences: tuple[Absence, ...] = ()
     options: tuple[int, ...] = ()
-    not_taken: frozenset[str] = frozenset()  # variables of the other options
+    not_taken: frozenset[str] = frozenset()  # variables of the options that were not
+
+    def followed(self, other: _Line) -> _Line:
+        """Return this row and the other behind it."""
+        n = len(self.components)
+        return _Line(
+            self.components + other.components,
+            self.absences + tuple(_renumbered(absence, lambda c: c + n) for absence in other.absences),
+            self.options + other.options,
+            self.not_taken | other.not_taken,
+        )
+
+    def entered(self, step: str | None) -> _Line:
+        """Return the row with ``step`` in front of its first component."""
+        if step is None or not self.components:
+            return self
+        first, *others = self.components
+        return replace(self, components=(replace(first, step=step), *others))
+
+    def in_round(self, loop: int, number: int) -> _Line:
+        """Return the row as a round of a loop."""
+
+        def numbered(part):
+            return replace(part, rounds=((loop, number), *part.rounds))
+
+        return replace(
+            self,
+            components=tuple(map(numbered, self.components)),
+            absences=tuple(map(numbered, self.absences)),
+        )
+
+
+def _renumbered(absence: Absence, new: Callable[[int], int]) -> Absence:
+    return replace(absence, after=new(absence.after), before=new(absence.before))
 
 
 @dataclass
 class _Expansion:
     strategy: str
     n_loops: int = 0
-    in_group: list[int] = field(default_factory=list)
+    depth: int = 0  # of loops that allow more than one round
 
     def lines(self, pattern: SequencePattern) -> list[_Line]:
         match pattern:
-            case EventPattern():
-                is_group = bool(self.in_group)
-                component = Component(
-                    pattern.variable,
-                    pattern.event_type,
-                    is_group=is_group,
-                    step=self.strategy,
-                    inner=self.strategy,
-                )
-                return [_Line((component,))]
-            case AbsentPattern():
-                return [_Line((pattern,))]
+            case EventPattern(variable=name, event_type=of):
+                own = self.strategy
+                return [_Line((Component(name, of, is_group=self.depth > 0, step=own, inner=own),))]
+            case AbsentPattern(body=event):
+                return [_Line((), (Absence(event.variable, event.event_type, -1, 0),))]
             case SequenceOf(parts=parts, steps=steps):
                 return self._sequence([self.lines(part) for part in parts], steps)
             case AnyOf(options=options):
@@ -182,6 +203,13 @@ class _Expansion:
                 return self._repeated_group(pattern)
         raise TypeError(f"no branches of {type(pattern).__name__}")
 
+    def _sequence(self, parts: list[list[_Line]], steps: tuple[str | None, ...]) -> list[_Line]:
+        made = [_Line()]
+        for lines, step in zip(parts, steps, strict=True):
+            made = [left.followed(right.entered(step)) for left in made for right in lines]
+            _refuse_too_many(len(made))
+        return made
+
     def _chosen(self, options: tuple[SequencePattern, ...]) -> list[_Line]:
         made = []
         for number, option in enumerate(options):
@@ -191,33 +219,18 @@ class _Expansion:
                 made.append(replace(line, options=taken, not_taken=line.not_taken | others))
         return made
 
-    def _sequence(self, parts: list[list[_Line]], steps: tuple[str | None, ...]) -> list[_Line]:
-        joined = [_Line(())]
-        for lines, step in zip(parts, steps, strict=True):
-            entered = [_entered(line, step) for line in lines]
-            joined = [
-                _Line(
-                    left.items + right.items, left.options + right.options, left.not_taken | right.not_taken
-                )
-                for left in joined
-                for right in entered
-            ]
-            _refuse_too_many(len(joined))
-        return joined
-
     def _repeated_event(self, loop: Loop) -> list[_Line]:
         (line,) = self.lines(loop.body)
-        (component,) = line.items
         taken = replace(
-            component,
+            line.components[0],
             low=max(1, loop.low),
             high=loop.high,
-            is_group=component.is_group or loop.high != 1,
+            is_group=self.depth > 0 or loop.high != 1,
             inner=loop.inner or self.strategy,
             preference=loop.preference,
             until=loop.until,
         )
-        return [_Line((taken,))] if loop.low else [_Line((taken,)), _Line(())]
+        return [_Line((taken,))] if loop.low else [_Line((taken,)), _Line()]
 
     def _repeated_group(self, loop: Loop) -> list[_Line]:
         if loop.high is None:
@@ -226,32 +239,28 @@ class _Expansion:
             )
         own = self.n_loops
         self.n_loops += 1
-        if loop.high > 1:
-            self.in_group.append(own)
-        body = self.lines(loop.body)
-        if loop.high > 1:
-            self.in_group.pop()
-        made = [] if loop.low else [_Line(())]
+        self.depth += loop.high > 1
+        body = [line for line in self.lines(loop.body) if line.components]  # every round takes an event
+        self.depth -= loop.high > 1
+        made = [] if loop.low else [_Line()]
         for n_rounds in range(max(1, loop.low), loop.high + 1):
-            rounds = [[_in_round(line, own, number) for line in body] for number in range(n_rounds)]
-            steps = (None, *[loop.inner] * (n_rounds - 1))
-            made += self._sequence(rounds, steps)
+            rounds = body if loop.high == 1 else None
+            parts = [rounds or [line.in_round(own, number) for line in body] for number in range(n_rounds)]
+            made += self._sequence(parts, (None, *[loop.inner] * (n_rounds - 1)))
             _refuse_too_many(len(made))
         return made
 
     def _all_of(self, pattern: AllOf) -> list[_Line]:
-        absent = [part for part in pattern.parts if isinstance(part, AbsentPattern)]
+        absent = [part.body for part in pattern.parts if isinstance(part, AbsentPattern)]
         present = [part for part in pattern.parts if not isinstance(part, AbsentPattern)]
         _refuse_too_many(factorial(len(present)))
         made = []
         for chosen in itertools.product(*(self.lines(part) for part in present)):
-            options = tuple(option for line in chosen for option in line.options)
-            not_taken = frozenset().union(*(line.not_taken for line in chosen))
-            for items in _interleaved([line.items for line in chosen]):
+            for line in _interleaved(chosen):
+                end = len(line.components) - 1
+                spans = [Absence(e.variable, e.event_type, 0, end, spanning=True) for e in absent if end >= 0]
+                made.append(replace(line, absences=(*line.absences, *spans)))
                 _refuse_too_many(len(made))
-                own = [item for item in items if isinstance(item, Component)]
-                spans = [_Spanning(part.body, own[0], own[-1]) for part in absent] if own else []
-                made.append(_Line((*items, *spans), options, not_taken))
         return made
 
 
@@ -259,45 +268,39 @@ def _variables(options: Iterable[SequencePattern]) -> frozenset[str]:
     return frozenset(event.variable for option in options for event in event_patterns(option))
 
 
-def _entered(line: _Line, step: str | None) -> _Line:
-    """Return the line with ``step`` in front of its first component."""
-    if step is None:
-        return line
-    items = list(line.items)
-    for i, item in enumerate(items):
-        if isinstance(item, Component):
-            items[i] = replace(item, step=step)
-            items = [_renamed(other, item, items[i]) for other in items]
-            break
-    return replace(line, items=tuple(items))
-
-
-def _in_round(line: _Line, loop: int, number: int) -> _Line:
-    items = list(line.items)
-    for item in [item for item in items if isinstance(item, Component)]:
-        numbered = replace(item, rounds=((loop, number), *item.rounds))
-        items = [numbered if other is item else _renamed(other, item, numbered) for other in items]
-    return replace(line, items=tuple(items))
-
-
-def _renamed(item, old: Component, new: Component):
-    if isinstance(item, _Spanning):
-        return replace(
-            item, first=new if item.first == old else item.first, last=new if item.last == old else item.last
+def _interleaved(lines: tuple[_Line, ...]) -> Iterator[_Line]:
+    """Yield the rows made of all components in all orders in which each line keeps its own."""
+    n_of_line = [len(line.components) for line in lines]
+    n = sum(n_of_line)
+    for owners in _orders(n_of_line):
+        places: list[list[int]] = [[] for _ in lines]
+        for place, owner in enumerate(owners):
+            places[owner].append(place)
+        components: list[Component | None] = [None] * n
+        absences = []
+        for line, own in zip(lines, places, strict=True):
+            for place, component in zip(own, line.components, strict=True):
+                components[place] = component
+            # What stands at the edge of its line stands at the edge of the whole.
+            place_of = [*own, n, -1]
+            absences += [_renumbered(absence, place_of.__getitem__) for absence in line.absences]
+        yield _Line(
+            tuple(components),
+            tuple(absences),
+            tuple(option for line in lines for option in line.options),
+            frozenset().union(*(line.not_taken for line in lines)),
         )
-    return item
 
 
-def _interleaved(lines: list[tuple]) -> Iterator[tuple]:
-    """Yield all orders of the items in which each line keeps its own."""
-    if not any(lines):
+def _orders(counts: list[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the words in which number i stands ``counts[i]`` times, in lexical order."""
+    if not any(counts):
         yield ()
-        return
-    for i, line in enumerate(lines):
-        if line:
-            rest = [*lines[:i], line[1:], *lines[i + 1 :]]
-            for tail in _interleaved(rest):
-                yield (line[0], *tail)
+    for number, count in enumerate(counts):
+        if count:
+            rest = [*counts[:number], count - 1, *counts[number + 1 :]]
+            for tail in _orders(rest):
+                yield (number, *tail)
 
 
 def _refuse_too_many(n: int) -> None:
@@ -312,33 +315,25 @@ def _refuse_too_many(n: int) -> None:
 
 
 def _branch(query: SequenceQuery, line: _Line) -> Branch:
-    components = tuple(item for item in line.items if isinstance(item, Component))
-    absences = []
-    n_seen = 0
-    for item in line.items:
-        match item:
-            case Component():
-                n_seen += 1
-            case AbsentPattern(body=event):
-                absences.append(Absence(event.variable, event.event_type, n_seen - 1, n_seen))
-            case _Spanning(event=event, first=first, last=last):
-                ends = components.index(first), components.index(last)
-                absences.append(Absence(event.variable, event.event_type, *ends, spanning=True))
     conditions = [
         condition
         for number, conjunct in enumerate(query.where)
-        for condition in _conditions(query, conjunct, number, components, tuple(absences), line.not_taken)
+        for condition in _conditions(query, conjunct, number, line)
     ]
-    return Branch(components, tuple(absences), tuple(conditions), line.options)
+    return Branch(line.components, line.absences, tuple(conditions), line.options)
 
 
-def _conditions(query, conjunct, number, components, absences, not_taken) -> Iterator[Condition]:
+def _conditions(
+    query: SequenceQuery, conjunct: ex.Expression, number: int, line: _Line
+) -> Iterator[Condition]:
+    components = line.components
     names = referenced_variables(conjunct)
     order = [event.variable for event in event_patterns(query.pattern)]
-    absent = {absence.variable: i for i, absence in enumerate(absences)}
     negated = [name for name in names if name in query.absent_variables]
-    if negated and negated[0] not in absent:
-        return  # its part of the pattern is not in this branch
+    # Without an absent event one condition on the match, with one a condition for each of its places.
+    absent: list[int | None] = [i for i, a in enumerate(line.absences) if a.variable in negated]
+    if not negated:
+        absent = [None]
     places = {
         name: [i for i, component in enumerate(components) if component.variable == name]
         for name in names
@@ -346,29 +341,28 @@ def _conditions(query, conjunct, number, components, absences, not_taken) -> Ite
     }
     unbound = [name for name, found in places.items() if not found]
     if unbound:
-        if set(unbound) & not_taken:
+        if set(unbound) & line.not_taken:
             return
         last = max(names, key=order.index)
         if last in unbound and not _closes(conjunct, last):
             return
         conjunct = _without(conjunct, frozenset(unbound))
         places = {name: found for name, found in places.items() if found}
-    for chosen in itertools.product(*places.values()):
-        if not _same_rounds([components[i] for i in chosen]):
+    for name, found in places.items():
+        if len(found) > 1 and _closes(conjunct, name):
+            raise UnsupportedQueryError(
+                f"'{conjunct}' asks all rounds of a repeated group for {name!r}; "
+                "only values of single rounds can be compared"
+            )
+    for absence, *chosen in itertools.product(absent, *places.values()):
+        own = [components[i] for i in chosen]
+        if not _same_rounds(own if absence is None else [*own, line.absences[absence]]):
             continue
         of = dict(zip(places, chosen, strict=True))
-        for name, found in places.items():
-            if len(found) > 1 and _closes(conjunct, name):
-                raise UnsupportedQueryError(
-                    f"'{conjunct}' asks all rounds of a repeated group for {name!r}; "
-                    "only values of single rounds can be compared"
-                )
         at = max(of.values(), default=0)
         latest = next((name for name, i in of.items() if i == at), None)
         each = latest is None or not components[at].is_group or _takes(conjunct, latest)
-        yield Condition(
-            conjunct, tuple(of.items()), at, each, absent[negated[0]] if negated else None, number
-        )
+        yield Condition(conjunct, tuple(of.items()), at, each, absence, number)
 
 
 def referenced_variables(expression: ex.Expression) -> tuple[str, ...]:
@@ -376,13 +370,9 @@ def referenced_variables(expression: ex.Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.variable for node in expression.walk() if isinstance(node, ex.Reference)))
 
 
-def _same_rounds(chosen: list[Component]) -> bool:
+def _same_rounds(chosen: list[Component | Absence]) -> bool:
     round_of: dict[int, int] = {}
-    return all(
-        round_of.setdefault(loop, number) == number
-        for component in chosen
-        for loop, number in component.rounds
-    )
+    return all(round_of.setdefault(loop, number) == number for part in chosen for loop, number in part.rounds)
 
 
 def _references(

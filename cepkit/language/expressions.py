@@ -199,3 +199,10 @@ class Like(Expression):
 
     operand: Expression
     pattern: str
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """Return the operands of ``expression`` where it is an And, and theirs where they are; else itself."""
+    if not isinstance(expression, And):
+        return (expression,)
+    return tuple(part for operand in expression.operands for part in conjuncts(operand))

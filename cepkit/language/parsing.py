@@ -15,22 +15,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cepkit.cache import cache_folder
-from cepkit.errors import CepError, PatternSyntaxError
+from cepkit.errors import CepError, NoEventVariableError, PatternSyntaxError
 from cepkit.language import expressions as ex
-from cepkit.language import functions
 from cepkit.language import patterns as pt
-from cepkit.language.mistakes import EXPRESSION_WORDS, PATTERN_WORDS, Vocabulary, located, syntax_error
+from cepkit.language.expression_builder import EXPRESSION_BUILDER, Refusal, span_of, whole_number
+from cepkit.language.mistakes import (
+    EVENT_EXPRESSION_WORDS,
+    EXPRESSION_WORDS,
+    PATTERN_WORDS,
+    Vocabulary,
+    located,
+    syntax_error,
+)
+from cepkit.language.printing import quoted_name
 
 if TYPE_CHECKING:
-    from lark import Lark, Token
+    from lark import Lark
 
 # Deeper trees would exhaust the stack of the passes that walk them; a long `a or b or c` is not deep.
 DEEPEST = 200
 
-_OPERATORS = {"=": "==", "<>": "!="}
 
-
-def parse_expression(text: str, *, role: str = "predicate") -> ex.Expression:
+def parse_expression(
+    text: str, *, role: str = "predicate", references: bool = False, whole: str | None = None
+) -> ex.Expression:
     """Return the tree of a predicate or measure.
 
     Python and SQL spellings are read alike: ``and or not && || & | ! ~``, ``== = != <>``, ``in``,
@@ -44,6 +52,12 @@ def parse_expression(text: str, *, role: str = "predicate") -> ex.Expression:
         The expression.
     role : str
         What the text is, for error messages: ``"predicate 'rise'"``.
+    references : bool
+        Whether events have names, as in sequence queries: then ``b.price``, ``b[i].price``,
+        ``b[i-1].price``, ``b[1].price``, ``b[LEN].price`` and, in an aggregate, ``b[..i-1].price`` and
+        ``b[..i-1]`` are values of event ``b``.
+    whole : str, optional
+        The text to show in errors, where ``text`` is a part of it with blanks in place of the rest.
 
     Returns
     -------
@@ -55,6 +69,8 @@ def parse_expression(text: str, *, role: str = "predicate") -> ex.Expression:
     PatternSyntaxError
         With place and caret, when the text is no expression, a built-in function has a wrong number of
         arguments, or an aggregate contains another aggregate or ``prev``.
+    NoEventVariableError
+        A kind of both PatternSyntaxError and PredicateError: for ``b.price`` without ``references``.
 
     Notes
     -----
@@ -72,9 +88,28 @@ right=Literal(value=2)))))
       price > > 5
               ^
     """
-    tree = _parse(text, _expression_parser, EXPRESSION_WORDS, role)
-    _check_depth(tree, ex.Expression.children, text, role)
+    words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
+    tree = parse(text, _expression_parser, words, role, whole)
+    check_depth(tree, ex.Expression.children, text if whole is None else whole, role)
+    if not references:
+        _refuse_references(tree, text, role)
     return tree
+
+
+def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
+    for node in tree.walk():
+        if isinstance(node, ex.Reference):
+            if node.index is None:
+                column = quoted_name(f"{node.variable}.{node.name}")
+                message = (
+                    f"there are no attributes of values; a column with a dot in its name is written {column}"
+                )
+            else:
+                message = (
+                    f"{node} names an event of a sequence (PATTERN SEQ…); in a regex query first(x), last(x) "
+                    "and prev(x) look back"
+                )
+            raise NoEventVariableError(f"{role}: {message}", text, node.span[0], node.span[1] - node.span[0])
 
 
 def parse_pattern(text: str) -> pt.Pattern:
@@ -115,21 +150,17 @@ def parse_pattern(text: str) -> pt.Pattern:
       large + rise
             ^
     """
-    tree = _parse(text, _pattern_parser, PATTERN_WORDS, None)
+    tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
     if not text.strip():
         raise PatternSyntaxError("expected a predicate name, '.' or '(', found an empty pattern", text, 0)
-    _check_depth(tree, _pattern_children, text, None)
+    check_depth(tree, _pattern_children, text, None)
     return tree
 
 
-class _Refusal(Exception):
-    """What a builder finds wrong, before it is known in which text."""
-
-    def __init__(self, message: str, span: tuple[int, int]):
-        self.message, self.span = message, span
-
-
-def _parse(text: str, parser: Callable[[], Lark], words: Vocabulary, role: str | None) -> Any:
+def parse(
+    text: str, parser: Callable[[], Lark], words: Vocabulary, role: str | None, whole: str | None = None
+) -> Any:
+    """Return the tree that ``parser()`` makes of ``text``; errors speak in ``words`` and show ``whole``."""
     from lark.exceptions import UnexpectedInput
 
     if not isinstance(text, str):
@@ -137,22 +168,26 @@ def _parse(text: str, parser: Callable[[], Lark], words: Vocabulary, role: str |
     try:
         return parser().parse(text)
     except UnexpectedInput as error:
-        raise syntax_error(error, text, words, role) from None
-    except _Refusal as refusal:
-        raise located(refusal.message, text, refusal.span, role) from None
+        found = syntax_error(error, text, words, role, whole)
+    except Refusal as refusal:
+        found = located(refusal.message, text, refusal.span, role)
+    if whole is not None:
+        found = PatternSyntaxError(found.message, whole, found.position, found.length)
+    raise found from None
 
 
 @cache
 def _expression_parser() -> Lark:
-    return _lark("expr.lark", _ExpressionBuilder())
+    return make_parser("expr.lark", EXPRESSION_BUILDER)
 
 
 @cache
 def _pattern_parser() -> Lark:
-    return _lark("regex.lark", _PatternBuilder())
+    return make_parser("regex.lark", _PatternBuilder())
 
 
-def _lark(grammar: str, builder: object) -> Lark:
+def make_parser(grammar: str, builder: object) -> Lark:
+    """Return the parser of a grammar file of this folder; its tables are kept between processes."""
     import lark
 
     text = Path(__file__).with_name(grammar).read_text(encoding="utf-8")
@@ -175,166 +210,6 @@ def _lark(grammar: str, builder: object) -> Lark:
     return parser
 
 
-def _span(children: list) -> tuple[int, int]:
-    """Return the place of a rule from its first to its last child (a token or a finished node)."""
-    first, last = children[0], children[-1]
-    start = first.span[0] if hasattr(first, "span") else first.start_pos
-    return start, last.span[1] if hasattr(last, "span") else last.end_pos
-
-
-def _unquoted(token: Token) -> str:
-    quote = token[0]
-    return token[1:-1].replace(quote * 2, quote)
-
-
-def _whole_number(token: Token) -> int:
-    if len(token) > 4000:  # Python refuses to read longer ones
-        raise _Refusal("the number is too long", (token.start_pos, token.end_pos))
-    return int(token)
-
-
-def _negated(expression: ex.Expression, negation: Token | None) -> ex.Expression:
-    return expression if negation is None else ex.Not(expression, span=expression.span)
-
-
-class _ExpressionBuilder:
-    """One method for each alias of ``expr.lark``; gets the children of the rule, without punctuation."""
-
-    def any_of(self, children):
-        return ex.Or(tuple(children), span=_span(children))
-
-    def all_of(self, children):
-        return ex.And(tuple(children), span=_span(children))
-
-    def opposite(self, children):
-        return ex.Not(children[1], span=_span(children))
-
-    def comparison(self, children):
-        links = []
-        for left, operator, right in zip(children[::2], children[1::2], children[2::2], strict=False):
-            links.append(
-                ex.Comparison(_OPERATORS.get(operator, str(operator)), left, right, span=_span([left, right]))
-            )
-        return links[0] if len(links) == 1 else ex.And(tuple(links), span=_span(children))
-
-    def membership(self, children):
-        operand, negation, *options = children
-        options = tuple(option for option in options if isinstance(option, ex.Expression))
-        return _negated(ex.In(operand, options, span=_span(children)), negation)
-
-    def between(self, children):
-        operand, negation, low, high = children
-        span = _span(children)
-        bounds = (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span))
-        return _negated(ex.And(bounds, span=span), negation)
-
-    def is_null(self, children):
-        operand, negation, _ = children
-        return _negated(ex.IsNull(operand, span=_span(children)), negation)
-
-    def like(self, children):
-        operand, negation, pattern = children
-        return _negated(ex.Like(operand, _unquoted(pattern), span=_span(children)), negation)
-
-    def arithmetic(self, children):
-        left, operator, right = children
-        return ex.Arithmetic(str(operator), left, right, span=_span(children))
-
-    def negative(self, children):
-        return ex.Negative(children[1], span=_span(children))
-
-    def subscript(self, children):
-        operand, minus, index, _ = children
-        position = _whole_number(index)
-        return ex.Subscript(operand, position if minus is None else -position, span=_span(children))
-
-    def attribute(self, children):
-        return ex.Attribute(str(children[0]), span=_span(children))
-
-    def quoted_attribute(self, children):
-        return ex.Attribute(_unquoted(children[0]), span=_span(children))
-
-    def parameter(self, children):
-        return ex.Parameter(str(children[0][1:]), span=_span(children))
-
-    def integer(self, children):
-        return ex.Literal(_whole_number(children[0]), span=_span(children))
-
-    def decimal(self, children):
-        value = float(children[0])
-        if value == float("inf"):
-            raise _Refusal("the number is too large for a float", _span(children))
-        return ex.Literal(value, span=_span(children))
-
-    def text(self, children):
-        return ex.Literal(_unquoted(children[0]), span=_span(children))
-
-    def true(self, children):
-        return ex.Literal(True, span=_span(children))
-
-    def false(self, children):
-        return ex.Literal(False, span=_span(children))
-
-    def null(self, children):
-        return ex.Literal(None, span=_span(children))
-
-    def group(self, children):
-        return replace(children[1], span=_span(children))
-
-    def call(self, children):
-        name, _, *arguments, _ = children
-        span, lower = _span(children), name.lower()
-        if lower in functions.AGGREGATE_SPELLINGS:
-            return _aggregate(functions.AGGREGATE_SPELLINGS[lower], arguments, span)
-        if lower == "prev":
-            return _previous(arguments, span)
-        if lower in functions.FUNCTIONS:
-            arity = functions.FUNCTIONS[lower]
-            if not arity.accepts(len(arguments)):
-                raise _Refusal(f"{lower} takes {arity}, {len(arguments)} given", span)
-            return ex.Call(lower, tuple(arguments), span=span)
-        meant = functions.misspelt_built_in(name)
-        if meant and not functions.is_registered(name):
-            own = "a function of your own is registered first, with @cep.pure"
-            raise _Refusal(f"no function {str(name)!r}. Did you mean {meant!r}? ({own})", _span([name]))
-        return ex.Call(str(name), tuple(arguments), span=span)
-
-
-def _aggregate(function: str, arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Aggregate:
-    if function == "count" and not arguments:
-        return ex.Aggregate("count", span=span)
-    if len(arguments) != 1:
-        several = {
-            "max": "; the largest of several values is greatest(x, y)",
-            "min": "; the smallest of several values is least(x, y)",
-        }
-        wanted = "no argument or one" if function == "count" else "exactly one argument"
-        raise _Refusal(f"{function} takes {wanted}, {len(arguments)} given{several.get(function, '')}", span)
-    for node in arguments[0].walk():
-        if isinstance(node, ex.Aggregate | ex.Previous):
-            inner = node.function if isinstance(node, ex.Aggregate) else "prev"
-            raise _Refusal(
-                f"{inner} inside {function}: an aggregate takes values of single events", node.span
-            )
-    return ex.Aggregate(function, arguments[0], span=span)
-
-
-def _previous(arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Previous:
-    if len(arguments) not in (1, 2):
-        raise _Refusal(
-            f"prev takes a value and, optionally, how many rows back; {len(arguments)} arguments given", span
-        )
-    operand, offset = arguments[0], arguments[1] if len(arguments) == 2 else ex.Literal(1)
-    if not (isinstance(offset, ex.Literal) and type(offset.value) is int and offset.value >= 1):
-        raise _Refusal("prev counts rows back with a whole number from 1", offset.span)
-    for node in operand.walk():
-        if isinstance(node, ex.Aggregate):
-            raise _Refusal(
-                f"{node.function} inside prev: only values of single events have a previous row", node.span
-            )
-    return ex.Previous(operand, offset.value, span=span)
-
-
 class _PatternBuilder:
     """One method for each rule and alias of ``regex.lark``."""
 
@@ -345,21 +220,21 @@ class _PatternBuilder:
         if len(children) == 1:
             return children[0]
         places = [child for child in children if child.span is not None]
-        return replace(pt.any_of_patterns(*children), span=_span(places) if places else None)
+        return replace(pt.any_of_patterns(*children), span=span_of(places) if places else None)
 
     def sequence(self, children):
         if len(children) == 1:
             return children[0]
-        return replace(pt.seq(*children), span=_span(children)) if children else pt.Empty()
+        return replace(pt.seq(*children), span=span_of(children)) if children else pt.Empty()
 
     def variable(self, children):
-        return pt.Variable(str(children[0]), span=_span(children))
+        return pt.Variable(str(children[0]), span=span_of(children))
 
     def any_event(self, children):
-        return pt.AnyEvent(span=_span(children))
+        return pt.AnyEvent(span=span_of(children))
 
     def group(self, children):
-        return replace(children[1], span=_span(children))
+        return replace(children[1], span=span_of(children))
 
     def star(self, children):
         return self._repeat(children, 0, None)
@@ -371,25 +246,25 @@ class _PatternBuilder:
         return self._repeat(children, 0, 1)
 
     def exactly(self, children):
-        times = _whole_number(children[1])
+        times = whole_number(children[1])
         return self._repeat(children, times, times)
 
     def at_least(self, children):
-        return self._repeat(children, _whole_number(children[1]), None)
+        return self._repeat(children, whole_number(children[1]), None)
 
     def from_to(self, children):
-        return self._repeat(children, _whole_number(children[1]), _whole_number(children[2]))
+        return self._repeat(children, whole_number(children[1]), whole_number(children[2]))
 
     def at_most(self, children):
-        return self._repeat(children, 0, _whole_number(children[1]))
+        return self._repeat(children, 0, whole_number(children[1]))
 
     def _repeat(self, children, low: int, high: int | None):
         if high is not None and high < max(1, low):
             place = (children[1].start_pos, children[-2].end_pos)
             if high == 0:
-                raise _Refusal("a repetition allows at least one event; no event is written ()", place)
-            raise _Refusal(f"the lower bound {low} is above the upper bound {high}", place)
-        return pt.Repeat(children[0], low, high, span=_span(children))
+                raise Refusal("a repetition allows at least one event; no event is written ()", place)
+            raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
+        return pt.Repeat(children[0], low, high, span=span_of(children))
 
 
 def _pattern_children(pattern: pt.Pattern) -> tuple[pt.Pattern, ...]:
@@ -401,7 +276,8 @@ def _pattern_children(pattern: pt.Pattern) -> tuple[pt.Pattern, ...]:
     return ()
 
 
-def _check_depth(tree: Any, children: Callable, text: str, role: str | None) -> None:
+def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> None:
+    """Refuse a tree that is too deep for the passes that walk it."""
     level, depth = [tree], 0
     while level:
         level, depth = [child for node in level for child in children(node)], depth + 1

@@ -83,6 +83,11 @@ def quoted_name(name: str) -> str:
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
+def at_least_not(expression: ex.Expression) -> str:
+    """Return the text of an operand of ``and``: in brackets where it is looser than ``not``."""
+    return _at_least(_NOT, expression)
+
+
 @singledispatch
 def _expression(expression: ex.Expression) -> tuple[str, int]:
     """Return the text of a node and how tightly it holds together."""
@@ -115,6 +120,13 @@ def _(expression: ex.Literal):
 @_expression.register
 def _(expression: ex.Attribute):
     return quoted_name(expression.name), _ITEM
+
+
+@_expression.register
+def _(expression: ex.Reference):
+    index = "" if expression.index is None else f"[{expression.index}]"
+    name = "" if expression.name is None else f".{quoted_name(expression.name)}"
+    return f"{expression.variable}{index}{name}", _ITEM
 
 
 @_expression.register
@@ -168,7 +180,7 @@ def _(expression: ex.Comparison):
 
 @_expression.register
 def _(expression: ex.And):
-    return " and ".join(_at_least(_NOT, operand) for operand in expression.operands), _AND
+    return " and ".join(map(at_least_not, expression.operands)), _AND
 
 
 @_expression.register
@@ -239,10 +251,17 @@ def _(pattern: pt.Alternative):
 
 @_pattern.register
 def _(pattern: pt.Repeat):
-    return _pattern_at_least(_ATOM, pattern.body) + _times(pattern.low, pattern.high), _REPEAT
+    return _pattern_at_least(_ATOM, pattern.body) + times_text(pattern.low, pattern.high), _REPEAT
 
 
-def _times(low: int, high: int | None) -> str:
+def times_text(low: int, high: int | None) -> str:
+    """Return a repetition as patterns of both languages spell it.
+
+    Examples
+    --------
+    >>> times_text(1, None), times_text(0, 3), times_text(2, 2)
+    ('+', '{,3}', '{2}')
+    """
     match low, high:
         case 0, None:
             return "*"

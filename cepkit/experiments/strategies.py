@@ -1,0 +1,134 @@
+"""What strategies, windows and operators do to one small stream, and how fast the number of matches grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.api import match
+from cepkit.sequence_matches import SequenceMatches
+
+
+def letters(text: str, **columns: Iterable[Any]) -> pd.DataFrame:
+    """Return a stream with an event per letter of ``text``, one tick after the other.
+
+    Parameters
+    ----------
+    text : str
+        Event types; blanks are left out.
+    **columns : iterable
+        Further columns, a value per letter.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``ts`` (int64, from 1), ``type``, and ``columns``; the index holds names such as ``b2``, the second b.
+
+    Examples
+    --------
+    >>> letters("abb").index.tolist()
+    ['a1', 'b1', 'b2']
+    """
+    types = pd.Series(list(text.replace(" ", "")))
+    names = types + (types.groupby(types).cumcount() + 1).astype(str)
+    frame = pd.DataFrame(
+        {"ts": np.arange(1, len(types) + 1), "type": types, **{n: list(v) for n, v in columns.items()}}
+    )
+    return frame.set_axis(names.tolist())
+
+
+def found(frame: pd.DataFrame, text: str, **keywords: Any) -> SequenceMatches:
+    """Return the matches of SASE text in a stream made by `letters`."""
+    return match(frame, text, event_type="type", order_by="ts", **keywords)
+
+
+def as_text(matches: SequenceMatches) -> str:
+    """Return the matches as the names of their events: ``a1 b1 c1, a1 b2 c1``."""
+    labels = matches.lineage().groupby("match")["index"].agg(" ".join)
+    return ", ".join(labels) or "none"
+
+
+def compare(
+    frame: pd.DataFrame, text: str, variants: Mapping[str, Mapping[str, Any]], **keywords: Any
+) -> pd.DataFrame:
+    """Return what each variant of a query finds.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        As `letters` makes it.
+    text : str
+        SASE text.
+    variants : mapping of str to mapping
+        Keywords of ``match`` by the name of the variant; a ``text`` among them takes the place of ``text``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        By variant: ``count`` and ``matches`` as text.
+    """
+    rows = {}
+    for name, own in variants.items():
+        own = dict(own)
+        matches = found(frame, own.pop("text", text), **keywords, **own)
+        rows[name] = {"count": matches.count(), "matches": as_text(matches)}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def lineages(
+    frame: pd.DataFrame, text: str, variants: Mapping[str, Mapping[str, Any]], **keywords: Any
+) -> dict[str, pd.DataFrame]:
+    """Return the lineage of each variant of a query; as `compare`."""
+    made = {}
+    for name, own in variants.items():
+        own = dict(own)
+        made[name] = found(frame, own.pop("text", text), **keywords, **own).lineage()
+    return made
+
+
+def price_stream(n_events: int, seed: int = 7, types: str = "abc") -> pd.DataFrame:
+    """Return a stream of uniformly drawn types and prices: ``ts``, ``type``, ``price`` in [0, 100)."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "ts": np.arange(n_events),
+            "type": pd.Categorical.from_codes(rng.integers(0, len(types), n_events), list(types)),
+            "price": rng.uniform(0, 100, n_events),
+        }
+    )
+
+
+def explosion(frame: pd.DataFrame, text: str, windows: Iterable[int]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return how the number of matches grows with the window, and the time to count them.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        As `price_stream` makes it.
+    text : str
+        SASE text without a window.
+    windows : iterable of int
+        In ticks.
+
+    Returns
+    -------
+    matches, times : pandas.DataFrame
+        By window: ``matches`` (Python integers); ``count_ms`` and ``sample_ms`` (of 1,000 matches).
+    """
+    counts, times = {}, {}
+    for window in windows:
+        begin = time.perf_counter()
+        matches = found(frame, f"{text} WITHIN {window}")
+        counts[window] = {"matches": matches.count()}
+        counted = time.perf_counter()
+        matches.sample(1000)
+        sampled = time.perf_counter()
+        times[window] = {"count_ms": 1e3 * (counted - begin), "sample_ms": 1e3 * (sampled - counted)}
+    return (
+        pd.DataFrame.from_dict(counts, orient="index", dtype=object).rename_axis("window"),
+        pd.DataFrame.from_dict(times, orient="index").round(1).rename_axis("window"),
+    )

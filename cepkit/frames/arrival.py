@@ -1,0 +1,60 @@
+"""Batches of a stream in stream order: each sorted, none before what has come already."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.errors import OrderError
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.batches import StreamSchema
+from cepkit.frames.building import stream_order
+
+
+def ordered_batch(
+    table: pa.Table, newest: pa.Table | None, by: tuple[str, ...], schema: StreamSchema
+) -> tuple[pa.Table, pa.Table]:
+    """Return a batch in stream order, and its order columns.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The batch, with the schema's columns.
+    newest : pyarrow.Table, optional
+        The order columns of the newest event so far, one row.
+    by : tuple of str
+        The order columns, one at least.
+    schema : StreamSchema
+        Of the stream.
+
+    Raises
+    ------
+    OrderError
+        When rows come before the newest event so far (with their number).
+    """
+    keys = _order_columns(table, by, schema)
+    order = stream_order(ArrowSource(keys), by)
+    if order is not None:
+        table, keys = table.take(pa.array(order)), keys.take(pa.array(order))
+    if newest is not None:
+        behind = stream_order(ArrowSource(pa.concat_tables([newest, keys])), by)
+        if behind is not None:
+            n_behind = int(np.flatnonzero(behind == 0)[0])
+            shown = ", ".join(f"{name} = {newest.column(name)[0]}" for name in by)
+            raise OrderError(
+                f"{n_behind:,} of the batch's {len(keys):,} rows come before the newest event so far "
+                f"({shown}); a stream cannot go back: sort its source, or put late rows "
+                "aside before you push"
+            )
+    return table, keys
+
+
+def _order_columns(table: pa.Table, by: tuple[str, ...], schema: StreamSchema) -> pa.Table:
+    """Return the order columns; ordered categories by their rank."""
+    columns = {}
+    for name in by:
+        columns[name] = table.column(name)
+        if name in schema.ordered:
+            columns[name] = pc.index_in(columns[name], pa.array(schema.ordered[name], columns[name].type))
+    return pa.table(columns)

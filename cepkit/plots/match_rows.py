@@ -1,0 +1,120 @@
+"""Matches side by side: a line per match, joining the events it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from cepkit.plots import theme
+from cepkit.plots.traces import escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MAX_MATCHES = 30
+_ROW_PIXELS = 17
+_PANEL_PIXELS = 58
+
+
+def match_rows(
+    labels: list[str], lineages: Mapping[str, pd.DataFrame], *, title: str | None = None
+) -> go.Figure:
+    """Draw the matches of several queries over one short stream, a panel per query.
+
+    Parameters
+    ----------
+    labels : list of str
+        What to write under each event, in stream order.
+    lineages : mapping of str to pandas.DataFrame
+        Per panel one line per matched event: ``match`` (its number), ``variable``, ``position`` (place in the
+        stream); as `SequenceMatches.lineage` returns it.
+    title : str, optional
+        Taken literally.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        In each panel a row per match from top to bottom, at most ``MAX_MATCHES``; its name says how many
+        there are. Marks have a colour and a symbol per variable.
+    """
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    variables = list(dict.fromkeys(name for rows in lineages.values() for name in rows["variable"]))
+    styles = theme.style_of_variables(sorted(variables))
+    shown = {
+        name: rows[rows["match"].isin(rows["match"].unique()[:MAX_MATCHES])]
+        for name, rows in lineages.items()
+    }
+    n_rows = [max(1, rows["match"].nunique()) for rows in shown.values()]
+    names = [_panel_name(name, rows["match"].nunique()) for name, rows in lineages.items()]
+    pixels = _ROW_PIXELS * sum(n_rows) + _PANEL_PIXELS * len(n_rows)
+    figure = make_subplots(
+        rows=len(n_rows),
+        cols=1,
+        shared_xaxes=True,
+        row_heights=n_rows,
+        subplot_titles=names,
+        vertical_spacing=min(38 / max(pixels, 1), 0.9 / max(1, len(n_rows) - 1)),
+    )
+    in_legend: set[str] = set()
+    for panel, rows in enumerate(shown.values(), start=1):
+        lane = {number: lane for lane, number in enumerate(rows["match"].unique(), start=1)}
+        lines_x, lines_y = [], []
+        for number, events in rows.groupby("match", sort=False):
+            lines_x += [*events["position"], None]
+            lines_y += [lane[number]] * len(events) + [None]
+        line = {"color": theme.INK, "width": 1}
+        figure.add_trace(
+            go.Scatter(x=lines_x, y=lines_y, mode="lines", line=line, hoverinfo="skip", showlegend=False),
+            row=panel,
+            col=1,
+        )
+        for variable, events in rows.groupby("variable", sort=True):
+            style = styles[variable]
+            figure.add_trace(
+                go.Scatter(
+                    x=list(events["position"]),
+                    y=[lane[number] for number in events["match"]],
+                    mode="markers",
+                    name=escaped(variable),
+                    legendgroup=variable,
+                    showlegend=variable not in in_legend,
+                    marker={"color": style.colour, "symbol": style.symbol, "size": 9},
+                    text=[escaped(labels[p]) for p in events["position"]],
+                    customdata=[int(number) for number in events["match"]],
+                    hovertemplate="match %{customdata}: %{text}<extra>" + escaped(variable) + "</extra>",
+                ),
+                row=panel,
+                col=1,
+            )
+            in_legend.add(variable)
+        lanes = {"range": [n_rows[panel - 1] + 0.7, 0.3], "showticklabels": False, "showgrid": False}
+        figure.update_yaxes(row=panel, col=1, zeroline=False, **lanes)
+    figure.update_xaxes(
+        tickvals=list(range(len(labels))),
+        ticktext=[escaped(label) for label in labels],
+        range=[-0.5, len(labels) - 0.5],
+        gridcolor=theme.GRID,
+        zeroline=False,
+        showticklabels=True,
+    )
+    figure.update_layout(
+        height=pixels + 90,
+        margin={"l": 20, "r": 20, "t": 70, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": theme.INK},
+        legend={"orientation": "h", "y": 1 + 40 / (pixels + 90), "x": 1, "xanchor": "right"},
+        title=None if title is None else {"text": escaped(title), "x": 0.01},
+    )
+    figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    return figure
+
+
+def _panel_name(name: str, n: int) -> str:
+    count = "no match" if n == 0 else "1 match" if n == 1 else f"{n:,} matches"
+    more = f", the first {MAX_MATCHES} shown" if n > MAX_MATCHES else ""
+    return f"<b>{escaped(name)}</b>: {count}{more}"

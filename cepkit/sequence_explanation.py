@@ -1,0 +1,120 @@
+"""What a sequence query means to cepkit and how it will run: the answer of ``explain``."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from cepkit.compile.chain import chain_of
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.sequence_measures import default_measures
+from cepkit.language.branches import Branch, Condition
+from cepkit.planner import ENGINES, Engine
+
+_STRATEGIES = {
+    "any": "any: events between two of a match may be skipped, every combination is a match",
+    "next": "next: no relevant event is skipped",
+    "partition": "partition: successive events of the partition",
+    "strict": "strict: successive events of the whole stream",
+}
+
+
+@dataclass(frozen=True)
+class SequenceExplanation:
+    """How a sequence query is read and run; prints as text."""
+
+    program: SequenceProgram
+    engine: Engine
+
+    def __str__(self) -> str:
+        program, query = self.program, self.program.query
+        by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
+        lines = [
+            f"pattern      {query.pattern}",
+            f"strategy     {_STRATEGIES[query.strategy]}{self._scope()}",
+            f"partitions   {f'by {by}' if by else 'none: one stream'}",
+            f"order        {f'by {order}' if order else 'of the rows'}",
+        ]
+        lines += [f"window       {text}" for text in self._windows()]
+        if query.after_match[0] != "none":
+            policy, variable = query.after_match
+            lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
+        for number, conjunct in enumerate(query.where):
+            lines.append(f"condition    {number + 1}. {conjunct}  [{self._class_of(number)}]")
+        measures = default_measures(query) if query.measures is None else query.measures
+        lines += [f"measure      {name}: {expression}" for name, expression in measures]
+        if len(program.branches) > 1:
+            lines.append(f"branches     {len(program.branches)}: a match is a match of one of these")
+            lines += [f"             {_line(bound.branch)}" for bound in program.branches[:12]]
+            if len(program.branches) > 12:
+                lines.append(f"             … {len(program.branches) - 12} more")
+        lines.append(f"engine       {self.engine.name}: {self.engine.summary}")
+        for name, engine in ENGINES.items():
+            reason = engine.unsupported(program)
+            if engine.run is not None and name != self.engine.name and reason:
+                lines.append(f"not          {name}: {reason}")
+        lines.append(f"counting     {self._counting()}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _scope(self) -> str:
+        scope = self.program.query.scope
+        return f" (scope {scope})" if self.program.query.strategy == "next" else ""
+
+    def _windows(self) -> list[str]:
+        query = self.program.query
+        closed = "" if query.within_closed else ", exclusive"
+        lines = [] if query.within is None else [f"{query.within}{closed}, from the first to the last event"]
+        if query.within_events is not None:
+            lines.append(f"{query.within_events} events of the partition")
+        if query.gap_within is not None:
+            lines.append(f"{query.gap_within}{closed} between successive events")
+        if query.strict_time:
+            lines.append("successive events differ in time")
+        return lines or ["none"]
+
+    def _class_of(self, number: int) -> str:
+        """Return what a conjunct looks at, over all branches."""
+        kinds = []
+        for bound in self.program.branches:
+            known = {id(c.condition) for c in bound.conditions}
+            for condition in bound.branch.conditions:
+                if condition.conjunct == number:
+                    kinds.append(_kind(bound.branch, condition, id(condition) in known))
+        return ", or ".join(dict.fromkeys(kinds)) or "of no branch"
+
+    def _counting(self) -> str:
+        reasons = [chain_of(self.program, bound) for bound in self.program.branches]
+        reason = next((reason for reason in reasons if isinstance(reason, str)), None)
+        if reason is None:
+            return "without enumeration: every condition is on one event or on two successive ones"
+        return f"by enumeration: {reason}"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
+    if condition.absence is not None:
+        joint = "with other events" if is_joint else "alone"
+        return f"on the absent event {branch.absences[condition.absence].variable!r} {joint}"
+    if not is_joint:
+        return "on an event alone"
+    components = {c for _, c in condition.components}
+    if len(components) == 1:
+        return "on each event of a loop and those before" if condition.each else "on a whole loop"
+    if max(components) - min(components) == 1 and len(components) == 2:
+        return "on neighbours"
+    return f"on {len(components)} events"
+
+
+def _line(branch: Branch) -> str:
+    parts = []
+    for c, component in enumerate(branch.components):
+        parts += [f"!{absence.variable}" for absence in branch.absences if absence.before == c]
+        high = "" if component.high is None else component.high
+        many = "" if (component.low, component.high) == (1, 1) else f"{{{component.low},{high}}}"
+        parts.append(component.variable + many)
+    end = len(branch.components)
+    return " ".join(parts + [f"!{absence.variable}" for absence in branch.absences if absence.before == end])
