@@ -26,7 +26,7 @@ from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events, check_columns
 from cepkit.frames.pandas import PandasSource
-from cepkit.funnel import FunnelResult
+from cepkit.funnels import FunnelResult
 from cepkit.language.builder import QueryBuilder
 from cepkit.language.expressions import Attribute, Reference
 from cepkit.language.patterns import Pattern
@@ -38,10 +38,10 @@ from cepkit.matches import Matches
 from cepkit.matchset import MatchSet
 from cepkit.planner import check_engine, choose_engine
 from cepkit.progress import Progress
+from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
 from cepkit.sequence_set import EMPTY
-from cepkit.why_not import WhyNot, explain_rows, funnel_summary
 
 Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery | QueryBuilder
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cepkit.compile.bound import Bound
 from cepkit.compile.program import Program
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.chained import chain_sequence, chain_unsupported
 from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
@@ -45,6 +46,12 @@ def _search_unsupported(program: Bound) -> str | None:
 # In the order in which "auto" tries them.
 ENGINES: dict[str, Engine] = {
     "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
+    "chain": Engine(
+        "chain",
+        "counts first, by dynamic programming; makes matches when looked at",
+        chain_unsupported,
+        chain_sequence,
+    ),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, search_sequence
     ),

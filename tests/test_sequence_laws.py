@@ -317,7 +317,7 @@ seeds = pytest.mark.parametrize("seed", range(10))
 LADDER = [("strict", "run"), ("partition", "run"), ("next", "run"), ("next", "edge"), ("any", "run")]
 
 
-def cases(seed, n=15):
+def cases(seed, n=10):
     """Return the numbers of the cases of a test."""
     return range(1000 + n * seed, 1000 + n * seed + n)
 
@@ -335,7 +335,7 @@ def test_strategies_that_skip_more_find_more(seed):
 
 def test_every_rung_of_the_ladder_is_a_step():
     steps = [0] * (len(LADDER) - 1)
-    for number in range(100):
+    for number in range(60):
         query, rows = with_one_strategy(number)
         found = [
             len(sequence_matches(replace(query, strategy=strategy, scope=scope), rows))

@@ -74,6 +74,12 @@ class Window:
     within_events: int | None = None
     strict_time: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing fits: the window ends before it begins."""
+        within = self.within
+        return within is not None and (within < 0 or (within == 0 and not self.closed))
+
 
 @dataclass(frozen=True)
 class SequenceProgram(Bound):

@@ -314,7 +314,7 @@ class TermWriter:
 def _joined(sign: str, parts: list[str], *, lazy: bool = False) -> str:
     parts = list(dict.fromkeys(parts))
     if len(parts) == 1:
-        return parts[0] if parts[0].startswith("(") else f"({parts[0]})"
+        return f"({parts[0]})"
     if lazy:
         return "(" + f" {sign} ".join(f"({part})" for part in parts) + ")"
     # Without jumps: the parts are cheap and the processor guesses badly.

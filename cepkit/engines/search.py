@@ -192,7 +192,7 @@ def search_sequence(
     """
     run = run if run is not None else SearchRun()
     places = Places(program, events)
-    if not places.n:
+    if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))
     accept = accepted(places)
     searches = [

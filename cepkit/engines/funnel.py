@@ -1,0 +1,419 @@
+"""Where partial matches of a branch are lost: events, partial matches and conditions counted step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.chain import chain_of
+from cepkit.compile.search_source import (
+    DEPTH,
+    DONE,
+    START,
+    WORK,
+    test_of,
+    tests_of,
+    write_accepting,
+    write_search,
+)
+from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.engines.chain import count as chain_count
+from cepkit.engines.places import Places
+from cepkit.engines.plain_conditions import plain_module
+from cepkit.engines.reuse import MOST_LOOKED_AT, report_matches
+from cepkit.engines.search import accepted, dtypes_of, kernel
+from cepkit.errors import UnsupportedQueryError
+from cepkit.events import Events
+from cepkit.language.branches import Condition
+from cepkit.sequence_set import SequenceSet
+
+MOST_WORK = 1 << 27  # events looked at for one number, before it becomes a lower bound
+MOST_BRANCHES = 32
+_MOST_PLAIN = 1 << 22  # the same where the conditions cannot be compiled
+_FEW = 20_000  # events looked at by plain Python, before a search is compiled
+_MOST_TALLIED = 100_000  # events looked at to see which extensions pass
+_WORK_PER_CALL = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number, or where it is not exact, one that is not larger than it."""
+
+    n: int
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{'' if self.exact else '≥ '}{self.n:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionCount:
+    """How often a condition was looked at, and how often it held; ``conjunct`` is its number in the query."""
+
+    conjunct: int
+    text: str
+    alone: bool
+    looked_at: int
+    passed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepCount:
+    """What happens at one component of a branch.
+
+    Parameters
+    ----------
+    variable, event_type : str and value
+        Of the component.
+    n_of_type : int
+        Events of the type.
+    n_alone : int
+        Those of them that fulfil the conditions on the event alone.
+    partial : Count
+        Matches of the branch cut off behind this component.
+    absent : Count, optional
+        Partial matches that an absent event ended here; None where none is decided.
+    looked_at, passed : int
+        Events that were tried as this component behind a partial match, and those that passed its conditions.
+    conditions : tuple of ConditionCount
+        Each on its own; those on an event alone over the events of the type.
+    """
+
+    variable: str
+    event_type: Any
+    n_of_type: int
+    n_alone: int
+    partial: Count
+    absent: Count | None
+    looked_at: int
+    passed: int
+    conditions: tuple[ConditionCount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFunnel:
+    """The steps of a branch; ``reported`` None: too many matches for the after-match policy to look at.
+
+    ``share`` is the part of the possible first events from which all extensions were looked at.
+    """
+
+    steps: tuple[StepCount, ...]
+    complete: Count
+    reported: Count | None
+    share: float
+
+
+Counter = Callable[[Places, np.ndarray, BoundBranch], Count]
+
+
+def count_funnel(
+    program: SequenceProgram,
+    events: Events,
+    run: Callable[[SequenceProgram, Events], SequenceSet],
+    *,
+    count: Counter | None = None,
+    seed: int = 0,
+) -> tuple[BranchFunnel, ...]:
+    """Count the steps of every branch.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        A compiled sequence query.
+    events : Events
+        With the program's columns.
+    run : callable
+        An engine's; used where an after-match policy has to look at the matches.
+    count : callable, optional
+        Counts the matches of a branch, ``count(places, accept, bound)``; default `exact_count`.
+    seed : int
+        Of the order in which first events are taken where not all extensions are looked at.
+
+    Returns
+    -------
+    tuple of BranchFunnel
+        In the order of the program's branches.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When there are more than ``MOST_BRANCHES`` branches.
+
+    Notes
+    -----
+    Two counts per component, one of them only where an absence is decided there.
+    """
+    count = count or exact_count
+    if len(program.branches) > MOST_BRANCHES:
+        raise UnsupportedQueryError(
+            f"alternatives, orders and optional parts make {len(program.branches)} patterns, and a funnel "
+            f"shows up to {MOST_BRANCHES}; ask for some of them at a time"
+        )
+    places = Places(with_single_tests(program), events)
+    accept = _accepted(places)
+    reported = None
+    made = []
+    for bound in program.branches:
+        n = len(bound.branch.components)
+        tally = _Tally(places, accept, bound, seed)
+        partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(n)]
+        steps = tuple(_step(places, accept, bound, c, partial[c], tally, count) for c in range(n))
+        made.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
+    if program.query.after_match[0] == "none":
+        return tuple(made)
+    exact = all(one.complete.exact for one in made)
+    if exact and sum(one.complete.n for one in made) <= MOST_LOOKED_AT:
+        block = report_matches(program, run(program, events)).ending(0, events.n_events)
+        reported = np.bincount(block.branch_of_match, minlength=len(made))
+    return tuple(
+        replace(one, reported=None if reported is None else Count(int(reported[b])))
+        for b, one in enumerate(made)
+    )
+
+
+def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: _Tally, count) -> StepCount:
+    component = bound.branch.components[c]
+    typed = int(component.event_type is not None)
+    tests = [test_of(places.program, (term,)) for term in bound.accepts[c]]
+    alone = accept[tests]
+    of_type = alone[0].astype(bool) if typed else np.ones(places.n, bool)
+    conditions = [
+        ConditionCount(
+            condition.conjunct, str(condition.expression), True, int(of_type.sum()), int(mask[of_type].sum())
+        )
+        for condition, mask in zip(conditions_alone(bound, c), alone[typed:], strict=True)
+    ]
+    for i, one in enumerate(bound.conditions):
+        if one.condition.absence is None and one.condition.decided_at == c:
+            text = str(one.condition.expression)
+            conditions.append(ConditionCount(one.condition.conjunct, text, False, *tally.of_condition[i]))
+    before, behind = _absences(bound, c), _absences(bound, c + 1)
+    absent = None
+    if len(behind) > len(before):
+        without = count(places, accept, cut_off(bound, c + 1, absences=before))
+        absent = Count(max(0, without.n - partial.n), without.exact and partial.exact)
+    return StepCount(
+        component.variable,
+        component.event_type,
+        int(of_type.sum()),
+        int(accept[test_of(places.program, bound.accepts[c])].sum()),
+        partial,
+        absent,
+        *tally.of_component[c],
+        tuple(conditions),
+    )
+
+
+def conditions_alone(bound: BoundBranch, c: int) -> list[Condition]:
+    """Return the conditions on a single event of component ``c``, in the order of their terms."""
+    joint = {id(one.condition) for one in bound.conditions}
+    return [
+        condition
+        for condition in bound.branch.conditions
+        if id(condition) not in joint and condition.absence is None and condition.decided_at == c
+    ]
+
+
+def with_single_tests(program: SequenceProgram) -> SequenceProgram:
+    """Return the program with one branch more, whose tests on single events are all those there are, alone.
+
+    The numbers of the program's own tests stay the same.
+    """
+    terms = dict.fromkeys(term for bound in program.branches for own in bound.accepts for term in own)
+    tests = replace(
+        program.branches[0],
+        accepts=tuple((term,) for term in terms), absent_accepts=(), conditions=(), untils=(),
+    )  # fmt: skip
+    return replace(program, branches=(*program.branches, tests))
+
+
+def _accepted(places: Places) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, without a compiler where there are few."""
+    program, inputs = places.program, places.inputs
+    if places.n > _FEW:
+        return accepted(places)
+    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
+    run = plain_module(program, write_accepting(program, dtypes_of(inputs)).text)["accepting"]
+    with np.errstate(all="ignore"):
+        run(0, places.n, *inputs.arguments(), accept)
+    return accept
+
+
+# --- branches cut off
+
+
+def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = None) -> BoundBranch:
+    """Return the first ``n`` components of a branch with all that is decided by then.
+
+    Parameters
+    ----------
+    bound : BoundBranch
+        The branch.
+    n : int
+        How many components, at least one.
+    absences : tuple of int, optional
+        The absences to keep; None: those that are decided by then.
+    """
+    branch = bound.branch
+    absences = _absences(bound, n) if absences is None else absences
+    number = {a: i for i, a in enumerate(absences)}
+    conditions = []
+    for one in bound.conditions:
+        condition = one.condition
+        if condition.absence in number:
+            conditions.append(replace(one, condition=replace(condition, absence=number[condition.absence])))
+        elif condition.absence is None and condition.decided_at < n:
+            conditions.append(one)
+    return BoundBranch(
+        replace(
+            branch,
+            components=branch.components[:n],
+            absences=tuple(branch.absences[a] for a in absences),
+            conditions=tuple(one.condition for one in conditions),
+        ),
+        bound.accepts[:n],
+        tuple(bound.absent_accepts[a] for a in absences),
+        tuple(conditions),
+        bound.untils[:n],
+    )
+
+
+def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
+    """Return the absences that are decided when ``n`` components are complete; those at the edges by all."""
+    whole = len(bound.branch.components)
+    decided = []
+    for a, absence in enumerate(bound.branch.absences):
+        named = [one.condition.decided_at for one in bound.conditions if one.condition.absence == a]
+        is_edge = absence.after < 0 or absence.before >= whole
+        if n == whole or (n > 0 and not is_edge and max(absence.before, *named, -1) < n):
+            decided.append(a)
+    return tuple(decided)
+
+
+# --- counting
+
+
+def _search(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
+    """Return the source of the search for a branch, its arguments and its scratch arrays."""
+    program, inputs = places.program, places.inputs
+    text = write_search(program, bound, dtypes_of(inputs)).text
+    tests = [np.array([test_of(program, terms) for terms in own], np.int64)
+             for own in (bound.accepts, bound.absent_accepts)]  # fmt: skip
+    arguments = [
+        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
+        places.position_of_place, *inputs.arguments(),
+    ]  # fmt: skip
+    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
+    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
+
+
+def _outputs(places: Places, bound: BoundBranch) -> list[np.ndarray]:
+    n = len(bound.accepts)
+    return [np.zeros(places.n, np.int64), np.empty(0, np.int64), np.empty((0, n), np.int64)]
+
+
+def exact_count(places: Places, accept: np.ndarray, bound: BoundBranch) -> Count:
+    """Count the matches of a branch: without enumeration where that is possible, else as `searched_count`.
+
+    Few events are searched by plain Python in any case, since compiling takes longer.
+    """
+    chain = chain_of(places.program, bound) if places.program.compiled else ""
+    if isinstance(chain, str):
+        return searched_count(places, accept, bound)
+    few = searched_count(places, accept, bound, most_work=_FEW)
+    return few if few.exact else Count(chain_count(chain, places, accept))
+
+
+def searched_count(
+    places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
+) -> Count:
+    """Count the matches of a branch by walking over its partial matches.
+
+    Parameters
+    ----------
+    places : Places
+        The events.
+    accept : ndarray of uint8, shape (n_tests, n_places)
+        Which events pass which conditions on single events.
+    bound : BoundBranch
+        Its tests are among the program's.
+    most_work : int
+        Events that are looked at before the number found so far is returned as a lower bound.
+
+    Notes
+    -----
+    Few events are looked at by plain Python, since compiling takes longer.
+    """
+    text, arguments, scratch = _search(places, accept, bound)
+    program = places.program
+    most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)
+    ways = [(lambda: plain_module(program, text)["search"], _FEW)]
+    if program.compiled:
+        ways.append((lambda: kernel(program, text, "search"), _WORK_PER_CALL))
+    for way, per_call in ways:
+        search, outputs, report = way(), _outputs(places, bound), np.zeros(7, np.int64)
+        report[START], report[DEPTH] = -1, -1
+        is_last = way is ways[-1][0]
+        while not report[DONE] and (is_last or report[WORK] == 0) and report[WORK] < most_work:
+            with np.errstate(all="ignore"):
+                limit = min(per_call, most_work - int(report[WORK]))
+                search(places.n, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
+        if report[DONE]:
+            break
+    return Count(sum(outputs[0].tolist()), bool(report[DONE]))
+
+
+# --- which extensions pass
+
+
+class _Tally:
+    """Which events were tried as each component of a branch, and which conditions they passed.
+
+    First events are taken in random order until enough was looked at.
+    """
+
+    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int):
+        n = len(bound.branch.components)
+        self.of_component = [[0, 0] for _ in range(n)]
+        self.of_condition = [[0, 0] for _ in bound.conditions]
+        text, arguments, scratch = _search(places, accept, bound)
+        names = plain_module(places.program, text)
+        for name, each in (("admits", True), ("closes", False)):
+            names[name] = self._tallied(bound, names, each)
+        starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
+        starts = np.random.default_rng(seed).permutation(starts)
+        outputs, work, n_done = _outputs(places, bound), 0, 0
+        for n_taken, start in enumerate(starts.tolist()):
+            if work >= _MOST_TALLIED:
+                break
+            limit = max(_MOST_TALLIED // 20, (_MOST_TALLIED - work) // (len(starts) - n_taken))
+            report = np.zeros(7, np.int64)
+            report[START], report[DEPTH] = start - 1, -1
+            with np.errstate(all="ignore"):
+                names["search"](start + 1, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
+            work += int(report[WORK]) + 1
+            n_done += int(report[DONE])
+        self.share = n_done / len(starts) if len(starts) else 1.0
+
+    def _tallied(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
+        own: dict[int, list[tuple[int, Callable]]] = {}
+        for i, one in enumerate(bound.conditions):
+            if one.condition.absence is None and one.condition.each == each:
+                own.setdefault(one.condition.decided_at, []).append((i, names[f"holds{i}"]))
+
+        def decide(c: int, *path: Any) -> bool:
+            passed = True
+            for i, holds in own.get(c, ()):
+                held = bool(holds(*path))
+                self.of_condition[i][0] += 1
+                self.of_condition[i][1] += held
+                passed &= held
+            if each:
+                self.of_component[c][0] += 1
+                self.of_component[c][1] += passed
+            return passed
+
+        return decide

@@ -1,0 +1,342 @@
+"""Why some events are no match: the reading of them that gets furthest, and what stops it.
+
+Everything is decided by the code of the kernels, run as Python on these events and the ones around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.engines.places import Places
+from cepkit.engines.reuse import report_matches
+from cepkit.engines.sequence_measures import variables_of_items
+from cepkit.engines.steps import Obstacle, Partial, Steps
+from cepkit.sequence_set import MatchBlock, SequenceSet
+
+MOST_STEPS = 20_000  # partial readings that are looked at per branch
+MOST_FILLERS = 200  # events that are tried for a component without one
+_MOST_NUMBERED = 1_000_000  # matches with one last event among which one is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Events as components of one branch, in stream order.
+
+    Parameters
+    ----------
+    branch : int
+        Its number.
+    places : tuple of int
+        The events.
+    components : tuple of (int or None)
+        None: no component takes it.
+    reached : int
+        So many of the events are a partial match.
+    obstacles : tuple of Obstacle
+        What stops the next one, or the end; empty for a match.
+    fillers : tuple of (int, Obstacle or None)
+        Where a component has no event: the events of its type that stand there, each with what would stop it
+        or what follows.
+    """
+
+    branch: int
+    places: tuple[int, ...]
+    components: tuple[int | None, ...]
+    reached: int
+    obstacles: tuple[Obstacle, ...]
+    fillers: tuple[tuple[int, Obstacle | None], ...] = ()
+    more_fillers: bool = False
+
+
+def read_events(places: Places, wanted: Sequence[int], variable_of: dict[int, str] | None = None) -> Reading:
+    """Return the reading of events that gets furthest.
+
+    Parameters
+    ----------
+    places : Places
+        All events.
+    wanted : sequence of int
+        The places of different events.
+    variable_of : dict of int to str, optional
+        The variable that each of them is; None: any.
+
+    Notes
+    -----
+    Time O(readings x events between them), at most ``MOST_STEPS`` partial readings per branch.
+    """
+    position = places.position_of_place
+    ordered = sorted(wanted, key=lambda place: int(position[place]))
+    best: Reading | None = None
+    for number, bound in enumerate(places.program.branches):
+        reader = _Reader(places, bound, number, ordered, variable_of or {})
+        found = reader.best()
+        if best is None or _score(found) > _score(best):
+            best, chosen = found, reader
+        if not best.obstacles:
+            break
+    return chosen.with_fillers(best)
+
+
+def _score(reading: Reading) -> tuple:
+    """Return what makes a reading better: nothing in its way, no misfit, events reached, fewer obstacles."""
+    kinds = [obstacle.kind for obstacle in reading.obstacles]
+    misfits = sum(component is None for component in reading.components)
+    out_of_order = sum(kind in ("type", "variable", "order") for kind in kinds)
+    missing = sum(kind in ("missing", "few") for kind in kinds)
+    return not kinds, -misfits, -out_of_order, reading.reached, -missing, -len(kinds)
+
+
+class _Reader:
+    """Reads events as one branch."""
+
+    def __init__(self, places: Places, bound: BoundBranch, number: int, wanted, variable_of):
+        self.places, self.number, self.steps = places, number, Steps(places, bound)
+        self.wanted, self.variable_of = wanted, variable_of
+        self.components = bound.branch.components
+        self.n = len(self.components)
+
+    # --- readings
+
+    def best(self) -> Reading:
+        """Return the best reading of all events."""
+        fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
+        if all(fits) and self._can_be_read(fits):
+            return self._furthest(fits)
+        kept, of = self._longest(fits)
+        obstacles = [self._misfit(i, fits, kept, of) for i in range(len(self.wanted)) if i not in of]
+        components = [of.get(i) for i in range(len(self.wanted))]
+        for i, obstacle in zip((i for i in range(len(self.wanted)) if i not in of), obstacles, strict=True):
+            if obstacle.kind not in ("type", "variable"):
+                components[i] = obstacle.component
+        reached = self._reach([(self.wanted[i], of[i]) for i in kept])
+        first_misfit = min(i for i in range(len(self.wanted)) if i not in of)
+        return Reading(
+            self.number, tuple(self.wanted), tuple(components), min(reached, first_misfit), tuple(obstacles)
+        )
+
+    def _fits(self, c: int, place: int) -> bool:
+        wanted = self.variable_of.get(place)
+        return wanted in (None, self.components[c].variable) and self.steps.conditions.has_type(c, place)
+
+    def _can_be_read(self, fits: list[list[int]]) -> bool:
+        """Whether the events can be components in this order, as their types and numbers go."""
+        return self._reachable({(-1, 0)}, fits)
+
+    def _reachable(self, reachable: set[tuple[int, int]], fits: list[list[int]]) -> bool:
+        for own in fits:
+            reachable = {
+                (c, size + 1 if c == last else 1)
+                for last, size in reachable
+                for c in own
+                if c > last or (c == last and (self._high(c) is None or size < self._high(c)))
+            }
+        return bool(reachable)
+
+    def _high(self, c: int) -> int | None:
+        return self.components[c].high
+
+    def _longest(self, fits: list[list[int]]) -> tuple[list[int], dict[int, int]]:
+        """Return the largest number of events that can be components in this order, and which they are."""
+        best: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
+        component_of: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
+        for i, own in enumerate(fits):
+            grown: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+            for (last, size), taken in best.items():
+                for c in own:
+                    if c < last or (c == last and self._high(c) is not None and size >= self._high(c)):
+                        continue
+                    key = (c, size + 1 if c == last else 1)
+                    made = ((*taken, i), (*component_of[last, size], c))
+                    if key not in grown or len(made[0]) > len(grown[key][0]):
+                        grown[key] = made
+            for key, (taken, of) in grown.items():
+                if key not in best or len(taken) > len(best[key]):
+                    best[key], component_of[key] = taken, of
+        key = max(best, key=lambda key: (len(best[key]), -key[0]))
+        return list(best[key]), dict(zip(best[key], component_of[key], strict=True))
+
+    def _misfit(self, i: int, fits: list[list[int]], kept: list[int], of: dict[int, int]) -> Obstacle:
+        """Return what keeps event ``i`` from being a component beside the ``kept`` ones."""
+        place = self.wanted[i]
+        if not fits[i]:
+            named = [c for c in range(self.n) if self.components[c].variable == self.variable_of.get(place)]
+            if place in self.variable_of and not named:
+                return Obstacle("variable", None, (place,))
+            return Obstacle("type", named[0] if named else None, (place,))
+        for c in fits[i]:
+            for k in kept:
+                if (k < i and of[k] > c) or (k > i and of[k] < c):
+                    pair = (place, self.wanted[k]) if i < k else (self.wanted[k], place)
+                    return Obstacle("order", c, pair)
+        c = fits[i][0]
+        taken = [self.wanted[k] for k in kept if of[k] == c]
+        return Obstacle("many", c, (*taken, place))
+
+    def _reach(self, events: list[tuple[int, int]]) -> int:
+        partial = Partial()
+        for d, (place, c) in enumerate(events):
+            if self.steps.obstacles(partial, place, c):
+                return d
+            partial = partial.grown(place, c)
+        return len(events)
+
+    def _furthest(self, fits: list[list[int]]) -> Reading:
+        """Return the reading in which most events are a partial match, then with the fewest obstacles."""
+        best: Reading | None = None
+        waiting: list[tuple[Partial, int]] = [(Partial(), 0)]
+        n_steps = 0
+        while waiting and n_steps < MOST_STEPS:
+            n_steps += 1
+            partial, i = waiting.pop()
+            if i == len(self.wanted):
+                best = self._better(best, partial, i, self.steps.at_end(partial), fits)
+                if not best.obstacles:
+                    return best
+                continue
+            last = partial.components[-1] if partial.components else -1
+            for c in reversed(fits[i]):
+                if (
+                    c < last
+                    or (c == last and self.steps.is_full(partial, c))
+                    or not self._rest_fits(fits, i, c, partial)
+                ):
+                    continue
+                obstacles = self.steps.obstacles(partial, self.wanted[i], c)
+                if obstacles:
+                    best = self._better(best, partial, i, obstacles, fits, c)
+                else:
+                    waiting.append((partial.grown(self.wanted[i], c), i + 1))
+        return best
+
+    def _rest_fits(self, fits, i: int, c: int, partial: Partial) -> bool:
+        return self._reachable({(c, partial.size(c) + 1)}, fits[i + 1 :])
+
+    def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> Reading:
+        if best is not None and best.reached > i:
+            return best
+        components = [*partial.components, *([] if c is None else [c])]
+        components += self._rest(components, fits)
+        made = Reading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
+        return made if best is None or _score(made) > _score(best) else best
+
+    def _rest(self, components: list[int], fits: list[list[int]]) -> list[int]:
+        """Return the first components that the events behind can be, as their types and numbers go."""
+        made = list(components)
+        while len(made) < len(fits):
+            last = made[-1] if made else -1
+            size = made.count(last)
+            for c in fits[len(made)]:
+                key = (c, size + 1 if c == last else 1)
+                is_next = c > last or (c == last and (self._high(c) is None or size < self._high(c)))
+                if is_next and self._reachable({key}, fits[len(made) + 1 :]):
+                    made.append(c)
+                    break
+        return made[len(components) :]
+
+    def with_fillers(self, reading: Reading) -> Reading:
+        """Return the reading with what stops the events that could be the component that has none."""
+        obstacle = next((one for one in reading.obstacles if one.kind == "missing"), None)
+        if obstacle is None:
+            return reading
+        given = list(zip(reading.places, reading.components, strict=True))
+        events, rest = given[: reading.reached], given[reading.reached :]
+        c, places = obstacle.component, self.places
+        partial = Partial(tuple(p for p, _ in events), tuple(of for _, of in events))
+        low = partial.path[-1] + 1 if events else int(places.window_start[rest[0][0]])
+        high = rest[0][0] if rest else int(places.window_end[partial.path[0]])
+        found: list[tuple[int, Obstacle | None]] = []
+        for y in range(low, high):
+            if not self.steps.conditions.has_type(c, y):
+                continue
+            if len(found) == MOST_FILLERS:
+                return replace(reading, fillers=tuple(found), more_fillers=True)
+            stops = self.steps.obstacles(partial, y, c)
+            if not stops:
+                grown = partial.grown(y, c)
+                stops = self.steps.obstacles(grown, *rest[0]) if rest else self.steps.at_end(grown)
+            stops = [one for one in stops if one.kind not in ("missing", "few")]
+            found.append((y, stops[0] if stops else None))
+        return replace(reading, fillers=tuple(found))
+
+
+# --- events that match
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What became of events that match.
+
+    Parameters
+    ----------
+    number : int, optional
+        Of the match they are; None: left out by the after-match policy, or too many to tell.
+    taker : MatchBlock, optional
+        The one match that leaves them out.
+    """
+
+    number: int | None = None
+    taker: MatchBlock | None = None
+
+
+def standing(program: SequenceProgram, found: SequenceSet, reading: Reading, places: Places) -> Standing:
+    """Return the number of the match that ``reading`` is, or which match left it out.
+
+    Parameters
+    ----------
+    found : SequenceSet
+        All matches, before the after-match policy.
+    """
+    position = places.position_of_place[list(reading.places)]
+    reported = report_matches(program, found)
+    number = _number(reported, position, reading)
+    if number is not None or program.query.after_match[0] == "none":
+        return Standing(number)
+    return Standing(None, _taker(program, found, reported, position, reading))
+
+
+def _number(found: SequenceSet, position: np.ndarray, reading: Reading) -> int | None:
+    ends, counts = found.ends()
+    at = int(np.searchsorted(ends, position[-1]))
+    if at == len(ends) or ends[at] != position[-1] or int(counts[at]) > _MOST_NUMBERED:
+        return None
+    block = found.ending(int(position[-1]), int(position[-1]) + 1)
+    same = _same(block, position, reading)
+    return None if same is None else sum(int(count) for count in counts[:at]) + same
+
+
+def _same(block: MatchBlock, position: np.ndarray, reading: Reading) -> int | None:
+    n_items = np.diff(block.first_item_of_match)
+    for m in np.flatnonzero((n_items == len(position)) & (block.branch_of_match == reading.branch)):
+        items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])
+        if (block.event_of_item[items] == position).all() and (
+            block.component_of_item[items] == np.array(reading.components)
+        ).all():
+            return int(m)
+    return None
+
+
+def _taker(program, found: SequenceSet, reported: SequenceSet, position: np.ndarray, reading) -> MatchBlock:
+    """Return the first reported match that discards the one at ``position``."""
+    policy, variable = program.query.after_match
+    block = reported.ending(0, int(position[-1]) + 1)
+    partition = found.events.partition_of_event
+    same = partition[block.last] == partition[position[-1]]
+    block = block.take(np.flatnonzero(same))
+    if policy == "to_next":
+        takes = block.first == position[0]
+    elif policy == "past_last":
+        takes = block.last >= position[0]
+    else:
+        own = variables_of_items(program, block) == program.query.variables.index(variable)
+        horizon = np.full(len(block), -1)
+        matches, events = block.match_of_item[own], block.event_of_item[own]
+        if policy == "to_first":
+            matches, events = matches[::-1], events[::-1]
+        horizon[matches] = events
+        takes = horizon > position[0]
+    order = np.lexsort([block.first, block.last])
+    return block.take(order[takes[order]][:1])

@@ -1,0 +1,409 @@
+"""What stops a partial match, in words, with the rows and values as the frame has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.elements import ALL, EACH, EARLIER, LAST, PREVIOUS
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.terms import Term
+from cepkit.engines.funnel import conditions_alone
+from cepkit.engines.places import Places
+from cepkit.engines.plain_conditions import Seen
+from cepkit.engines.steps import Obstacle
+from cepkit.engines.why_not import Reading
+from cepkit.events import BOOLEAN, DURATION, NULL_CODE, NULL_INTEGER, TEXT, TIME, shared_categories
+from cepkit.language import expressions as ex
+from cepkit.language.durations import format_duration
+from cepkit.language.sequence_printing import duration_text, type_text
+
+_SHOWN_FILLERS = 3
+_INDEX = {None: EACH, ex.CURRENT: EACH, ex.BEFORE: PREVIOUS, ex.LAST: LAST}
+
+
+class Words:
+    """Says what stops a reading."""
+
+    def __init__(
+        self,
+        program: SequenceProgram,
+        source: Any,
+        places: Places,
+        reading: Reading,
+        variable_of: Mapping[int, str],
+    ):
+        self.program, self.query, self.source, self.places = program, program.query, source, places
+        self.read, self.given = reading, variable_of
+        self.bound = program.branches[reading.branch]
+        self.components = self.bound.branch.components
+
+    # --- rows and events
+
+    def _rows(self, places: Sequence[int]) -> np.ndarray:
+        return self.places.events.rows(self.places.position_of_place[list(places)])
+
+    def row(self, place: int) -> str:
+        """Return the event's label in the frame: ``row 17``."""
+        label = self.source.index_labels(self._rows([place]))[0]
+        label = label.item() if isinstance(label, np.generic) else label
+        return f"row {label!r}" if isinstance(label, str) else f"row {label}"
+
+    def rows(self, places: Sequence[int]) -> str:
+        """Return the labels of several events."""
+        return ", ".join(self.row(place) for place in places)
+
+    def time(self, place: int) -> str:
+        """Return when the event happened, as short as its day allows; nothing without a clock."""
+        clock = self.program.clock
+        if clock is None:
+            return ""
+        value = self._value(clock, place)
+        if not isinstance(value, datetime):
+            return f"{clock} {_plain(value)}"
+        days = {self._value(clock, end).date() for end in self._ends}
+        text = str(value.time() if len(days) == 1 else value)
+        return text.removesuffix(":00") if text.count(":") == 2 else text
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        own = self.places.place_of_position
+        return int(own[0]), int(own[-1])
+
+    def row_at(self, place: int) -> str:
+        """Return the label and the time: ``row 17 (10:02)``."""
+        time = self.time(place)
+        return f"{self.row(place)} ({time})" if time else self.row(place)
+
+    def _value(self, column: str, place: int) -> Any:
+        if derived := self.program.derived.get(column):
+            items = self.source.arrow(derived.column, self._rows([place]))[0].as_py()
+            within = items is not None and -len(items) <= derived.index < len(items)
+            return items[derived.index] if within else None
+        return self.source.arrow(column, self._rows([place])).to_pandas().iloc[0]
+
+    def name(self, c: int) -> str:
+        """Return the component's variable, with its type where it has one: ``Cancel x``."""
+        component = self.components[c]
+        return _typed(component.variable, component.event_type)
+
+    # --- the reading
+
+    def reading(self) -> str:
+        """Return which event stands for what: ``o = row 1, r = row 3``."""
+        parts: dict[Any, list[str]] = {}
+        for place, c in zip(self.read.places, self.read.components, strict=True):
+            parts.setdefault((c,) if c is not None else (None, place), []).append(self.row(place))
+        said = []
+        for key, labels in parts.items():
+            name = "?" if key[0] is None else self.components[key[0]].variable
+            said.append(f"{name} = {', '.join(labels)}")
+        return ", ".join(said)
+
+    def table(self, reasons: Sequence[str]) -> pd.DataFrame:
+        """Return a row per event; the reasons stand beside the one that they stop, or the last."""
+        rows = self._rows(self.read.places)
+        n = len(rows)
+        made = {"index": self.source.index_labels(rows)}
+        if self.query.event_type is not None:
+            made["event_type"] = self.source.arrow(self.query.event_type, rows).to_pandas().to_numpy(object)
+        names = [None if c is None else self.components[c].variable for c in self.read.components]
+        made["variable"] = pd.array(names, dtype="string")
+        made["reached"] = np.arange(n) < self.read.reached
+        texts = [""] * n
+        texts[min(self.read.reached, n - 1)] = "; ".join(reasons)
+        made["reason"] = pd.array(texts, dtype="string")
+        return pd.DataFrame(made)
+
+    # --- what stops
+
+    def reason(self, obstacle: Obstacle) -> str:
+        """Return what stops the reading there."""
+        return getattr(self, f"_{obstacle.kind}")(obstacle)
+
+    def _type(self, o: Obstacle) -> str:
+        [place] = o.places
+        column = self.query.event_type
+        found = "null" if pd.isna(value := self._value(column, place)) else repr(_plain(value))
+        head = f"{self.row(place)} is of type {found}"
+        absent = (a for one in self.program.branches for a in one.branch.absences)
+        if any(absence.event_type == _plain(value) for absence in absent):
+            head += ", which must be absent"
+        if place in self.given and o.component is not None:
+            return f"{head}, {self.given[place]} is of type {self.components[o.component].event_type!r}"
+        types = dict.fromkeys(
+            type_text(c.event_type) for one in self.program.branches for c in one.branch.components
+        )
+        return f"{head}, the pattern has {', '.join(types)}"
+
+    def _variable(self, o: Obstacle) -> str:
+        [place] = o.places
+        there = ", ".join(dict.fromkeys(c.variable for c in self.components))
+        return (
+            f"{self.row(place)} is given as {self.given[place]!r}, which no match has together with {there}"
+        )
+
+    def _alone(self, o: Obstacle) -> str:
+        condition = conditions_alone(self.bound, o.component)[o.number]
+        return f"{self.row(o.places[0])}: {self._said(condition.expression, o.seen)}"
+
+    def _condition(self, o: Obstacle) -> str:
+        return self._said(self.bound.conditions[o.number].condition.expression, o.seen)
+
+    def _partition(self, o: Obstacle) -> str:
+        one, other = o.places
+        keys = [
+            f"{name} {_plain(self._value(name, one))} and {_plain(self._value(name, other))}"
+            for name in self.query.partition_by
+            if not _same(self._value(name, one), self._value(name, other))
+        ]
+        return f"{self.row(one)} and {self.row(other)} are of different partitions: {', '.join(keys)}"
+
+    def _order(self, o: Obstacle) -> str:
+        early, late = o.places
+        component = dict(zip(self.read.places, self.read.components, strict=True))
+        names = [self.components[component[place]].variable for place in (early, late)]
+        return (
+            f"{names[0]} = {self.row_at(early)} stands before {names[1]} = {self.row_at(late)}, "
+            f"and {names[1]} comes first in the pattern"
+        )
+
+    def _missing(self, o: Obstacle) -> str:
+        return f"nothing is given for {self.name(o.component)}"
+
+    def _few(self, o: Obstacle) -> str:
+        component = self.components[o.component]
+        return f"{component.variable} needs at least {component.low} events, {_given(len(o.places))}"
+
+    def _many(self, o: Obstacle) -> str:
+        component = self.components[o.component]
+        events = "1 event" if component.high == 1 else f"at most {component.high} events"
+        return f"{component.variable} is {events}, {_given(len(o.places))}: {self.rows(o.places)}"
+
+    def _window(self, o: Obstacle) -> str:
+        return f"{self._lasts(*o.places)}, {self._limit(self.query.within)}"
+
+    def _gap(self, o: Obstacle) -> str:
+        return f"{self._lasts(*o.places)}, {self._limit(self.query.gap_within)} between successive events"
+
+    def _lasts(self, one: int, other: int) -> str:
+        ticks = self.places.time[other] - self.places.time[one]
+        unit = self.program.schema[self.program.clock].unit
+        length = format_duration(int(ticks), unit) if unit else str(_plain(ticks))
+        return f"from {self.row(one)} to {self.row(other)} it lasts {length}"
+
+    def _limit(self, duration: Any) -> str:
+        text = duration_text(duration)
+        return f"more than {text}" if self.query.within_closed else f"not less than {text}"
+
+    def _events(self, o: Obstacle) -> str:
+        one, other = o.places
+        of = " of the partition" if self.query.partition_by else ""
+        n = other - one + 1
+        most = self.query.within_events
+        return f"from {self.row(one)} to {self.row(other)} there are {n:,} events{of}, more than {most:,}"
+
+    def _strict_time(self, o: Obstacle) -> str:
+        one, other = o.places
+        return f"{self.row(one)} and {self.row(other)} happen at the same time ({self.time(one)})"
+
+    def _skipped(self, o: Obstacle) -> str:
+        one, other, between = o.places
+        head = f"{self.row(between)} lies between {self.row(one)} and {self.row(other)}"
+        if o.number is not None:
+            return (
+                f"{head} and could be {self.components[o.number].variable}: strategy 'next' may not skip it"
+            )
+        whole = self.places.start_of_partition[between] != self.places.start_of_partition[one]
+        where = "stream" if whole or not self.query.partition_by else "partition"
+        return f"{head}, and no event of the {where} may be skipped there"
+
+    def _until(self, o: Obstacle) -> str:
+        component = self.components[o.component]
+        return f"{self.row(o.places[2])} ends the loop of {component.variable}: {component.until} is true"
+
+    def _preference(self, o: Obstacle) -> str:
+        name, other = self.components[o.component].variable, o.component + 1
+        loop = self.components[o.component]
+        if loop.preference == "greedy":
+            return f"{self.row(o.places[0])} could be {name} too, and {name} is greedy"
+        return (
+            f"{self.row(o.places[0])} could be {self.components[other].variable} too, and {name} is reluctant"
+        )
+
+    def _absence(self, o: Obstacle) -> str:
+        absence = self.bound.branch.absences[o.number]
+        name = _typed(absence.variable, absence.event_type)
+        head = f"{name}, which must be absent, is {self.row_at(o.places[0])}"
+        n = len(self.components)
+        if absence.after < 0:
+            return f"{head} in the window before {self.components[0].variable}"
+        if absence.before >= n:
+            return f"{head} in the window after {self.components[-1].variable}"
+        ends = [self.components[c].variable for c in (absence.after, absence.before)]
+        return f"{head} between {ends[0]} and {ends[1]}"
+
+    def fillers(self) -> Iterator[str]:
+        """Yield what the events are that could stand where one is missing."""
+        missing = next((o for o in self.read.obstacles if o.kind == "missing"), None)
+        if missing is None:
+            return
+        component = self.components[missing.component]
+        kind = "event" if component.event_type is None else f"{type_text(component.event_type)} event"
+        found = self.read.fillers
+        if not found:
+            yield f"there is no {kind} where {component.variable} would stand"
+            return
+        could = [place for place, obstacle in found if obstacle is None]
+        if could:
+            more = f" and {len(could) - _SHOWN_FILLERS:,} more" if len(could) > _SHOWN_FILLERS else ""
+            yield f"{self.rows(could[:_SHOWN_FILLERS])}{more} could be {component.variable}"
+        stopped = [(place, obstacle) for place, obstacle in found if obstacle is not None]
+        for place, obstacle in stopped[:_SHOWN_FILLERS]:
+            yield f"{self.row(place)} could not be {component.variable}: {self.reason(obstacle)}"
+        if len(stopped) > _SHOWN_FILLERS:
+            more = "at least " if self.read.more_fillers else ""
+            yield f"nor could {more}{len(stopped) - _SHOWN_FILLERS:,} other {kind}s"
+
+    # --- conditions with their values
+
+    def _said(self, expression: ex.Expression, seen: Seen) -> str:
+        values = str(self._with_values(expression, seen))
+        truth = {True: "true", False: "false", None: "null"}[seen.truth]
+        return f"{expression}: {values} is {truth}"
+
+    def _with_values(self, expression: ex.Expression, seen: Seen) -> ex.Expression:
+        params = dict(self.query.params)
+
+        def value(node: ex.Expression) -> ex.Expression:
+            match node:
+                case ex.Aggregate():
+                    return self._aggregate(node, seen)
+                case ex.Parameter(name=name):
+                    return _literal(params[name])
+                case ex.Subscript(operand=ex.Reference() as reference, index=index):
+                    return self._element(node, reference, seen, index)
+                case ex.Reference(name=str()):
+                    return self._element(node, node, seen)
+            return node
+
+        return _changed(expression, value)
+
+    def _element(self, node, reference: ex.Reference, seen: Seen, item: int | None = None) -> ex.Expression:
+        which = _INDEX.get(reference.index, reference.index)
+        if reference.variable not in self.query.group_variables and (which == LAST or which == 1):
+            which = EACH
+        for leaf in seen.place_of:
+            column = leaf.data[2]
+            derived = self.program.derived.get(column)
+            name = (derived.column, derived.index) if derived else (column, None)
+            if leaf.data[:2] == (reference.variable, which) and name == (reference.name, item):
+                return _literal(self._value(column, seen.place_of[leaf]))
+        return ex.Literal(None) if isinstance(which, int) else node
+
+    def _aggregate(self, e: ex.Aggregate, seen: Seen) -> ex.Expression:
+        names = {"avg": ("sum", "count_of"), "delta": ("last", "first"), "count": ("count_of",)}
+        wanted = names.get(e.function, (e.function,))
+        if isinstance(e.operand, ex.Reference) and e.operand.name is None:
+            wanted = ("count",)
+        leaves = [self._group(e, name, seen) for name in wanted]
+        if None in leaves:
+            return e
+        values = [self._group_value(leaf, seen.value_of[leaf]) for leaf in leaves]
+        if None in values or (e.function == "avg" and values[1] == 0):
+            return ex.Literal(None)
+        if e.function == "avg":
+            return _literal(values[0] / values[1])
+        return _literal(values[0] - values[1] if e.function == "delta" else values[0])
+
+    def _group(self, e: ex.Aggregate, name: str, seen: Seen) -> Term | None:
+        """Return the one aggregate that the expression can mean, None where there are several."""
+        inside = [node for node in e.walk() if isinstance(node, ex.Reference)]
+        over = EARLIER if any(node.index == ex.ALL_BEFORE for node in inside) else ALL
+        columns = {node.name for node in inside} - {None}
+        found = [
+            leaf
+            for leaf in seen.value_of
+            if leaf.data == (name, inside[0].variable, over)
+            and {part.data[2] for part in leaf.walk() if part.op == "element"} == columns
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _group_value(self, leaf: Term, value: Any) -> Any:
+        value = value.item() if isinstance(value, np.generic) else value
+        if leaf.kind in (TEXT, BOOLEAN):
+            if value == NULL_CODE:
+                return None
+            return bool(value) if leaf.kind == BOOLEAN else self._text(leaf, value)
+        if value == NULL_INTEGER or value != value:
+            return None
+        if leaf.kind == TIME:
+            return pd.Timestamp(value, unit=leaf.unit or "ns")
+        if leaf.kind == DURATION:
+            return pd.Timedelta(value, unit=leaf.unit or "ns")
+        return value
+
+    def _text(self, leaf: Term, code: int) -> str:
+        column = next(part.data[2] for part in leaf.walk() if part.op == "element")
+        columns = self.places.events.columns
+        for group in self.program.text_groups:
+            if column in group:
+                names = sorted(group)
+                shared = shared_categories(
+                    [columns[name] for name in names], bool(group & self.program.ordered_text)
+                )
+                return shared[names.index(column)].categories[code]
+        return columns[column].categories[code]
+
+
+def _changed(expression: ex.Expression, change: Callable[[ex.Expression], ex.Expression]) -> ex.Expression:
+    """Return the expression with its outermost parts exchanged that ``change`` knows."""
+    if (made := change(expression)) is not expression or isinstance(expression, ex.Aggregate):
+        return made
+    changed = {}
+    for item in fields(expression):
+        part = getattr(expression, item.name)
+        if isinstance(part, ex.Expression):
+            changed[item.name] = _changed(part, change)
+        elif isinstance(part, tuple) and any(isinstance(one, ex.Expression) for one in part):
+            changed[item.name] = tuple(_changed(one, change) for one in part)
+    return replace(expression, **changed) if changed else expression
+
+
+def _literal(value: Any) -> ex.Expression:
+    """Return the value as a predicate spells it; times and durations as text."""
+    value = _plain(value)
+    if isinstance(value, float) and value in (float("inf"), -float("inf")):
+        return ex.Attribute(str(value))
+    if value is None or isinstance(value, bool | int | float | str):
+        return ex.Literal(value)
+    if isinstance(value, pd.Timedelta):
+        return ex.Literal(format_duration(value.value, "ns"))
+    return ex.Literal(str(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a frame as Python has it, None for null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, list | tuple | np.ndarray | dict) and pd.isna(value):
+        return None
+    return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    one, other = _plain(one), _plain(other)
+    return one is other or one == other
+
+
+def _typed(variable: str, event_type: Any) -> str:
+    return variable if event_type is None else f"{type_text(event_type)} {variable}"
+
+
+def _given(n: int) -> str:
+    return f"{n} is given" if n == 1 else f"{n} are given"
