@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -15,19 +16,21 @@ import pyarrow as pa
 
 from cepkit import errors
 from cepkit.api import compile_checked
-from cepkit.compile.program import Program
+from cepkit.compile.bound import Bound
 from cepkit.engines.measures import measure_expressions
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
 from cepkit.events import ColumnType
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
 from cepkit.language.query import RegexQuery
+from cepkit.language.sequence_query import SequenceQuery
 from cepkit.planner import Engine, choose_engine
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 T = TypeVar("T")
+Q = TypeVar("Q", RegexQuery, SequenceQuery)
 
 
 def schema_of(frame: DataFrame) -> dict[str, ColumnType]:
@@ -52,8 +55,16 @@ def match(frame: DataFrame, value: RegexQuery, engine: str = "auto") -> SparkMat
     CepWarning
         Without ``partition_by``: the whole frame goes through one task.
     """
-    from cepkit.pipelines.spark_session import worker_python
+    program, source = bound_to(frame, value)
+    matches = SparkMatches(frame, source, program, choose_engine(program, engine))
+    if not value.partition_by:
+        warn_of_one_task()
+    repair_workers(frame)
+    return matches
 
+
+def bound_to(frame: DataFrame, value: Q) -> tuple[Bound, EmptySource]:
+    """Return a query bound to a Spark frame, and the columns of this; no job runs. Raises as `match`."""
     if frame.isStreaming:
         raise UnsupportedQueryError(
             "a streaming DataFrame has no end, and this version matches frames that have one; "
@@ -71,16 +82,24 @@ def match(frame: DataFrame, value: RegexQuery, engine: str = "auto") -> SparkMat
         functions = (*value.functions, *((name, program.functions[name]) for name in sorted(late)))
         program = replace(program, query=replace(value, functions=functions))
     _check_functions(program.functions)
-    matches = SparkMatches(frame, source, program, choose_engine(program, engine))
-    if not value.partition_by:
-        warnings.warn(
-            "without partition_by all events are one stream, which one Spark task has to hold and match "
-            "alone; with partition_by the tasks share the work",
-            CepWarning,
-            stacklevel=4,
-        )
+    return program, source
+
+
+def warn_of_one_task(or_with: str = "") -> None:
+    """Warn that the whole frame goes through one task; ``or_with`` is another way out beside partitions."""
+    warnings.warn(
+        "without partition_by all events are one stream, which one Spark task has to hold and match alone; "
+        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work",
+        CepWarning,
+        stacklevel=5,
+    )
+
+
+def repair_workers(frame: DataFrame) -> None:
+    """Let the session's workers run this Python where that can be set."""
+    from cepkit.pipelines.spark_session import worker_python
+
     worker_python(frame.sparkSession)
-    return matches
 
 
 def _check_functions(functions: dict[str, object]) -> None:
@@ -101,65 +120,40 @@ def _check_functions(functions: dict[str, object]) -> None:
             ) from error
 
 
-class SparkMatches:
-    """The matches of a query in a Spark frame, in the order of their last event.
+class LazyMatches(ABC):
+    """What can be asked of the matches in a Spark frame whatever the kind of query.
 
-    Made by ``df.cep.match``. Nothing runs before it is asked for, and every question runs the query again;
-    ``to_frame()`` can be cached or written as any frame.
-
-    Notes
-    -----
-    The order of matches is that of ``order_by`` at their last event. Matches of different partitions that are
-    equal in it stand in the order of ``partition_by``, null first; pandas decides by the row's place in the
-    frame, which Spark does not know. A match's number is its place in this order, from 0.
+    A match is told from others by its place: the order and partition columns at its last event and, where
+    several matches end there, its rank among them.
     """
 
-    def __init__(self, frame: DataFrame, source: EmptySource, program: Program, engine: Engine):
-        self._frame, self._source, self._program, self._engine = frame, source, program, engine
+    has_ranks: bool
+
+    def __init__(self, frame: DataFrame, source: EmptySource, program: Bound, engine: Engine):
+        self._frame, self._source, self._program, self.engine = frame, source, program, engine
         self._columns = tasks.needed_columns(program, source)
-        self._measured = self._run(tasks.measured)
+        self._measured = self._run(self._tell_measures)
+
+    @abstractmethod
+    def _run(self, tell: Callable, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
+        """Return what ``tell`` says of the matches of every task, lazily."""
 
     @property
-    def query(self) -> RegexQuery:
+    @abstractmethod
+    def _names(self) -> list[str]:
+        """Names of the result's columns."""
+
+    @abstractmethod
+    def _numbers(self, limit: int | None) -> DataFrame:
+        """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first there."""
+
+    _tell_measures: Callable
+    _tell_rows: Callable
+
+    @property
+    def query(self) -> RegexQuery | SequenceQuery:
         """The query as a value."""
         return self._program.query
-
-    # --- how many
-
-    def count(self) -> int:
-        """Return the exact number of matches; every task counts its own."""
-        from pyspark.sql import functions as F
-
-        counts = self._run(tasks.counted)
-        return _clearly(lambda: counts.agg(F.sum("c0")).first()[0]) or 0
-
-    def __len__(self) -> int:
-        return self.count()
-
-    def __bool__(self) -> bool:
-        return not _clearly(self._run(tasks.placed).isEmpty)
-
-    # --- a look
-
-    def head(self, n: int = 5) -> pd.DataFrame:
-        """Return the first ``n`` matches as a pandas DataFrame."""
-        return _collected(self.to_frame().limit(max(0, n)))
-
-    def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
-        """Return ``n`` matches drawn uniformly without replacement as a pandas DataFrame, in their order.
-
-        Parameters
-        ----------
-        n : int
-            All matches when there are no more; the numbers drawn are sent to Spark, so think of thousands.
-        seed : int
-            The same seed draws the same matches, here and from a pandas frame.
-        """
-        total = self.count()
-        drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
-        numbered = self._numbered(self._measured, self._place_columns(len(self._names)))
-        chosen = numbered.where(numbered["number"].isin(drawn.tolist()))
-        return _collected(self._result(chosen.orderBy("number")))
 
     # --- frames
 
@@ -194,7 +188,7 @@ class SparkMatches:
         if limit is None:
             # Spark samples what it sorts, and would match for the sample alone: the exchange keeps matches.
             return self._result(self._measured.repartition(*place).orderBy(*place))
-        run = self._run(tasks.measured, limit=limit)
+        run = self._run(self._tell_measures, limit=limit)
         return self._result(self._numbered(run, place, limit).orderBy("number"))
 
     def lineage(self) -> DataFrame:
@@ -208,34 +202,17 @@ class SparkMatches:
         """
         return self._matched_rows(list(dict.fromkeys((*self.query.partition_by, *self.query.order_by))), None)
 
-    def tag(self) -> DataFrame:
-        """Return the frame that was searched with ``match`` and ``variable`` behind, null where none.
-
-        Returns
-        -------
-        pyspark.sql.DataFrame
-            Lazy, with the rows in no particular order. It matches twice, as ``to_frame("all")`` does.
-        """
-        self._check_free("match", "variable")
-        rows, place = self._with_rows(tasks.tagged, self._source.names)
-        joined = self._joined(rows, place, "left", None)
-        columns = [f"r{i}" for i in range(1, len(self._source.names) + 1)]
-        return joined.select(*columns, "number", "r0").toDF(*self._source.names, "match", "variable")
-
     # --- how the frames are made
 
-    def _run(self, emit: tasks.Emit, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
-        columns = self._columns if columns is None else columns
-        return tasks.run_tasks(self._frame, self._source, self._program, columns, emit, limit=limit)
-
-    @property
-    def _names(self) -> list[str]:
-        """Names of the result's columns."""
-        return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.query))]
+    def _event_columns(self, behind: int, letter: str = "c") -> list[str]:
+        """Names of the columns that tell the last event of a match, behind so many others."""
+        n_columns = len(self.query.order_by) + len(self.query.partition_by)
+        return [f"{letter}{i}" for i in range(behind, behind + n_columns)]
 
     def _place_columns(self, behind: int, letter: str = "c") -> list[str]:
-        n_places = len(self.query.order_by) + len(self.query.partition_by)
-        return [f"{letter}{i}" for i in range(behind, behind + n_places)]
+        """Names of the columns that tell a match."""
+        event = self._event_columns(behind, letter)
+        return [*event, f"{letter}{behind + len(event)}"] if self.has_ranks else event
 
     def _result(self, run: DataFrame) -> DataFrame:
         return run.select(*(f"c{i}" for i in range(len(self._names)))).toDF(*self._names)
@@ -255,14 +232,14 @@ class SparkMatches:
         # The condition keeps Spark from leaving out the column where nobody looks at it.
         return numbered.withColumn("number", number).where("number >= 0")
 
-    def _with_rows(self, emit: tasks.Emit, columns: list[str], limit: int | None = None):
+    def _with_rows(self, tell: Callable, columns: list[str], limit: int | None = None):
         """Return rows: their variable ``r0``, ``columns``, the place of their match; and its names."""
         tasks.check_convertible(self._source, columns)
         for name in columns:
             if name in self._source.duplicates:
                 raise CepError(f"column {name!r} occurs more than once; rename or drop one of them")
         wanted = [name for name in self._source.names if name in {*columns, *self._columns}]
-        run = self._run(emit, wanted, limit)
+        run = self._run(tell, wanted, limit)
         first_place = 1 + len(wanted)
         place = self._place_columns(first_place)
         run = run.select("c0", *(f"c{1 + wanted.index(name)}" for name in columns), *place)
@@ -273,15 +250,23 @@ class SparkMatches:
         """Join rows with the numbers of their matches; no two matches have the same place."""
         from pyspark.sql import functions as F
 
-        numbers = self._numbered(self._run(tasks.placed, limit=limit), self._place_columns(0), limit)
-        pairs = [(F.col(r), F.col(n)) for r, n in zip(place, self._place_columns(0), strict=True)]
+        event = self._event_columns(0)
+        joined = rows.join(self._numbers(limit), self._same_event(place[: len(event)], event), how)
+        if not self.has_ranks:
+            return joined
+        return joined.withColumn("number", F.col("number") + F.col(place[-1]))
+
+    def _same_event(self, these: list[str], those: list[str]) -> list[Column]:
+        """Return the conditions that columns, those of the order first, tell the same event."""
+        from pyspark.sql import functions as F
+
+        pairs = [(F.col(this), F.col(that)) for this, that in zip(these, those, strict=True)]
         n_order = len(self.query.order_by)
-        equal = [r == n for r, n in pairs[:n_order]] + [r.eqNullSafe(n) for r, n in pairs[n_order:]]
-        return rows.join(numbers, equal, how)
+        return [r == n for r, n in pairs[:n_order]] + [r.eqNullSafe(n) for r, n in pairs[n_order:]]
 
     def _matched_rows(self, columns: list[str], limit: int | None) -> DataFrame:
         self._check_free("match", "variable", among=columns)
-        rows, place = self._with_rows(tasks.matched_rows, columns, limit)
+        rows, place = self._with_rows(self._tell_rows, columns, limit)
         joined = self._joined(rows, place, "inner", limit)
         order = [f"r{1 + columns.index(name)}" for name in self.query.order_by]
         shown = [f"r{i}" for i in range(1, len(columns) + 1)]
@@ -314,9 +299,91 @@ class SparkMatches:
         return f"<p><b>{what}</b></p><p>{lazy}</p>"
 
 
-def _collected(frame: DataFrame) -> pd.DataFrame:
+class SparkMatches(LazyMatches):
+    """The matches of a query in a Spark frame, in the order of their last event.
+
+    Made by ``df.cep.match``. Nothing runs before it is asked for, and every question runs the query again;
+    ``to_frame()`` can be cached or written as any frame.
+
+    Notes
+    -----
+    The order of matches is that of ``order_by`` at their last event. Matches of different partitions that are
+    equal in it stand in the order of ``partition_by``, null first; pandas decides by the row's place in the
+    frame, which Spark does not know. A match's number is its place in this order, from 0.
+    """
+
+    has_ranks = False
+    _tell_measures = staticmethod(tasks.measured)
+    _tell_rows = staticmethod(tasks.matched_rows)
+
+    # --- how many
+
+    def count(self) -> int:
+        """Return the exact number of matches; every task counts its own."""
+        from pyspark.sql import functions as F
+
+        counts = self._run(tasks.counted)
+        return clearly(lambda: counts.agg(F.sum("c0")).first()[0]) or 0
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return not clearly(self._run(tasks.placed).isEmpty)
+
+    # --- a look
+
+    def head(self, n: int = 5) -> pd.DataFrame:
+        """Return the first ``n`` matches as a pandas DataFrame."""
+        return collected(self.to_frame().limit(max(0, n)))
+
+    def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
+        """Return ``n`` matches drawn uniformly without replacement as a pandas DataFrame, in their order.
+
+        Parameters
+        ----------
+        n : int
+            All matches when there are no more; the numbers drawn are sent to Spark, so think of thousands.
+        seed : int
+            The same seed draws the same matches, here and from a pandas frame.
+        """
+        total = self.count()
+        drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
+        numbered = self._numbered(self._measured, self._place_columns(len(self._names)))
+        chosen = numbered.where(numbered["number"].isin(drawn.tolist()))
+        return collected(self._result(chosen.orderBy("number")))
+
+    def tag(self) -> DataFrame:
+        """Return the frame that was searched with ``match`` and ``variable`` behind, null where none.
+
+        Returns
+        -------
+        pyspark.sql.DataFrame
+            Lazy, with the rows in no particular order. It matches twice, as ``to_frame("all")`` does.
+        """
+        self._check_free("match", "variable")
+        rows, place = self._with_rows(tasks.tagged, self._source.names)
+        joined = self._joined(rows, place, "left", None)
+        columns = [f"r{i}" for i in range(1, len(self._source.names) + 1)]
+        return joined.select(*columns, "number", "r0").toDF(*self._source.names, "match", "variable")
+
+    # --- how the frames are made
+
+    def _run(self, tell: tasks.Emit, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
+        columns = self._columns if columns is None else columns
+        return tasks.run_tasks(self._frame, self._source, self._program, columns, tell, limit=limit)
+
+    @property
+    def _names(self) -> list[str]:
+        return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.query))]
+
+    def _numbers(self, limit: int | None) -> DataFrame:
+        return self._numbered(self._run(tasks.placed, limit=limit), self._event_columns(0), limit)
+
+
+def collected(frame: DataFrame) -> pd.DataFrame:
     """Return the rows of a Spark frame; integers and booleans with nulls stay what they are."""
-    table: pa.Table = _clearly(frame.toArrow)
+    table: pa.Table = clearly(frame.toArrow)
     nullable = dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
     nullable[pa.bool_()] = pd.BooleanDtype()
     columns = {}
@@ -325,7 +392,7 @@ def _collected(frame: DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, columns=table.column_names)
 
 
-def _clearly(job: Callable[[], T]) -> T:
+def clearly(job: Callable[[], T]) -> T:
     """Run a job; an error that cepkit raised in a task is raised as itself, out of Spark's wrapping."""
     from pyspark.errors import PySparkException
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.chained import ChainedMatches
 from cepkit.engines.measures import Rows
 from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.errors import PredicateError, column_not_found, nearest
@@ -113,8 +114,9 @@ def _values(source: Rows, found: SequenceSet, name: str, one: Wanted) -> tuple[n
 
 def _by_counting(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
     """Return the aggregate in a tuple where the engine counts it, else None."""
-    aggregate = getattr(found, "aggregate", None)
-    return None if aggregate is None else aggregate(one.function, one.variable, values)
+    if not isinstance(found, ChainedMatches):
+        return None
+    return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
 
 
 def _by_looking(

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.cache import cache_folder
+from cepkit.compile.bound import Bound
 from cepkit.compile.program import Program, compile_regex
 from cepkit.engines.measures import Measured, Picked, measure
 from cepkit.engines.regex import label_rows, match_regex
@@ -21,13 +22,14 @@ from cepkit.errors import CepError, OrderError, ResultTooLargeError
 from cepkit.events import LIST, ColumnType, Events
 from cepkit.frames.arrow import ArrowSource, type_of_arrow
 from cepkit.frames.building import build_events
-from cepkit.language.expressions import Attribute
+from cepkit.language.expressions import Attribute, Reference
 from cepkit.language.query import RegexQuery
+from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matchset import MatchSet
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 _ROWS_PER_BATCH = 1 << 16
 _NESTED = ("struct", "map", "array", "variant")  # type names of what cannot be a partition key
@@ -71,7 +73,7 @@ def _arrow_type(of: DataType, timezone: str) -> pa.DataType | None:
         return None
 
 
-def needed_columns(program: Program, source: EmptySource) -> list[str]:
+def needed_columns(program: Bound, source: EmptySource) -> list[str]:
     """Return the columns that matching and measuring look at, in the frame's order.
 
     Raises
@@ -82,9 +84,9 @@ def needed_columns(program: Program, source: EmptySource) -> list[str]:
     query = program.query
     derived = program.derived
     names = {*query.partition_by, *query.order_by}
-    names |= {derived[name].column if name in derived else name for name in program.columns}
-    trees = [tree for _, tree in query.measures or ()]
-    names |= {node.name for tree in trees for node in tree.walk() if isinstance(node, Attribute)}
+    names |= {derived[name].column if name in derived else name for name in program.columns_to_read}
+    nodes = [node for _, tree in query.measures or () for node in tree.walk()]
+    names |= {node.name for node in nodes if isinstance(node, Attribute | Reference)} - {None}
     check_convertible(source, names)
     for name in query.partition_by:
         of = source.fields[source.names.index(name)].dataType
@@ -142,23 +144,54 @@ def run_tasks(
     columns this took half the time that ``sortWithinPartitions`` took; rows that arrive in order need no
     sort.
     """
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructField, StructType
-
-    # By position: names may hold dots, or differ in case alone.
-    place = {name: i for i, name in enumerate(source.names)}
-    plain = frame.toDF(*(f"c{i}" for i in range(len(place)))).select(*(f"c{place[name]}" for name in columns))
-    by = [place[name] for name in program.query.partition_by]
-    keys = [_hashed(f"c{i}", source.fields[i].dataType) for i in by]
+    plain = numbered_columns(frame, source, columns)
+    keys = key_columns(source, columns, program.query.partition_by)
     shuffled = plain.repartition(*keys) if keys else plain.repartition(1)
 
     # The same work on no rows tells the types of the result.
     none = np.empty(0, np.int64)
     nothing = Found(program, source, MatchSet(build_events(source, program), none, none), columns)
+    types, output = result_types(emit(nothing), source)
+    task = Task(
+        program.query,
+        program.schema,
+        tuple(columns),
+        emit,
+        output=output,
+        limit=limit,
+        kernel_cache=os.environ.get("CEPKIT_CACHE"),
+    )
+    return shuffled.mapInArrow(task.run, types)
+
+
+def numbered_columns(frame: DataFrame, source: EmptySource, columns: Sequence[str]) -> DataFrame:
+    """Return these columns, named ``e0``, ``e1``, …: names may hold dots, or differ in case alone."""
+    place = {name: i for i, name in enumerate(source.names)}
+    plain = frame.toDF(*(f"c{i}" for i in range(len(place)))).select(*(f"c{place[name]}" for name in columns))
+    return plain.toDF(*(f"e{i}" for i in range(len(columns))))
+
+
+def key_columns(source: EmptySource, columns: Sequence[str], partition_by: Iterable[str]) -> list[Column]:
+    """Return what sends the rows of one partition to one task, in a frame of `numbered_columns`."""
+    types = {field.name: field.dataType for field in source.fields}
+    return [_hashed(f"e{columns.index(name)}", types[name]) for name in partition_by]
+
+
+def result_types(told: Iterable[tuple[str, Measured]], source: EmptySource) -> tuple[StructType, pa.Schema]:
+    """Return Spark's and Arrow's types of what is told of no matches, with columns ``c0``, ``c1``, ….
+
+    Raises
+    ------
+    CepError
+        For a measure whose type its values would decide.
+    """
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
     fields, types = [], []
-    for i, (name, values) in enumerate(emit(nothing)):
+    for i, (name, values) in enumerate(told):
         if isinstance(values, Picked):
-            of = source.fields[place[values.column]].dataType
+            of = source.fields[source.names.index(values.column)].dataType
         elif pa.types.is_null(values.type):
             raise CepError(
                 f"measure {name!r} has no type before it runs, and Spark needs one; "
@@ -168,16 +201,7 @@ def run_tasks(
             of = from_arrow_type(values.type)
         fields.append(StructField(f"c{i}", of))
         types.append(pa.field(f"c{i}", _arrow_type(of, source.timezone)))
-    task = Task(
-        program.query,
-        program.schema,
-        tuple(columns),
-        emit,
-        output=pa.schema(types),
-        limit=limit,
-        kernel_cache=os.environ.get("CEPKIT_CACHE"),
-    )
-    return shuffled.mapInArrow(task.run, StructType(fields))
+    return StructType(fields), pa.schema(types)
 
 
 def _hashed(name: str, of: DataType) -> Column:
@@ -239,11 +263,9 @@ class Task:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Match the rows and return what ``emit`` says of the matches."""
-        received = list(batches)
-        if not received:
+        table = received_table(batches, self.columns)
+        if table is None:
             return
-        table = pa.Table.from_batches(received).rename_columns(list(self.columns)).combine_chunks()
-        del received
         source = ArrowSource(table)
         use_kernel_cache(self.kernel_cache)
         program = compile_regex(self.query, self.schema)
@@ -252,12 +274,27 @@ class Task:
         matches = match_regex(program, events, threads=1)  # Spark already runs one task per core
         if self.limit is not None and len(matches) > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
-        arrays = []
         found = Found(program, source, matches, self.columns)
-        for (_, values), field in zip(self.emit(found), self.output, strict=True):
-            array = source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
-            arrays.append(array if array.type == field.type else array.cast(field.type))
-        yield from pa.Table.from_arrays(arrays, schema=self.output).to_batches(max_chunksize=_ROWS_PER_BATCH)
+        yield from sent_batches(self.emit(found), source, self.output)
+
+
+def received_table(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
+    """Return the rows of a task under the names of ``columns``; None when there are none."""
+    received = list(batches)
+    if not received:
+        return None
+    return pa.Table.from_batches(received).rename_columns(list(columns)).combine_chunks()
+
+
+def sent_batches(
+    told: Iterable[tuple[str, Measured]], source: ArrowSource, output: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is told of matches as batches of bounded size, in the types of ``output``."""
+    arrays = []
+    for (_, values), field in zip(told, output, strict=True):
+        array = source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    yield from pa.Table.from_arrays(arrays, schema=output).to_batches(max_chunksize=_ROWS_PER_BATCH)
 
 
 def too_many(limit: int) -> str:
@@ -279,7 +316,7 @@ def use_kernel_cache(named: str | None) -> None:
         os.environ["CEPKIT_CACHE"] = str(Path(tempfile.gettempdir()) / f"cepkit-kernels-{user}")
 
 
-def check_total_order(source: ArrowSource, events: Events, query: RegexQuery) -> None:
+def check_total_order(source: ArrowSource, events: Events, query: RegexQuery | SequenceQuery) -> None:
     """Raise the error for events that ``order_by`` cannot tell apart from others of their partition.
 
     Spark keeps no order of rows that could decide. Time O(n_events).

@@ -1,0 +1,268 @@
+"""Chain → Python source of the kernels that count the paths of one window and find a path by its number."""
+
+from __future__ import annotations
+
+from cepkit.compile.chain_links import INT1, INT2, READ, ChainWriter, is_line
+from cepkit.compile.source import KernelSource
+
+DIGIT = 31  # bits of a digit of a large number
+# Places in the reports: of counting; of the descent.
+STATE, ENTRY, COUNTED = range(3)
+LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
+
+
+def write_window_counts(writer: ChainWriter) -> KernelSource:
+    """Write the kernels that count the paths within one window, and find those of a line by their numbers.
+
+    Returns
+    -------
+    KernelSource
+        ``counts(work_limit, w, lows, highs, offset, cell, low, high, latest, *values, count, report)``
+        writes to ``count[cell[s] + i]``, for the entries i of state s from ``lows[s]`` to ``highs[s]``, how
+        many paths end there and begin at place w or later, modulo 2^64. In a line, ``draw(begin, work_limit,
+        lows, cell, low, high, *values, count, last, rank, out)`` writes the entries of match number
+        ``rank[m]`` of those that end at entry ``last[m]`` to ``out[m]``; where ``rank[m]`` is -1, it writes
+        the number of all there. It returns the m at which it stopped.
+
+    Notes
+    -----
+    Time O(pairs of entries in the window that an edge could join) for counting, and O(states x entries in the
+    window) per match. Counting stops when ``work_limit`` of them were looked at and goes on from the report.
+    """
+    helpers = writer.over_links("total", "cell, count", _TOTAL)
+    types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT1]
+    kernels = [(_counting("", _COUNT_CELL, "counts"), types)]
+    if is_line(writer.chain):
+        types = ["T.int64"] * 2 + [READ] * 4 + writer.value_types + [INT1, READ, INT1, INT2]
+        kernels.append((_DRAW, types))
+    return writer.module(helpers, *kernels)
+
+
+def write_window_digits(writer: ChainWriter) -> KernelSource:
+    """Write the same kernel for counts of any size: ``count[cell, l]`` is digit l to the base 2^31.
+
+    Returns
+    -------
+    KernelSource
+        As `write_window_counts`, with a scratch ``sums``, int64 of shape (n_digits,), in front of ``count``.
+    """
+    helpers = writer.over_links("total", "cell, sums, count", _ADD)
+    types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT2, INT1]
+    return writer.module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
+
+
+def write_descent(writer: ChainWriter) -> KernelSource:
+    """Write the kernel that finds the match of a number among those that end at one event.
+
+    Returns
+    -------
+    KernelSource
+        ``descend(work_limit, w, lows, offset, cell, low, high, latest, *values, count, rest, weight, part,
+        entry, states, stays, nexts, ways, path_state, candidates, report)`` begins with the event
+        ``entry[0]`` in the states ``states[0]`` and the number ``rest``, in digits; the event before is the
+        one among whose matches the number falls. ``ways[d, s]`` says in how many ways the events behind
+        depth d can go on from state s.
+
+    Notes
+    -----
+    Time O(events of the match x window x digits^2); exact.
+    """
+    helpers = [*writer.finding(), *(text.splitlines() for text in _NUMBERS)]
+    types = ["T.int64"] * 2 + [READ] * 6 + writer.value_types + [INT2, *[INT1] * 7]
+    types += ['T.Array(T.int64, 3, "C")', INT1, INT2, INT1]
+    return writer.module(helpers, (_DESCENT, types))
+
+
+def _counting(scratch: str, cell: str, name: str) -> str:
+    text = _COUNTING.replace("            CELL", cell).replace("SCRATCH", scratch)
+    return text.replace("NAME", name)
+
+
+_TOTAL = """    LOADS
+    if lo >= hi:
+        return 0
+    v = count[cell + lo : cell + hi]
+    z = 0
+    for j in range(len(v)):
+        z += v[j] if CONDITION else 0
+    return z"""
+
+_ADD = """    LOADS
+    for j in range(hi - lo):
+        if CONDITION:
+            for n in range(len(sums)):
+                sums[n] += count[cell + lo + j, n]"""
+
+_COUNTING = """def NAME(work_limit, w, lows, highs, offset, cell, low, high, latest, VALUES, SCRATCHcount,
+           report):
+    s, i, work = report[0], report[1], 0
+    while s < N:
+        if GOES_ON[s] == 0:
+            s, i = s + 1, -1
+            continue
+        if i < 0:
+            i = lows[s]
+        while i < highs[s]:
+            CELL
+            work += 4
+            i += 1
+            if work > work_limit:
+                report[0], report[1] = s, i
+                return
+        s, i = s + 1, -1
+    report[0], report[1], report[2] = s, i, 1
+"""
+
+_COUNT_CELL = """            z = 0
+            if latest[offset[s] + i] >= w:
+                z = 1 if s == 0 else 0
+                for edge in range(FIRST_EDGE[s], FIRST_EDGE[s + 1]):
+                    lo, hi = max(low[i], lows[SOURCE[edge]]), high[i]
+                    z += total(LINK[edge], i, lo, hi, cell[SOURCE[edge]], count, VALUES)
+                    work += hi - lo
+            count[cell[s] + i] = z"""
+
+_DIGITS_OF_CELL = """            for n in range(len(sums)):
+                sums[n] = 0
+            if latest[offset[s] + i] >= w:
+                sums[0] = 1 if s == 0 else 0
+                for edge in range(FIRST_EDGE[s], FIRST_EDGE[s + 1]):
+                    lo, hi = max(low[i], lows[SOURCE[edge]]), high[i]
+                    total(LINK[edge], i, lo, hi, cell[SOURCE[edge]], sums, count, VALUES)
+                    work += (hi - lo) * len(sums)
+            carry = 0
+            for n in range(len(sums)):
+                z = sums[n] + carry
+                count[cell[s] + i, n] = z & 2147483647
+                carry = z >> 31"""
+
+# A match's events from the last to the first: where the number falls among counts, by 64 and then by one.
+_DRAW = """def draw(begin, work_limit, lows, cell, low, high, VALUES, count, last, rank, out):
+    work = 0
+    for m in range(begin, len(last)):
+        i, r = last[m], rank[m]
+        out[m, N - 1] = i
+        for s in range(N - 2, -1, -1):
+            lo, hi, k = max(low[i], lows[s]), high[i], LINK[s]
+            work += hi - lo
+            if r < 0:
+                rank[m] = total(k, i, lo, hi, cell[s], count, VALUES)
+                break
+            while lo < hi:
+                z = total(k, i, lo, min(hi, lo + 64), cell[s], count, VALUES)
+                if r < z:
+                    break
+                r -= z
+                lo += 64
+            while lo < hi:
+                z = total(k, i, lo, lo + 1, cell[s], count, VALUES)
+                if r < z:
+                    break
+                r -= z
+                lo += 1
+            i = min(lo, hi - 1)
+            out[m, s] = i
+        if work > work_limit:
+            return m + 1
+    return len(last)
+"""
+
+# Numbers as digits to the base 2^31, the lowest first; what goes beyond the highest is lost.
+_NUMBERS = (
+    """def add(number, other):
+    carry = 0
+    for n in range(len(number)):
+        z = number[n] + other[n] + carry
+        number[n] = z & 2147483647
+        carry = z >> 31""",
+    """def add_product(number, one, other):
+    for m in range(len(number)):
+        if one[m] == 0:
+            continue
+        carry = 0
+        for n in range(m, len(number)):
+            z = number[n] + one[m] * other[n - m] + carry
+            number[n] = z & 2147483647
+            carry = z >> 31""",
+    """def is_less(number, other):
+    for n in range(len(number) - 1, -1, -1):
+        if number[n] != other[n]:
+            return number[n] < other[n]
+    return False""",
+    """def subtract(number, other):
+    borrow = 0
+    for n in range(len(number)):
+        z = number[n] - other[n] - borrow
+        borrow = 1 if z < 0 else 0
+        number[n] = z + 2147483648 if z < 0 else z""",
+    """def ways_on(s, a, b, way_of, part):
+    for n in range(len(part)):
+        part[n] = 0
+    if (b >> s) & 1:
+        add(part, way_of[FIRST_STATE[COMPONENT[s] + 1]])
+    if (a >> s) & 1:
+        add(part, way_of[s + 1 - ((LOOPS >> s) & 1)])""",
+)
+
+# Phase 1: the event at depth d is new; 0: look for the one before it.
+_DESCENT = """def descend(work_limit, w, lows, offset, cell, low, high, latest, VALUES, count, rest, weight,
+            part, entry, states, stays, nexts, ways, path_state, candidates, report):
+    d, scan, phase, work = report[0], report[1], report[2], 0
+    while True:
+        i = entry[d]
+        if phase == 1:
+            if states[d] & 1:
+                if is_less(rest, ways[d, 0]):
+                    break
+                subtract(rest, ways[d, 0])
+            stay, goes = sources(states[d])
+            if stay | goes == 0:
+                report[3] = -1
+                return
+            s = 0
+            while (states[d] >> s) & 1 == 0 or FIRST_EDGE[s] == FIRST_EDGE[s + 1]:
+                s += 1
+            scan = max(low[i], lows[SOURCE[FIRST_EDGE[s]]])
+            phase = 0
+        if work > work_limit:
+            report[0], report[1], report[2] = d, scan, phase
+            return
+        stay, goes = sources(states[d])
+        lo, hi = scan, min(high[i], scan + candidates.shape[1])
+        if d + 1 >= len(entry):
+            report[0], report[1], report[2], report[4] = d, scan, phase, 1
+            return
+        n = find(i, lo, hi, w, stay, goes, offset, latest, VALUES, candidates)
+        work += 16 * (hi - lo) + 16
+        scan = hi
+        for c in range(n):
+            j, a, b = candidates[0, c], candidates[1, c], candidates[2, c]
+            for t in range(len(weight)):
+                weight[t] = 0
+            for s in range(N):
+                if (a | b) >> s & 1:
+                    ways_on(s, a, b, ways[d], part)
+                    add_product(weight, part, count[cell[s] + j])
+            if is_less(rest, weight):
+                for s in range(N):
+                    if (a | b) >> s & 1:
+                        ways_on(s, a, b, ways[d], ways[d + 1, s])
+                d += 1
+                entry[d], stays[d], nexts[d], states[d] = j, a, b, a | b
+                phase = 1
+                break
+            subtract(rest, weight)
+        if phase == 0 and scan >= high[i]:
+            report[0], report[3] = d, -1
+            return
+    s = 0
+    path_state[d] = 0
+    for t in range(d, 0, -1):
+        target = FIRST_STATE[COMPONENT[s] + 1] if (nexts[t] >> s) & 1 else -1
+        if target >= 0 and not is_less(rest, ways[t - 1, target]):
+            subtract(rest, ways[t - 1, target])
+            target = -1
+        s = target if target >= 0 else s + 1 - ((LOOPS >> s) & 1)
+        path_state[t - 1] = s
+    report[0], report[3] = d, 1
+"""

@@ -1,0 +1,228 @@
+"""The matches of a chain by their numbers: which ends where, and the path of each among those of its end."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from cepkit.compile.chain_links import ChainWriter, is_line
+from cepkit.compile.chain_ranking import (
+    COUNTED,
+    DIGIT,
+    ENTRY,
+    FOUND,
+    IS_FULL,
+    LEVEL,
+    PHASE,
+    write_descent,
+    write_window_counts,
+    write_window_digits,
+)
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
+from cepkit.engines.search import kernel
+
+SMALL = 1 << 62  # counts below are computed as integers of 64 bits
+FEW = 32  # entries looked at in one go for each event of a path
+_MASK = (1 << DIGIT) - 1
+_FEW_EVENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A match: its entries and their states from the last event to the first, int64, (n_events,)."""
+
+    entries: np.ndarray
+    states: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """The number of the first match of every end, and of all; in Python integers where they are large."""
+
+    first_of_end: np.ndarray | list[int]
+
+    @classmethod
+    def of(cls, counts: np.ndarray | Sequence[int], place_of_end: np.ndarray) -> Numbering:
+        """Return the numbering of matches by how many end at each place."""
+        if isinstance(counts, np.ndarray):
+            own = counts[place_of_end]
+            if own.dtype != object and own.sum(dtype=np.float64) < SMALL:
+                first = np.zeros(len(own) + 1, np.int64)
+                np.cumsum(own, out=first[1:])
+                return cls(first)
+            return cls([0, *accumulate(map(int, own.tolist()))])
+        return cls([0, *accumulate(int(counts[place]) for place in place_of_end.tolist())])
+
+    @property
+    def total(self) -> int:
+        """The number of matches."""
+        return int(self.first_of_end[-1])
+
+    def count(self, end: int) -> int:
+        """Return how many matches end at an end."""
+        return int(self.first_of_end[end + 1]) - int(self.first_of_end[end])
+
+    def located(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        """Return for every number its end and its number among the matches of this end."""
+        first = self.first_of_end
+        if isinstance(first, list):
+            ends = [bisect_right(first, number) - 1 for number in numbers]
+            return [(end, number - first[end]) for end, number in zip(ends, numbers, strict=True)]
+        asked = np.asarray(numbers, np.int64)
+        ends = np.searchsorted(first, asked, side="right") - 1
+        return list(zip(ends.tolist(), (asked - first[ends]).tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWindow:
+    """How many paths within one window end at each of its entries, but for the last event's.
+
+    Parameters
+    ----------
+    start : int
+        The window's first place.
+    lows, highs, cell : ndarray of int64, shape (n_states,)
+        The entries of each state in it; entry i of state s has row ``cell[s] + i`` of ``count``.
+    count : ndarray of int64, shape (n_cells,) or (n_cells, n_digits)
+        Or digits to the base 2^31, the lowest first.
+    """
+
+    start: int
+    lows: np.ndarray
+    highs: np.ndarray
+    cell: np.ndarray
+    count: np.ndarray
+
+
+class PathFinder:
+    """Finds the matches that end at an entry by their numbers; the window last counted is kept."""
+
+    def __init__(self, program: SequenceProgram, writer: ChainWriter, entries: Entries):
+        self.program, self.writer, self.entries = program, writer, entries
+        self.n_states = len(writer.chain.states)
+        self.is_line = is_line(writer.chain)
+        self._scratch: list[np.ndarray] = []
+        self._known: tuple[tuple[int, int, int], CountedWindow] | None = None
+
+    @cached_property
+    def _counts(self) -> Callable:
+        return kernel(self.program, write_window_counts(self.writer).text, "counts")
+
+    @cached_property
+    def _draw(self) -> Callable:
+        return kernel(self.program, write_window_counts(self.writer).text, "draw")
+
+    @cached_property
+    def _digits(self) -> Callable:
+        return kernel(self.program, write_window_digits(self.writer).text, "digits")
+
+    @cached_property
+    def _descend(self) -> Callable:
+        return kernel(self.program, write_descent(self.writer).text, "descend")
+
+    def window(self, start: int, last: int, n_digits: int = 0) -> CountedWindow:
+        """Return the paths from place ``start`` on to events in front of place ``last``, counted.
+
+        Notes
+        -----
+        Time O(pairs of entries in the window), times ``n_digits``; memory O(states x entries in it). Counts
+        are exact modulo 2^64, with ``n_digits`` modulo 2^(31 n_digits): so, where the matches that end at
+        ``last`` and begin at ``start`` or later are fewer, are all counts that parts of these have.
+        """
+        if self._known is not None and self._known[0] == (start, last, n_digits):
+            return self._known[1]
+        own = self.entries
+        lows, highs = own.window(start, last)
+        sizes = highs - lows
+        cell, n_cells = np.cumsum(sizes) - sizes - lows, int(sizes.sum())
+        report = np.zeros(3, np.int64)
+        report[ENTRY] = -1
+        table = np.zeros((n_cells, n_digits) if n_digits else n_cells, np.int64)
+        outputs = (np.zeros(n_digits, np.int64), table, report) if n_digits else (table, report)
+        run = self._digits if n_digits else self._counts
+        while not report[COUNTED]:
+            run(
+                WORK_PER_CALL, start, lows, highs, own.offset, cell, own.low, own.high, own.latest,
+                *own.values, *outputs,
+            )  # fmt: skip
+        window = CountedWindow(start, lows, highs, cell, table)
+        self._known = (start, last, n_digits), window
+        return window
+
+    def drawn(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        """Return the matches of a line by their numbers among those that end at entries in a window.
+
+        Parameters
+        ----------
+        window : CountedWindow
+            Counted without digits.
+        last : ndarray of int64, shape (n,)
+            Entries.
+        rank : ndarray of int64, shape (n,)
+            Numbers; -1 is replaced by the number of all that end there.
+
+        Returns
+        -------
+        ndarray of int64, shape (n, n_states)
+            Their entries, from the first event to the last.
+        """
+        out = np.zeros((len(last), self.n_states), np.int64)
+        own, done = self.entries, 0
+        while done < len(last):
+            done = self._draw(
+                done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *own.values, window.count,
+                last, rank, out,
+            )  # fmt: skip
+        return out
+
+    def paths(self, last: int, end_states: int, ranks: Sequence[int], count: int) -> list[Path]:
+        """Return the matches of numbers ``ranks`` among the ``count`` ones that end at entry ``last``.
+
+        ``end_states`` is the mask of the final states in which they do.
+        """
+        own = self.entries
+        start, place = int(own.window_start[last]), int(own.place[last])
+        if count >= SMALL:
+            window = self.window(start, place, count.bit_length() // DIGIT + 1)
+        else:
+            window = self.window(start, place)
+            if self.is_line:
+                states = np.arange(self.n_states - 1, -1, -1)
+                rows = self.drawn(window, np.full(len(ranks), last), np.array(ranks, np.int64))
+                return [Path(row[::-1], states) for row in rows]
+            digits = np.stack([window.count & _MASK, window.count >> DIGIT], axis=1)
+            window = replace(window, count=digits)
+        return [self._path(window, last, end_states, rank) for rank in ranks]
+
+    def _path(self, window: CountedWindow, last: int, end_states: int, rank: int) -> Path:
+        own, n_digits = self.entries, window.count.shape[1]
+        rest = np.array([rank >> DIGIT * n & _MASK for n in range(n_digits)], np.int64)
+        if not self._scratch or self._scratch[4].shape[2] != n_digits:
+            one = [np.zeros(_FEW_EVENTS, np.int64) for _ in range(5)]
+            self._scratch = [*one[:4], np.zeros((_FEW_EVENTS, self.n_states, n_digits), np.int64), one[4]]
+        entry, states, _, _, ways, _ = self._scratch
+        entry[0], states[0], ways[0] = last, end_states, 0
+        for s in range(self.n_states):
+            ways[0, s, 0] = end_states >> s & 1
+        scratch = np.zeros((2, n_digits), np.int64)
+        candidates = np.zeros((3, FEW), np.int64)
+        report = np.zeros(5, np.int64)
+        report[PHASE] = 1
+        while not report[FOUND]:
+            self._descend(
+                WORK_PER_CALL, window.start, window.lows, own.offset, window.cell, own.low, own.high,
+                own.latest, *own.values, window.count, rest, *scratch, *self._scratch, candidates, report,
+            )  # fmt: skip
+            if report[IS_FULL]:
+                self._scratch = [np.concatenate([array, np.zeros_like(array)]) for array in self._scratch]
+                report[IS_FULL] = 0
+        if report[FOUND] < 0:
+            raise ValueError(f"counts do not fit: fewer matches end at place {own.place[last]} than they say")
+        n = int(report[LEVEL]) + 1
+        return Path(self._scratch[0][:n].copy(), self._scratch[5][:n].copy())

@@ -1,0 +1,321 @@
+"""The matches of a chain in canonical order: walked in blocks, drawn at random, or found by their numbers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.chain import Chain
+from cepkit.compile.chain_links import ChainWriter, is_line
+from cepkit.compile.chain_walking import (
+    DEEPER,
+    DEPTH,
+    DONE,
+    END,
+    FULL,
+    LONGER,
+    N_ITEMS,
+    N_MATCHES,
+    REASON,
+    SEEK,
+    write_line_walk,
+    write_walk,
+)
+from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
+from cepkit.engines.chain_numbers import FEW, SMALL, Numbering, Path, PathFinder
+from cepkit.engines.chain_sampling import LineSample
+from cepkit.engines.places import Places
+from cepkit.engines.search import dtypes_of, kernel
+from cepkit.sequence_set import MATCHES_PER_BLOCK, MatchBlock, drawn_numbers, joined
+
+_MOST_PER_BLOCK = 1 << 20
+_ITEMS_PER_BLOCK = 1 << 16
+_STRETCH = 1024  # entries looked at in one go for each event of a path, in a line of states
+_FEW_EVENTS = 64  # of a path, before its arrays grow
+_FROM_THE_END = (1, 2)  # of these arrays: depth 0 is their last cell
+_RUN = 24  # successive numbers from which on walking is cheaper than finding each
+
+
+class ChainWalk:
+    """Walks over the matches of a chain; of these nothing is kept, of the events what `Entries` holds.
+
+    Parameters
+    ----------
+    places : Places
+        The events.
+    accept : ndarray of uint8, shape (n_tests, n_places)
+        Which events pass which conditions on single events, see `accepted`.
+    chain : Chain
+        Of one of the program's branches.
+    number : int
+        The branch's number.
+
+    Notes
+    -----
+    ``counts`` of the methods says how many matches end at each place: an array or a list of Python integers.
+    Source: Poppe, Lei, Rundensteiner, Maier, "GRETA: Graph-based Real-time Event Trend Aggregation", PVLDB
+    11(1), 2017, section 4: matches as the paths of a graph of events.
+    Differs: the graph is not stored, its edges are looked up; paths are walked and found by number, not only
+    aggregated.
+    """
+
+    def __init__(self, places: Places, accept: np.ndarray, chain: Chain, number: int = 0):
+        self.places, self.chain, self.number = places, chain, number
+        self.program = places.program
+        self.n_states = len(chain.states)
+        self.is_line = is_line(chain)
+        self.component_of_state = np.array([state.component for state in chain.states], np.int16)
+        self.writer = ChainWriter(self.program, chain, dtypes_of(places.inputs))
+        self.entries = Entries.of(places, accept, chain, self.writer)
+        self._finder = PathFinder(self.program, self.writer, self.entries)
+        self._numbering: tuple[object, Numbering] | None = None
+        self._shared: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Entries where matches end, in stream order; the masks of their final states; their positions."""
+        ends, states = self.entries.ends(self.chain)
+        if self.program.window.is_empty:
+            ends, states = ends[:0], states[:0]
+        position = self.entries.position[ends]
+        order = np.argsort(position, kind="stable")
+        return ends[order], states[order], position[order]
+
+    # --- in order
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
+        begin, stop = np.searchsorted(self._ends[2], [low, high])
+        return joined(list(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK)))
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in canonical order, in blocks of about ``size``.
+
+        Notes
+        -----
+        Memory O(size x events of a match), also where any number of matches end at one event. Time O(events
+        of matches + events in the windows before them): every candidate that passes leads to a match.
+        """
+        yield from self._walk(0, len(self._ends[0]), size)
+
+    def _walk(self, begin: int, stop: int, size: int, path: Path | None = None) -> Iterator[MatchBlock]:
+        """Yield the matches that end at the ends from ``begin`` to ``stop``, the first of them ``path``."""
+        if begin >= stop:
+            return iter(())
+        size = min(max(1, size), _MOST_PER_BLOCK)
+        if not self.chain.edges:
+            return self._walk_single(begin, stop, size)
+        return (self._walk_line if self.is_line else self._walk_graph)(begin, stop, size, path)
+
+    def _walk_single(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        for low in range(begin, stop, size):
+            yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
+
+    @cached_property
+    def _line_kernel(self):
+        return kernel(self.program, write_line_walk(self.writer).text, "walk")
+
+    def _walk_line(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
+        n, own = self.n_states, self.entries
+        start = np.zeros(n, np.int64) if path is None else path.entries[::-1].copy()
+        first = np.append(own.first_of_state, own.end_of_state[-1])
+        arguments = [
+            stop, WORK_PER_CALL, self._ends[0], first, own.position, own.low, own.high, own.window_start,
+            own.latest, *own.values, start, np.zeros(n, np.int64), np.zeros(n, np.int64),
+            np.zeros((n, _STRETCH), np.int64), *(np.zeros(n, np.int64) for _ in range(4)),
+        ]  # fmt: skip
+        report = np.zeros(9, np.int64)
+        report[END], report[DEPTH], report[SEEK] = begin - 1, n, -1 if path is None else 0
+        while not report[DONE]:
+            out = np.empty(size * n, np.int64)
+            report[N_MATCHES] = 0
+            while not report[DONE] and report[N_MATCHES] < size:
+                self._line_kernel(*arguments, out, report)
+            n_matches = int(report[N_MATCHES])
+            if n_matches:
+                yield self._of_one_length(_trimmed(out, n_matches * n))
+
+    @cached_property
+    def _graph_kernel(self):
+        return kernel(self.program, write_walk(self.writer).text, "walk")
+
+    def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
+        own = self.entries
+        start = np.zeros(1, np.int64) if path is None else path.entries
+        arguments = [
+            stop, WORK_PER_CALL, *self._ends[:2], own.position, own.low, own.high, own.window_start,
+            own.offset, own.latest, *own.values, start,
+        ]  # fmt: skip
+        depth, n_items = max(_FEW_EVENTS, len(start)), max(_ITEMS_PER_BLOCK, 4 * size)
+        scratch = _scratch(depth)
+        report = np.zeros(9, np.int64)
+        report[END], report[DEPTH], report[SEEK] = begin - 1, -1, -1
+        if path is not None:
+            scratch[0][: len(start)] = path.states
+            report[SEEK] = len(start) - 1
+        while not report[DONE]:
+            outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
+            outputs[2][0] = 0
+            report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
+            while not report[DONE] and report[REASON] not in (FULL, LONGER):
+                self._graph_kernel(*arguments, *scratch, *outputs, report)
+                if report[REASON] == DEEPER:
+                    depth *= 2
+                    scratch = _deeper(scratch, depth)
+            n_items *= 2 if report[REASON] == LONGER else 1
+            n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
+            if n_matches:
+                sizes = n_used, n_used, n_matches + 1
+                made = [_trimmed(array, n) for array, n in zip(outputs, sizes, strict=True)]
+                yield MatchBlock(*made, np.full(n_matches, self.number, np.int16))
+
+    def _of_one_length(self, positions: np.ndarray) -> MatchBlock:
+        n = len(positions) // self.n_states
+        if self._shared is None or len(self._shared[2]) != n:
+            # Blocks of a size have these in common; making them anew costs more than the walk.
+            self._shared = (
+                np.tile(self.component_of_state, n),
+                np.arange(n + 1) * self.n_states,
+                np.full(n, self.number, np.int16),
+            )
+            for array in self._shared:
+                array.flags.writeable = False
+        return MatchBlock(positions, *self._shared)
+
+    # --- by number
+
+    def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
+        """Return the numbers of the matches by their last events; that of the latest ``counts`` is kept."""
+        if self._numbering is None or self._numbering[0] is not counts:
+            place_of_end = self.entries.place[self._ends[0]]
+            self._numbering = counts, Numbering.of(counts, place_of_end)
+        return self._numbering[1]
+
+    def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order.
+
+        Parameters
+        ----------
+        numbers : sequence of int
+            Of the matches in canonical order, from 0 on.
+        counts : array or list of int
+            How many matches end at each place.
+
+        Raises
+        ------
+        IndexError
+            For a number that no match has.
+
+        Notes
+        -----
+        Exact for counts of any size. Time O(pairs of events in a window) for every last event among them, and
+        O(window) per event of each match; runs of successive numbers are walked.
+        """
+        numbering = self.numbering(counts)
+        asked = sorted(set(numbers))
+        if asked and not 0 <= asked[0] <= asked[-1] < numbering.total:
+            wrong = asked[0] if asked[0] < 0 else asked[-1]
+            raise IndexError(f"match {wrong} is not there: {numbering.total} matches, the first is 0")
+        block = joined(list(self._of_runs(asked, numbering)))
+        if len(asked) == len(numbers) and asked == list(numbers):
+            return block
+        place_of_number = {number: m for m, number in enumerate(asked)}
+        return block.take(np.array([place_of_number[number] for number in numbers], np.int64))
+
+    def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
+        """Return ``n`` different matches drawn uniformly (all when there are no more), in canonical order.
+
+        Notes
+        -----
+        Exactly uniform, whatever the size of counts: numbers of matches are drawn, and the matches found as
+        in `take`. In a line of states only how many of them end where is kept, and as many are drawn there
+        anew, with one counted window for last events that are close to each other; see `LineSample`.
+        """
+        numbering = self.numbering(counts)
+        numbers = drawn_numbers(numbering.total, n, seed)
+        if not numbers or not self.is_line or n >= numbering.total or numbering.total >= SMALL:
+            return self.take(numbers, counts)
+        ends, n_wanted = np.unique([end for end, _ in numbering.located(numbers)], return_counts=True)
+        count = np.diff(numbering.first_of_end)[ends]
+        last = self._ends[0][ends]
+        by_place = np.argsort(last)
+        line = LineSample(self._finder, np.random.default_rng(seed))
+        rows = np.concatenate([*line.rows(last[by_place], n_wanted[by_place], count[by_place])])
+        positions = self.entries.position[rows]
+        return self._of_one_length(positions[np.lexsort(positions.T)].ravel())
+
+    def _of_runs(self, numbers: list[int], numbering: Numbering) -> Iterator[MatchBlock]:
+        """Yield the matches of rising numbers: long runs of successive ones walked, the others found."""
+        ends, end_states, positions = self._ends
+        located = numbering.located(numbers)
+        m = 0
+        while m < len(numbers):
+            end, rank = located[m]
+            run = _run_length(numbers, m)
+            if not self.chain.edges:
+                yield self._of_one_length(positions[end : end + run])
+                m += run
+                continue
+            of_end, ranks = (int(ends[end]), int(end_states[end])), [rank]
+            if run >= _RUN:
+                (path,) = self._finder.paths(*of_end, ranks, numbering.count(end))
+                yield from self._first(run, self._walk(end, len(ends), run, path))
+                m += run
+                continue
+            m += 1
+            while m < len(numbers) and located[m][0] == end and _run_length(numbers, m) < _RUN:
+                ranks.append(located[m][1])
+                m += 1
+            yield self._of_paths(self._finder.paths(*of_end, ranks, numbering.count(end)))
+
+    @staticmethod
+    def _first(n: int, blocks: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
+        for block in blocks:
+            yield block if len(block) <= n else block.take(slice(0, n))
+            n -= len(block)
+            if n <= 0:
+                return
+
+    def _of_paths(self, paths: list[Path]) -> MatchBlock:
+        first_item = np.zeros(len(paths) + 1, np.int64)
+        np.cumsum([len(path.entries) for path in paths], out=first_item[1:])
+        entries = np.concatenate([path.entries[::-1] for path in paths])
+        states = np.concatenate([path.states[::-1] for path in paths])
+        return MatchBlock(
+            self.entries.position[entries],
+            self.component_of_state[states],
+            first_item,
+            np.full(len(paths), self.number, np.int16),
+        )
+
+
+def _run_length(numbers: list[int], m: int) -> int:
+    """Return how many successive numbers stand from ``m`` on in a rising list of different ones."""
+    return bisect_right(range(len(numbers) - m), numbers[m], key=lambda i: numbers[m + i] - i)
+
+
+def _trimmed(array: np.ndarray, n: int) -> np.ndarray:
+    """Return the first ``n`` of an array, without keeping much more of it."""
+    return array[:n] if 2 * n > len(array) else array[:n].copy()
+
+
+def _scratch(depth: int) -> list[np.ndarray]:
+    """Return the arrays by the depth of a path that the walk of a graph works in."""
+    path = [np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth, np.int16)]
+    one = [np.zeros(depth, np.int64) for _ in range(6)]
+    more = [np.zeros((depth, 2), np.int64), np.zeros((depth, 3, FEW), np.int64)]
+    return [*path, *one, *more, *(np.zeros(depth, np.int64) for _ in range(3))]
+
+
+def _deeper(scratch: list[np.ndarray], depth: int) -> list[np.ndarray]:
+    """Return the arrays for longer paths, their contents where kernels look for them."""
+    larger = _scratch(depth)
+    for number, (old, new) in enumerate(zip(scratch, larger, strict=True)):
+        if number in _FROM_THE_END:
+            new[depth - len(old) :] = old
+        else:
+            new[: len(old)] = old
+    return larger

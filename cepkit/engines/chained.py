@@ -1,0 +1,165 @@
+"""The chain engine: sequences whose conditions link neighbours are counted first and made when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.bound import Bound
+from cepkit.compile.chain import Chain, chain_of
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.chain import count_by_last, total_of
+from cepkit.engines.chain_aggregates import aggregate
+from cepkit.engines.chain_walk import ChainWalk
+from cepkit.engines.places import Places
+from cepkit.engines.search import accepted
+from cepkit.events import NULL_INTEGER, Events
+from cepkit.sequence_set import (
+    MATCHES_PER_BLOCK,
+    KnownMatches,
+    MatchBlock,
+    SequenceSet,
+    drawn_numbers,
+    joined,
+)
+
+
+def chain_unsupported(program: Bound) -> str | None:
+    """Return why the chain engine cannot run a program, None when it can; completes "it …"."""
+    if not isinstance(program, SequenceProgram):
+        return "runs event sequences only"
+    if not program.compiled:
+        return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    found = (chain_of(program, bound) for bound in program.branches)
+    return next((reason for reason in found if isinstance(reason, str)), None)
+
+
+def chain_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
+    """Return the matches of ``program`` in ``events``, counted when they are asked for.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        One that `chain_unsupported` has nothing against.
+    events : Events
+        With the program's columns.
+
+    Notes
+    -----
+    Time to count: O(events + pairs of events of successive components in a window); without conditions
+    between events O(events). Memory O(events).
+    """
+    if not events.n_events or program.window.is_empty:
+        return KnownMatches(events, joined([]))
+    return ChainedMatches(program, events)
+
+
+class ChainedMatches(SequenceSet):
+    """The matches of all chains of a program."""
+
+    def __init__(self, program: SequenceProgram, events: Events):
+        self.program, self.events = program, events
+        self._places = Places(program, events)
+        self._chains: list[Chain] = [chain_of(program, bound) for bound in program.branches]
+
+    @cached_property
+    def _accept(self) -> np.ndarray:
+        return accepted(self._places)
+
+    @cached_property
+    def _counts(self) -> list[np.ndarray | list[int]]:
+        """How many matches end at each place, for every chain."""
+        return [count_by_last(chain, self._places, self._accept) for chain in self._chains]
+
+    @cached_property
+    def _walks(self) -> list[ChainWalk]:
+        return [ChainWalk(self._places, self._accept, chain, i) for i, chain in enumerate(self._chains)]
+
+    @cached_property
+    def _total(self) -> int:
+        return sum(map(total_of, self._counts))
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return self._total
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
+        """Return the positions where matches end, rising, and how many end at each."""
+        if self._total < 2**63:
+            counts = sum(np.asarray(own, dtype=np.uint64) for own in self._counts)
+        else:
+            counts = sum(np.array(own, dtype=object) for own in self._counts)
+        counts = counts[self._places.place_of_position]
+        positions = np.flatnonzero(counts)
+        return positions, counts[positions]
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        blocks = [walk.ending(low, high) for walk in self._walks]
+        return blocks[0] if len(blocks) == 1 else joined(blocks).sorted()
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``."""
+        return self._walks[0].blocks(size) if len(self._walks) == 1 else super().blocks(size)
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` of the first matches."""
+        if len(self._walks) > 1:
+            return super().glance(n)
+        return next(self._walks[0].blocks(n), joined([]))
+
+    def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order."""
+        if len(self._walks) > 1:
+            return super().take(numbers)
+        return self._walks[0].take(numbers, self._counts[0])
+
+    def sample(self, n: int, seed: int = 0) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        if len(self._walks) == 1:
+            return self._walks[0].sample(n, seed, self._counts[0])
+        drawn = drawn_numbers(self._total, n, seed)
+        made, first = [], 0
+        for number, (walk, counts) in enumerate(zip(self._walks, self._counts, strict=True)):
+            own = total_of(counts)
+            n_own = sum(first <= k < first + own for k in drawn)
+            made.append(walk.sample(n_own, seed + number, counts))
+            first += own
+        return joined(made).sorted()
+
+    def aggregate(
+        self, function: str, variable: str, values: np.ndarray | None, present: np.ndarray | None
+    ) -> int | float | None:
+        """Return an aggregate over the events of ``variable`` in all matches.
+
+        Parameters
+        ----------
+        function : str
+            ``count``, ``sum``, ``avg``, ``min`` or ``max``.
+        variable : str
+            Of the pattern.
+        values, present : ndarray, shape (n_events,), optional
+            int64 or float64 by position, and whether each is there; None counts events.
+        """
+        by_place = None
+        if values is not None:
+            null = np.nan if values.dtype.kind == "f" else NULL_INTEGER
+            by_place = np.where(present, values, null)[self._places.position_of_place]
+        wanted = ("sum", "count") if function == "avg" else (function,)
+        found: dict[str, list] = {name: [] for name in wanted}
+        for chain in self._chains:
+            for c, component in enumerate(chain.branch.branch.components):
+                if component.variable == variable:
+                    for name in wanted:
+                        made = aggregate(chain, self._places, self._accept, c, by_place, name)
+                        found[name] += [] if made is None else [made]
+        if function == "count":
+            return sum(found["count"])
+        if not found[wanted[0]]:
+            return None
+        if function in ("min", "max"):
+            return (min if function == "min" else max)(found[function])
+        total = sum(found["sum"])
+        return total / sum(found["count"]) if function == "avg" else total

@@ -1,0 +1,411 @@
+"""Patterns, events and matches as plain arrays, for the LinkedCEP engine and the run engines.
+
+It knows nothing of queries and frames: who has events as arrays can feed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.errors import CepError, OrderError, column_not_found
+
+SIGNS = ("<", "<=", ">", ">=", "==", "!=")
+ABSENT = -1
+OUTPUTS = ("all", "count", "latest")
+_MOST_BITS = 62  # components and absences, a bit each
+
+Bound = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The relation ``left sign factor * right`` between events of two components.
+
+    Parameters
+    ----------
+    left, right : int
+        Components, from 0; `ABSENT` for the absent event in a condition of a `PlainAbsence`. A Kleene closure
+        means its latest event where the other component comes later, and each of its events where the other
+        one comes earlier. The same Kleene closure twice: an event (left) and the one before it (right).
+    sign : str
+        One of ``SIGNS``.
+    left_column, right_column : str
+        Columns of the events; two columns of integers are compared as such when ``factor`` is 1.
+    factor : float
+
+    Notes
+    -----
+    A missing value (NaN, the smallest int64) is in no relation, not even ``!=``.
+    """
+
+    left: int
+    sign: str
+    right: int
+    left_column: str
+    right_column: str
+    factor: float = 1.0
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        """The two components, the absent event left out."""
+        return tuple(dict.fromkeys(j for j in (self.left, self.right) if j != ABSENT))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Any condition between components, as a plain function: the slow path, made for tests.
+
+    Parameters
+    ----------
+    components : tuple of int
+        The components it looks at.
+    holds : callable
+        ``holds(bound)`` with the positions bound so far, a tuple for each component;
+        ``holds(bound, position)`` in a condition of a `PlainAbsence`.
+    each : bool
+        Whether it is asked with every event that the last of ``components`` takes; False: when that component
+        is complete. It matters for a Kleene closure only.
+    """
+
+    components: tuple[int, ...]
+    holds: Callable[..., bool]
+    each: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAbsence:
+    """No event that it accepts, with all ``conditions``, between component ``after`` and the next one."""
+
+    after: int
+    conditions: tuple[Comparison | Predicate, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlainPattern:
+    """Components one after the other under skip-till-any-match.
+
+    Parameters
+    ----------
+    n_components : int
+    window_ticks : int, optional
+        Longest time from the first to the last event, itself allowed.
+    conditions : tuple of Comparison or Predicate
+        Between components; conditions on single events belong into ``accepts_of_component`` of the events.
+    kleene : frozenset of int
+        Components that stand for one or more events.
+    absences : tuple of PlainAbsence
+    strict_time : bool
+        Whether successive events must differ in time.
+
+    Raises
+    ------
+    CepError
+        For components that there are not, and conditions that are none.
+    """
+
+    n_components: int
+    window_ticks: int | None = None
+    conditions: tuple[Comparison | Predicate, ...] = ()
+    kleene: frozenset[int] = frozenset()
+    absences: tuple[PlainAbsence, ...] = ()
+    strict_time: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("conditions", "absences"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "kleene", frozenset(self.kleene))
+        if self.n_components < 1 or self.n_components + len(self.absences) > _MOST_BITS:
+            raise CepError(
+                f"a pattern of {self.n_components} components and {len(self.absences)} absences. "
+                f"There must be from 1 to {_MOST_BITS} in all"
+            )
+        if self.window_ticks is not None and self.window_ticks < 0:
+            raise CepError(f"window_ticks is {self.window_ticks}. It must be at least 0, or None")
+        for absence in self.absences:
+            if not 0 <= absence.after < self.n_components - 1:
+                raise CepError(
+                    f"an absence behind component {absence.after} of {self.n_components}. "
+                    "It must stand between two components"
+                )
+        for condition, is_absence in self._all_conditions():
+            self._check(condition, is_absence)
+        for j in self.kleene:
+            self._check_component(j)
+
+    def _all_conditions(self) -> list[tuple[Comparison | Predicate, bool]]:
+        own = [(condition, False) for condition in self.conditions]
+        return own + [(condition, True) for absence in self.absences for condition in absence.conditions]
+
+    def _check(self, condition: Comparison | Predicate, is_absence: bool) -> None:
+        for j in condition.components:
+            self._check_component(j)
+        if isinstance(condition, Predicate):
+            return
+        if condition.sign not in SIGNS:
+            raise CepError(f"{condition.sign!r} is no comparison. Comparisons: {list(SIGNS)}")
+        n_absent = (condition.left, condition.right).count(ABSENT)
+        if n_absent != is_absence:
+            raise CepError(
+                f"{condition}: a condition of an absence names the absent event once, and no other one does"
+            )
+        if condition.left == condition.right and condition.left not in self.kleene:
+            raise CepError(
+                f"{condition} names component {condition.left} twice. "
+                "A condition on a single event belongs into accepts_of_component"
+            )
+
+    def _check_component(self, j: int) -> None:
+        if not 0 <= j < self.n_components:
+            raise CepError(f"component {j} is named. Components: 0 to {self.n_components - 1}")
+
+    @cached_property
+    def coverable(self) -> tuple[bool, ...]:
+        """Whether the events of each component may share a chain.
+
+        A component is coverable when no condition names it together with another event, no `Predicate` names
+        it, and it is no Kleene closure.
+        """
+        named = set(self.kleene)
+        for condition, is_absence in self._all_conditions():
+            if is_absence or isinstance(condition, Predicate) or len(condition.components) > 1:
+                named.update(condition.components)
+        return tuple(j not in named for j in range(self.n_components))
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether kernels run it: all conditions are comparisons, those of absences with single events."""
+        return all(
+            isinstance(condition, Comparison) and not (is_absence and self.kleene & {*condition.components})
+            for condition, is_absence in self._all_conditions()
+        )
+
+
+@dataclass(frozen=True)
+class PlainEvents:
+    """Events in stream order.
+
+    Parameters
+    ----------
+    time : array of int64, shape (n_events,)
+        Ticks; must not fall.
+    accepts_of_component : array of bool or uint8, shape (n_components, n_events)
+        Whether type and single-event conditions of a component hold.
+    partition_of_event : array of int, shape (n_events,), optional
+        Codes from 0; None: one partition.
+    accepts_of_absence : array of bool or uint8, shape (n_absences, n_events), optional
+        The same for the events that must not occur.
+    columns : mapping of str to array, shape (n_events,)
+        What `Comparison` names: integers, or numbers of floating point.
+    """
+
+    time: np.ndarray
+    accepts_of_component: np.ndarray
+    partition_of_event: np.ndarray | None = None
+    accepts_of_absence: np.ndarray | None = None
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def n_events(self) -> int:
+        """How many there are."""
+        return len(self.time)
+
+    def take(self, rows: slice) -> PlainEvents:
+        """Return these events alone."""
+        partition, absent = self.partition_of_event, self.accepts_of_absence
+        return PlainEvents(
+            self.time[rows],
+            self.accepts_of_component[:, rows],
+            None if partition is None else partition[rows],
+            None if absent is None else absent[:, rows],
+            {name: values[rows] for name, values in self.columns.items()},
+        )
+
+    def accepted(self, pattern: PlainPattern) -> np.ndarray:
+        """Return a bit per component, then a bit per absence, of every event: int64, (n_events,).
+
+        Raises
+        ------
+        CepError
+            When the arrays do not fit the pattern.
+        """
+        n_absences = len(pattern.absences)
+        absent = self.accepts_of_absence
+        if absent is None:
+            absent = np.zeros((0, self.n_events), np.uint8)
+        for name, array, wanted in (
+            ("accepts_of_component", self.accepts_of_component, pattern.n_components),
+            ("accepts_of_absence", absent, n_absences),
+        ):
+            if np.shape(array) != (wanted, self.n_events):
+                raise CepError(f"{name} has shape {np.shape(array)}. It must be {(wanted, self.n_events)}")
+        bits = np.zeros(self.n_events, np.int64)
+        for k, accepts in enumerate((*self.accepts_of_component, *absent)):
+            bits |= np.asarray(accepts, bool).astype(np.int64) << k
+        return bits
+
+    def check(self, pattern: PlainPattern, latest: int | None) -> None:
+        """Raise when times fall (also below ``latest``), a column is missing or has another length."""
+        time = np.asarray(self.time)
+        if time.dtype.kind not in "iu":
+            raise CepError(f"time has dtype {time.dtype}. It must be whole ticks, int64")
+        falls = np.flatnonzero(np.diff(time) < 0)
+        if len(falls):
+            raise OrderError(f"time falls at event {falls[0] + 1}. Events must be in stream order")
+        if latest is not None and self.n_events and time[0] < latest:
+            raise OrderError(
+                f"the events begin at {time[0]}, before {latest}. Events must be in stream order"
+            )
+        partition = self.partition_of_event
+        if partition is not None and (
+            np.shape(partition) != (self.n_events,) or (self.n_events and np.min(partition) < 0)
+        ):
+            raise CepError("partition_of_event must have a code of at least 0 for every event")
+        for condition, _ in pattern._all_conditions():
+            if isinstance(condition, Comparison):
+                for name in (condition.left_column, condition.right_column):
+                    if name not in self.columns:
+                        raise column_not_found("condition", name, list(self.columns))
+                    values = np.asarray(self.columns[name])
+                    if values.shape != (self.n_events,) or values.dtype.kind not in "iufb":
+                        raise CepError(
+                            f"column {name!r} must have a number for each of {self.n_events} events"
+                        )
+
+
+@dataclass(frozen=True)
+class PlainMatches:
+    """Matches in canonical order: by last event, then backwards event by event, then by component.
+
+    Parameters
+    ----------
+    n_matches : int
+        Exact, of any size; also where the matches themselves were not asked for.
+    n_components : int
+    event_of_item : ndarray of int64
+        Positions, counted from the first event ever pushed.
+    first_item_of_match : ndarray of int64, shape (matches + 1,)
+    component_of_item : ndarray of int64, optional
+        None: a match has an event per component.
+    """
+
+    n_matches: int
+    n_components: int
+    event_of_item: np.ndarray
+    first_item_of_match: np.ndarray
+    component_of_item: np.ndarray | None = None
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Events of each match, int64, (n_matches, n_components); for patterns without Kleene closure.
+
+        Raises
+        ------
+        CepError
+            When matches have several events per component.
+        """
+        if self.component_of_item is not None:
+            raise CepError("matches with a Kleene closure are no table. Use event_of_item or bound")
+        return self.event_of_item.reshape(-1, self.n_components)
+
+    def bound(self) -> list[Bound]:
+        """Return every match as a tuple of positions per component. O(items), for small results."""
+        component = self.component_of_item
+        if component is None:
+            return [tuple((x,) for x in match) for match in self.positions.tolist()]
+        made = []
+        for start, stop in zip(self.first_item_of_match[:-1], self.first_item_of_match[1:], strict=True):
+            of = [[] for _ in range(self.n_components)]
+            for i in range(start, stop):
+                of[component[i]].append(int(self.event_of_item[i]))
+            made.append(tuple(tuple(events) for events in of))
+        return made
+
+
+@dataclass
+class Counters:
+    """What an engine has made since it began.
+
+    Parameters
+    ----------
+    nodes_of_component : ndarray of int64, shape (n_components,)
+        Partial matches ever made, by their last component; in LinkedCEP the events in chains.
+    copies : int
+        Those made from another one.
+    chains : int
+        Chains ever made; runs are chains of one.
+    peak_live : int
+        Most chains or runs in memory at a time.
+    """
+
+    nodes_of_component: np.ndarray
+    copies: int = 0
+    chains: int = 0
+    peak_live: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory of the live chains or runs at their peak, 72 bytes each; events come on top."""
+        return 72 * self.peak_live
+
+    @property
+    def nodes(self) -> int:
+        """All partial matches, complete ones too."""
+        return int(self.nodes_of_component.sum())
+
+    @property
+    def complete(self) -> int:
+        """Those of the last component."""
+        return int(self.nodes_of_component[-1])
+
+    @property
+    def intermediate(self) -> int:
+        """Those of the other components."""
+        return self.nodes - self.complete
+
+    @property
+    def mean_chain_length(self) -> float:
+        """Events per chain; NaN without chains."""
+        return self.nodes / self.chains if self.chains else float("nan")
+
+
+def sorted_matches(
+    items: np.ndarray, lengths: np.ndarray, components: np.ndarray, n_components: int
+) -> PlainMatches:
+    """Return matches of different lengths in canonical order. O(matches x longest)."""
+    first = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=first[1:])
+    longest = int(lengths.max(initial=0))
+    keys = np.full((2 * longest, len(lengths)), -1, np.int64)
+    for d in range(longest):
+        has = lengths > d
+        at = first[1:][has] - 1 - d
+        # lexsort takes the last key first: events from the last one backwards, then components.
+        keys[2 * longest - 1 - d, has] = items[at]
+        keys[longest - 1 - d, has] = components[at]
+    order = np.lexsort(keys) if longest else np.arange(len(lengths))
+    sizes = lengths[order]
+    new_first = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(sizes, out=new_first[1:])
+    source = np.repeat(first[:-1][order] - new_first[:-1], sizes) + np.arange(len(items))
+    return PlainMatches(len(lengths), n_components, items[source], new_first, components[source])
+
+
+def joined(parts: Sequence[PlainMatches], n_components: int) -> PlainMatches:
+    """Return the matches of several calls, one after the other."""
+    if not parts:
+        return PlainMatches(0, n_components, np.empty(0, np.int64), np.zeros(1, np.int64))
+    sizes = np.concatenate([np.diff(part.first_item_of_match) for part in parts])
+    first = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=first[1:])
+    components = [part.component_of_item for part in parts]
+    return PlainMatches(
+        sum(part.n_matches for part in parts),
+        n_components,
+        np.concatenate([part.event_of_item for part in parts]),
+        first,
+        None if components[0] is None else np.concatenate(components),
+    )

@@ -1,0 +1,181 @@
+"""A stream without partitions cut into slices of time, so that several Spark tasks can match it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.frames.spark import EmptySource
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+SLICE_COLUMNS = ("slice", "low", "high")  # what every copy of an event says of its slice, behind its columns
+_WINDOWS_PER_SLICE = 4  # a slice is at least so long, so that few of its events are copies
+_DAY_US = 86_400_000_000
+_MOST_TICKS = 2**63 - 1
+_ROUNDING = 1e-12  # more than what floating-point times lose when a window is added
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How a stream is cut by its clock.
+
+    A slice owns the matches whose last event has a time from its ``low`` on and before its ``high``. It is
+    given the events of this time, of one window before and, where events behind the last of a match decide
+    about it, of one window behind.
+
+    Parameters
+    ----------
+    clock : str
+        Column of times.
+    within : int or float
+        The window, in ticks of the clock.
+    looks_ahead : bool
+        Whether an event is absent behind the last of a match.
+    n_tasks : int
+        Tasks that share the slices.
+    boundaries : tuple of int or float, optional
+        Ticks at which slices begin, strictly rising; None: Spark chooses them when it runs, at most one slice
+        per task, such that slices have about the same number of events and none is shorter than some windows.
+
+    Notes
+    -----
+    Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
+    Event Processing", DEBS 2013.
+    Differs: there a slice owns the matches that start in it and is given the events of a window behind; here
+    those that end in it. Each finds every match once. The end decides a match's place in the order, so that
+    here one slice knows all matches with the same last event, and their ranks.
+    """
+
+    clock: str
+    within: int | float
+    looks_ahead: bool
+    n_tasks: int
+    boundaries: tuple[int | float, ...] | None = None
+
+    def copies(self, events: DataFrame, clock: Column) -> DataFrame:
+        """Return every event once per slice that needs it, with ``SLICE_COLUMNS`` behind.
+
+        Parameters
+        ----------
+        events : DataFrame
+            The stream.
+        clock : Column
+            Its ticks, see `ticks`. Events without a time go to a slice as well: it refuses them.
+
+        Notes
+        -----
+        Lazy. Where the boundaries are chosen, Spark reads the events twice; each event is compared with each
+        slice, O(n_events x slices).
+        """
+        from pyspark.sql import functions as F
+
+        timed = events.withColumn("tick", clock)
+        whole = timed.schema["tick"].dataType.typeName() == "long"
+        reach = min(math.ceil(min(self.within, _MOST_TICKS)), _MOST_TICKS) if whole else float(self.within)
+        begin = _moved(F.col("low"), -reach)
+        end = _moved(F.col("high"), reach) if self.looks_ahead else F.col("high")
+        # A limit is null at the ends of time, and where adding a window overflows.
+        limits = [F.col("tick") >= begin, F.col("tick") < end]
+        needed = [F.coalesce(limit, F.lit(True)) for limit in limits]
+        copies = timed.join(F.broadcast(self._table(timed)), needed)
+        return copies.select(*events.columns, *SLICE_COLUMNS)
+
+    def _table(self, timed: DataFrame) -> DataFrame:
+        """Return the slices: number, first tick, and first tick behind; null at the ends of time."""
+        from pyspark.sql import functions as F
+
+        of = timed.schema["tick"].dataType.simpleString()
+        if self.boundaries is None:
+            table = self._chosen(timed, of)
+        else:
+            begins = F.array(*(F.lit(tick).cast(of) for tick in self.boundaries))
+            table = timed.sparkSession.range(1).select(begins.cast(f"array<{of}>").alias("begins"))
+        end = F.array(F.lit(None).cast(of))
+        lows, highs = F.concat(end, "begins").alias("low"), F.concat("begins", end).alias("high")
+        table = table.select(F.posexplode(F.arrays_zip(lows, highs)).alias("slice", "limits"))
+        return table.select("slice", "limits.low", "limits.high")
+
+    def _chosen(self, timed: DataFrame, of: str) -> DataFrame:
+        """Return the ticks ``begins`` at which slices begin."""
+        from pyspark.sql import functions as F
+
+        none = F.array().cast(f"array<{of}>")
+        timed = timed.where("not isnan(tick)") if of == "double" else timed
+        if self.n_tasks < 2:
+            return timed.sparkSession.range(1).select(none.alias("begins"))
+        shares = [i / self.n_tasks for i in range(1, self.n_tasks)]
+        found = timed.agg(F.percentile_approx("tick", shares).alias("found"), F.min("tick").alias("least"))
+        shortest = float(_WINDOWS_PER_SLICE * self.within)
+
+        def with_next(begins: Column, tick: Column) -> Column:
+            last = F.element_at(begins, -1)
+            is_far = F.coalesce(F.try_subtract(tick, last) >= shortest, F.lit(True))
+            return F.when((tick > last) & is_far, F.concat(begins, F.array(tick))).otherwise(begins)
+
+        begins = F.aggregate(F.coalesce("found", none), F.array("least"), with_next)
+        return found.select(F.slice(begins, 2, self.n_tasks).alias("begins"))
+
+
+def _moved(limit: Column, by: int | float) -> Column:
+    """Return a limit moved by ``by``, and a little further where numbers are rounded."""
+    from pyspark.sql import functions as F
+
+    if isinstance(by, float):
+        by = F.lit(by) + F.lit(math.copysign(_ROUNDING, by)) * (F.abs(limit) + F.lit(abs(by)))
+    return F.try_add(limit, by if not isinstance(by, int) else F.lit(by).cast("bigint"))
+
+
+def ticks(clock: Column, of: DataType) -> Column | None:
+    """Return a clock of Spark type ``of`` as bigint or double, as tasks count it; None where Spark cannot."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    match of:
+        case T.ByteType() | T.ShortType() | T.IntegerType() | T.LongType():
+            return clock.cast("bigint")
+        case T.FloatType() | T.DoubleType() | T.DecimalType():
+            return clock.cast("double")
+        case T.DateType():
+            return F.unix_date(clock).cast("bigint") * 86_400
+        case T.TimestampType():
+            return F.unix_micros(clock)
+        case T.TimestampNTZType():  # by parts, which no time zone shifts
+            seconds = F.hour(clock) * 3600 + F.minute(clock) * 60 + F.extract(F.lit("SECOND"), clock)
+            days = F.unix_date(clock.cast("date")).cast("bigint")
+            return days * _DAY_US + (seconds * 1_000_000).cast("bigint")
+    return None
+
+
+def slices_of(program: SequenceProgram, source: EmptySource, n_tasks: int) -> tuple[Slices | None, str]:
+    """Return how the stream of a query without partitions is cut, or what it would take to cut it.
+
+    Returns
+    -------
+    slices : Slices or None
+        None when one task has to see all events.
+    instead : str
+        What else would let the tasks share the work; empty when they do.
+    """
+    from pyspark.sql import functions as F
+
+    needed = []
+    if program.window.within is None:
+        needed.append("a time window (within)")
+    if program.query.after_match[0] != "none":
+        needed.append("after_match='none'")
+    of = source.fields[source.names.index(program.clock)].dataType
+    if ticks(F.lit(None), of) is None:
+        needed.append(f"a clock of numbers, dates or timestamps instead of {of.simpleString()}")
+    if needed:
+        return None, " and ".join(needed)
+    looks_ahead = any(
+        absence.before >= len(bound.branch.components)
+        for bound in program.branches
+        for absence in bound.branch.absences
+    )
+    return Slices(program.clock, program.window.within, looks_ahead, n_tasks), ""

@@ -1,0 +1,825 @@
+"""Kernels of the two engines for skip-till-any sequences: chains of partial matches, and runs one by one."""
+
+import numpy as np
+from numba import njit
+
+# Fields of a chain (a run is a chain of one event). A slot is one cache line, so a table and not columns.
+HEAD, TAIL = 0, 1  # first and last event; the ones between follow in the partition's verified sub-stream
+PRED, PRED_TAIL = 2, 3  # chain of the component before (-1: none) and its last event that belongs to this
+FIRST_TIME = 4  # time of the newest possible first event
+NEXT = 5  # next chain of the list
+ROW = 5  # row of the coverage: chains of the last component are in no list
+RECENT = 6  # next chain that the partition's latest event has joined
+COMPONENT = 7
+N_FIELDS = 8
+
+STATE, CHAIN, CHAIN_TAIL, CHAIN_TIME = 0, 1, 2, 3  # fields of a candidate
+LEVEL_HEAD, LEVEL_TAIL, CURRENT, LEVEL_COMPONENT = 0, 1, 2, 3  # fields of a level of an enumeration
+
+LEFT, SIGN, RIGHT, LEFT_COLUMN, RIGHT_COLUMN, IS_FLOAT = 0, 1, 2, 3, 4, 5  # fields of a condition
+ABSENT = -1  # the absent event as a component of a condition
+AFTER, DECIDED_AT, MODE = 0, 1, 2  # fields of an absence
+DROP_ALL, DROP_TESTED, LOOK_BACK = 0, 1, 2
+WINDOW, STRICT_TIME, HAS_KLEENE = 0, 1, 2  # settings
+
+ALL, COUNT, LATEST = 0, 1, 2  # outputs
+# Places in a report; the last ones are running totals.
+CONSUMED, REASON, NEED, N_FOUND, N_ITEMS, N_FREE, COPIES, CHAINS, PEAK_LIVE, N_ROWS = range(10)
+REPORT_LENGTH = 10
+LONGEST = N_ROWS  # of runs: most events of one
+MORE_CANDIDATES, MORE_SLOTS, MORE_LEVELS, MORE_MATCHES, MORE_ITEMS, MORE_ROWS = 1, 2, 3, 4, 5, 6
+
+NO_TIME = np.iinfo(np.int64).min
+NULL = np.iinfo(np.int64).min
+LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
+SMALL = 1 << 61  # what is counted in one integer
+
+# The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are the bundles of arrays of
+# `cepkit.engines.plain_arrays`.
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+#
+# numba counts references to every array that is taken from a tuple or handed to a function, atomically: some
+# 10 ns each. So the two kernels take all arrays apart once, and what they do for every partial match stands
+# in their bodies; functions are for what is rare. Called for every partial match they took 20 times as long.
+
+
+@njit(cache=True, nogil=True)
+def _compare(sign, x, y):
+    if sign == 0:
+        return x < y
+    if sign == 1:
+        return x <= y
+    if sign == 2:
+        return x > y
+    if sign == 3:
+        return x >= y
+    if sign == 4:
+        return x == y
+    return x != y
+
+
+@njit(cache=True, nogil=True)
+def _holds(pattern, events, k, left, right):
+    """Whether condition k holds of two events; a missing value is never in a relation."""
+    a, b = pattern.condition[k, LEFT_COLUMN], pattern.condition[k, RIGHT_COLUMN]
+    if pattern.condition[k, IS_FLOAT]:
+        x, y = events.floats[a, left], pattern.factor[k] * events.floats[b, right]
+        return x == x and y == y and _compare(pattern.condition[k, SIGN], x, y)
+    m, n = events.integers[a, left], events.integers[b, right]
+    return m != NULL and n != NULL and _compare(pattern.condition[k, SIGN], m, n)
+
+
+@njit(cache=True, nogil=True)
+def _bind(store, work, chain, tail):
+    """Write the events of the partial match that ends in ``tail`` of ``chain`` to the scratch. O(length)."""
+    before = -1
+    while chain >= 0:
+        component = store.field[chain, COMPONENT]
+        if component != before:
+            work.event_of[component] = tail
+            before = component
+        work.first_of[component] = tail
+        tail = store.field[chain, PRED_TAIL]
+        chain = store.field[chain, PRED]
+
+
+@njit(cache=True, nogil=True)
+def _is_absent_event(pattern, events, work, absence, y, j, e):
+    """Whether the conditions on an absent event hold of ``y``, component j being bound to ``e``."""
+    n_components = len(pattern.kleene)
+    for k in range(
+        pattern.first_condition[n_components + absence], pattern.first_condition[n_components + absence + 1]
+    ):
+        left, right = pattern.condition[k, LEFT], pattern.condition[k, RIGHT]
+        other = right if left == ABSENT else left
+        event = e if other == j else work.event_of[other]
+        if not _holds(pattern, events, k, y if left == ABSENT else event, y if right == ABSENT else event):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
+    """Whether an absent event lies in the partial match that e ends as component j, as far as j decides."""
+    _bind(store, work, chain, tail)
+    n_absences = len(pattern.absence)
+    for a in range(n_absences):
+        if pattern.absence[a, MODE] != LOOK_BACK or pattern.absence[a, DECIDED_AT] != j:
+            continue
+        i = pattern.absence[a, AFTER]
+        stop = e if i + 1 == j else work.first_of[i + 1]
+        y = parts.last_negated[p * n_absences + a]
+        while y > work.event_of[i]:
+            if y < stop and _is_absent_event(pattern, events, work, a, y, j, e):
+                return True
+            y = events.negated_before[a, y]
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
+    """Take from the lists what the events that must not occur, of which e is one, cannot follow."""
+    n_components, n_absences = len(pattern.kleene), len(pattern.absence)
+    for a in range(n_absences):
+        if not events.accepted[e] >> (n_components + a) & 1:
+            continue
+        i = pattern.absence[a, AFTER]
+        at = p * n_components + (0 if shared_list else i)
+        if pattern.absence[a, MODE] != LOOK_BACK:
+            before, c = -1, parts.first_of_list[at]
+            while c >= 0:
+                after = store.field[c, NEXT]
+                dead = store.field[c, COMPONENT] == i and store.field[c, TAIL] != e
+                if dead and pattern.absence[a, MODE] == DROP_TESTED:
+                    _bind(store, work, c, store.field[c, TAIL])
+                    dead = _is_absent_event(pattern, events, work, a, e, -2, e)
+                if dead:  # its successors still need it: the slot is not free before it expires
+                    _unlink(store, parts, at, before, c)
+                    parts.n_live[p] -= 1
+                else:
+                    before = c
+                c = after
+        events.negated_before[a, e] = parts.last_negated[p * n_absences + a]
+        parts.last_negated[p * n_absences + a] = e
+
+
+# --- slots and lists --------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _unlink(store, parts, at, before, c):
+    after = store.field[c, NEXT]
+    if before < 0:
+        parts.first_of_list[at] = after
+    else:
+        store.field[before, NEXT] = after
+    if after < 0:
+        parts.last_of_list[at] = before
+
+
+@njit(cache=True, nogil=True)
+def _release(store, report, c):
+    store.field[c, TAIL] = -1
+    store.free[report[N_FREE]] = c
+    report[N_FREE] += 1
+
+
+@njit(cache=True, nogil=True)
+def _is_recent(events, parts, tail, limit):
+    """Whether a chain may still be looked at by the next event of its partition, expired or not."""
+    return tail == parts.last_event[events.partition[tail]] and events.time[tail] >= limit
+
+
+@njit(cache=True, nogil=True)
+def sweep(events, store, parts, limit, report):
+    """Free every slot whose first event is older than ``limit``, in a list or not. O(slots + lists)."""
+    n_components = len(parts.first_of_list) // max(1, len(parts.last_event))
+    for at in range(len(parts.first_of_list)):
+        latest = parts.last_event[at // n_components]
+        if latest >= 0 and events.time[latest] < limit:
+            parts.first_recent[at] = -1
+        before, c = -1, parts.first_of_list[at]
+        while c >= 0:
+            after = store.field[c, NEXT]
+            tail = store.field[c, TAIL]
+            if store.field[c, FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit):
+                _unlink(store, parts, at, before, c)
+                parts.n_live[events.partition[tail]] -= 1
+            else:
+                before = c
+            c = after
+    report[N_FREE] = 0
+    for c in range(len(store.field)):
+        tail = store.field[c, TAIL]
+        if tail < 0 or (store.field[c, FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit)):
+            _release(store, report, c)
+
+
+@njit(cache=True, nogil=True)
+def _add_to_total(total, term):
+    carry = 0
+    for i in range(len(total)):
+        digit = total[i] + term[i] + carry
+        total[i] = digit & LIMB_MASK
+        carry = digit >> LIMB_BITS
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def advance_runs(pattern, events, store, parts, work, out, start, stop, output, by_state, report):
+    """Advance runs over the events ``start`` to ``stop``: every partial match is a run of its own.
+
+    ``by_state`` 0: one list of runs per partition, all of it visited for every event that any component or
+    absence accepts (SASE); 1: a list per component, and only those that the event may extend are visited
+    (the pending lists of Siddhi). ``report[REASON]`` says what there was too little of, ``report[CONSUMED]``
+    the first event that is not done. O(visited runs) time per event, O(live runs) memory.
+
+    Source: Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008; Suhothayan et al.,
+    "Siddhi", GCE 2011.
+    """
+    kleene, first_condition, condition, factor = (
+        pattern.kleene, pattern.first_condition, pattern.condition, pattern.factor
+    )  # fmt: skip
+    looks_back, window, strict = pattern.looks_back, pattern.settings[WINDOW], pattern.settings[STRICT_TIME]
+    time, partition, accepts = events.time, events.partition, events.accepted
+    integers, floats = events.integers, events.floats
+    field, free = store.field, store.free
+    first_of_list, last_of_list, n_live = parts.first_of_list, parts.last_of_list, parts.n_live
+    event_of = work.event_of
+    items, item_component, length_of, nodes = out.items, out.component, out.length, out.nodes
+    n_components = len(kleene)
+    last = n_components - 1
+    has_kleene = pattern.settings[HAS_KLEENE]
+    report[REASON] = 0
+    for e in range(start, stop):
+        report[CONSUMED] = e
+        accepted = accepts[e]
+        if accepted == 0:
+            continue
+        p, t = partition[e], time[e]
+        limit = t - window if window >= 0 else NO_TIME
+        live = n_live[p]
+        if report[N_FREE] < 2 * live + 1:
+            report[REASON], report[NEED] = MORE_SLOTS, 2 * live + 1
+            return
+        if output == ALL and accepted >> last & 1:
+            # A Kleene closure both begins and goes on: at most two matches per run.
+            bound = 2 * live + 1 if has_kleene else live + 1
+            longest = report[LONGEST] + 1 if has_kleene else n_components
+            if report[N_FOUND] + bound > len(length_of):
+                report[REASON], report[NEED] = MORE_MATCHES, bound
+                return
+            if report[N_ITEMS] + bound * longest > len(items):
+                report[REASON], report[NEED] = MORE_ITEMS, bound * longest
+                return
+        n_free = report[N_FREE]
+        for visit in range((n_components if by_state else 1) + 1):
+            # The last visit is to no list: the event begins a run of its own.
+            begins_run = visit == (n_components if by_state else 1)
+            i = last - visit if by_state else 0
+            if begins_run:
+                if not accepted & 1:
+                    break
+                at, c, before = p * n_components, -1, -1
+            else:
+                extends = (i < last and accepted >> (i + 1) & 1) or (kleene[i] and accepted >> i & 1)
+                if by_state and not extends:
+                    continue
+                at, before = p * n_components + i, -1
+                c = first_of_list[at]
+                if c < 0:
+                    continue
+            while True:
+                own, tail, first_time = -1, -1, t
+                if c >= 0:
+                    tail = field[c, TAIL]
+                    if tail == e:  # from here on runs that this event has made
+                        break
+                    first_time = field[c, FIRST_TIME]
+                    if first_time < limit:
+                        after = field[c, NEXT]
+                        if before < 0:
+                            first_of_list[at] = after
+                        else:
+                            field[before, NEXT] = after
+                        if after < 0:
+                            last_of_list[at] = before
+                        field[c, TAIL] = -1
+                        free[n_free] = c
+                        n_free += 1
+                        n_live[p] -= 1
+                        c = after
+                        if c < 0:
+                            break
+                        continue
+                    own = field[c, COMPONENT]
+                if not (strict and c >= 0 and time[tail] == t):
+                    for takes in range(2 if has_kleene and c >= 0 else 1):
+                        j = own if takes else own + 1
+                        if j > last or not accepted >> j & 1 or (takes and not kleene[j]):
+                            continue
+                        fits = True
+                        if first_condition[j] < first_condition[j + 1] and c >= 0:
+                            node, x, component_before = c, tail, -1
+                            while node >= 0:
+                                component = field[node, COMPONENT]
+                                if component != component_before:
+                                    event_of[component] = x
+                                    component_before = component
+                                x = field[node, PRED_TAIL]
+                                node = field[node, PRED]
+                            for k in range(first_condition[j], first_condition[j + 1]):
+                                left, right = condition[k, LEFT], condition[k, RIGHT]
+                                if left == right and not takes:
+                                    continue
+                                one = e if left == j else event_of[left]
+                                other = e if right == j and left != right else event_of[right]
+                                a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
+                                if condition[k, IS_FLOAT]:
+                                    u, v = floats[a, one], factor[k] * floats[b, other]
+                                    fits = u == u and v == v and _compare(condition[k, SIGN], u, v)
+                                else:
+                                    g, h = integers[a, one], integers[b, other]
+                                    fits = g != NULL and h != NULL and _compare(condition[k, SIGN], g, h)
+                                if not fits:
+                                    break
+                        if fits and looks_back[j] and not takes:
+                            fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
+                        if not fits:
+                            continue
+                        # The run, or a copy of run c, with this event.
+                        nodes[j] += 1
+                        report[CHAINS] += 1
+                        if c >= 0:
+                            report[COPIES] += 1
+                        if j == last:
+                            if output == ALL:
+                                length = n_components
+                                if has_kleene:
+                                    length = 1 + (field[c, RECENT] if c >= 0 else 0)
+                                    length_of[report[N_FOUND]] = length
+                                write = report[N_ITEMS] + length - 1
+                                report[N_ITEMS] += length
+                                items[write] = e
+                                if has_kleene:
+                                    item_component[write] = j
+                                node, x = c, tail
+                                while node >= 0:
+                                    write -= 1
+                                    items[write] = x
+                                    if has_kleene:
+                                        item_component[write] = field[node, COMPONENT]
+                                    x = field[node, PRED_TAIL]
+                                    node = field[node, PRED]
+                            report[N_FOUND] += 1
+                            if not kleene[j]:
+                                continue
+                        n_free -= 1
+                        new = free[n_free]
+                        field[new, HEAD] = e
+                        field[new, TAIL] = e
+                        field[new, PRED] = c
+                        field[new, PRED_TAIL] = tail
+                        field[new, FIRST_TIME] = first_time
+                        field[new, NEXT] = -1
+                        field[new, COMPONENT] = j
+                        # The length of a run, for which the field has no other use here.
+                        field[new, RECENT] = 1 + (field[c, RECENT] if c >= 0 else 0)
+                        report[LONGEST] = max(report[LONGEST], field[new, RECENT])
+                        to = p * n_components + (j if by_state else 0)
+                        if last_of_list[to] < 0:
+                            first_of_list[to] = new
+                        else:
+                            field[last_of_list[to], NEXT] = new
+                        last_of_list[to] = new
+                        n_live[p] += 1
+                if c < 0:
+                    break
+                # Only now: a run that was added may have become the next one.
+                before = c
+                c = field[c, NEXT]
+                if c < 0:
+                    break
+        report[N_FREE] = n_free
+        if accepted >> n_components:
+            _drop_before_absent(pattern, events, store, parts, work, p, e, not by_state)
+        report[PEAK_LIVE] = max(report[PEAK_LIVE], len(free) - n_free)
+    report[CONSUMED] = stop
+
+
+# --- chains -----------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
+    """Advance chains over the events ``start`` to ``stop``; the corrected CoverMatch and CombineMatch.
+
+    Arguments and report as `advance_runs`. ``output`` ALL writes matches in canonical order, COUNT adds
+    their number up without writing them, LATEST writes one coverage per chain of the last component and
+    keeps it at the chain's newest event.
+
+    O(chains of the component before) time per event; O(matches x log chains) more for ALL. O(live chains)
+    memory.
+
+    Source: Qiu et al., "LinkedCEP", algorithms 1 and 2.
+    """
+    coverable, kleene, first_condition, condition, factor = (
+        pattern.coverable, pattern.kleene, pattern.first_condition, pattern.condition, pattern.factor
+    )  # fmt: skip
+    looks_back, window, strict = pattern.looks_back, pattern.settings[WINDOW], pattern.settings[STRICT_TIME]
+    time, partition, accepts = events.time, events.partition, events.accepted
+    integers, floats = events.integers, events.floats
+    rank, following, preceding = events.rank, events.following, events.preceding
+    field, free = store.field, store.free
+    first_of_list, last_of_list, first_recent = parts.first_of_list, parts.last_of_list, parts.first_recent
+    last_event, oldest = parts.last_event, parts.oldest
+    candidate, run_start, level, event_of = work.candidate, work.run_start, work.level, work.event_of
+    items, item_component, length_of, spare = out.items, out.component, out.length, out.spare
+    rows, nodes = out.rows, out.nodes
+    n_components = len(kleene)
+    last = n_components - 1
+    has_kleene = pattern.settings[HAS_KLEENE]
+    report[REASON] = 0
+    for e in range(start, stop):
+        report[CONSUMED] = e
+        accepted = accepts[e]
+        if accepted == 0:
+            continue
+        p, t = partition[e], time[e]
+        limit = t - window if window >= 0 else NO_TIME
+        latest = last_event[p]
+        # An event that is out of the window may have been forgotten with its chains.
+        same = latest >= 0 and time[latest] >= limit
+        same = same and accepts[latest] == accepted and accepted >> n_components == 0
+        # The event joins the verified sub-stream. All that is done before there is room for what comes may
+        # be done twice.
+        preceding[e] = latest
+        rank[e] = 0
+        if latest >= 0:
+            following[latest] = e
+            rank[e] = rank[latest] + 1
+        if oldest[p] < 0:
+            oldest[p] = e
+        while time[oldest[p]] < limit:
+            oldest[p] = following[oldest[p]]
+        first_rank = rank[oldest[p]]
+        n_free = report[N_FREE]
+
+        # Candidates: what the event may follow, by component; decided before anything is put in.
+        n, first_last = 0, 0
+        n_candidates = len(candidate)
+        for j in range(n_components):
+            if not accepted >> j & 1:
+                continue
+            if j == last:
+                first_last = n
+            if j == 0:
+                if n == n_candidates:
+                    n += 1
+                    break
+                candidate[n, STATE] = 0
+                candidate[n, CHAIN] = -1
+                candidate[n, CHAIN_TAIL] = -1
+                candidate[n, CHAIN_TIME] = t
+                n += 1
+            for takes in range(2 if kleene[j] else 1):
+                if j == 0 and not takes:
+                    continue
+                at = p * n_components + (j if takes else j - 1)
+                before, c = -1, first_of_list[at]
+                while c >= 0:
+                    after, tail, first_time = field[c, NEXT], field[c, TAIL], field[c, FIRST_TIME]
+                    if first_time < limit:
+                        # The latest event's chains are still looked at: their slots must not be used anew.
+                        if tail == latest:
+                            before = c
+                        else:
+                            if before < 0:
+                                first_of_list[at] = after
+                            else:
+                                field[before, NEXT] = after
+                            if after < 0:
+                                last_of_list[at] = before
+                            field[c, TAIL] = -1
+                            free[n_free] = c
+                            n_free += 1
+                        c = after
+                        continue
+                    if strict:
+                        head, pred = field[c, HEAD], field[c, PRED]
+                        while tail >= 0 and time[tail] == t:
+                            tail = preceding[tail] if tail != head else -1
+                        if tail >= 0 and pred < 0:
+                            first_time = time[tail]
+                    fits = tail >= 0 and first_time >= limit
+                    if fits and first_condition[j] < first_condition[j + 1]:
+                        node, x, component_before = c, tail, -1
+                        while node >= 0:
+                            component = field[node, COMPONENT]
+                            if component != component_before:
+                                event_of[component] = x
+                                component_before = component
+                            x = field[node, PRED_TAIL]
+                            node = field[node, PRED]
+                        for k in range(first_condition[j], first_condition[j + 1]):
+                            left, right = condition[k, LEFT], condition[k, RIGHT]
+                            if left == right and not takes:
+                                continue
+                            one = e if left == j else event_of[left]
+                            other = e if right == j and left != right else event_of[right]
+                            a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
+                            if condition[k, IS_FLOAT]:
+                                u, v = floats[a, one], factor[k] * floats[b, other]
+                                fits = u == u and v == v and _compare(condition[k, SIGN], u, v)
+                            else:
+                                g, h = integers[a, one], integers[b, other]
+                                fits = g != NULL and h != NULL and _compare(condition[k, SIGN], g, h)
+                            if not fits:
+                                break
+                    if fits and looks_back[j] and not takes:
+                        fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
+                    if fits:
+                        if n >= n_candidates:
+                            n = n_candidates + 1
+                            break
+                        candidate[n, STATE] = j
+                        candidate[n, CHAIN] = c
+                        candidate[n, CHAIN_TAIL] = tail
+                        candidate[n, CHAIN_TIME] = first_time
+                        n += 1
+                    before = c
+                    c = after
+        report[N_FREE] = n_free
+        if n > n_candidates:
+            report[REASON], report[NEED] = MORE_CANDIDATES, 2 * n_candidates
+            return
+        if n_free < n:
+            report[REASON], report[NEED] = MORE_SLOTS, n
+            return
+
+        # Matches that end here: those of each candidate of the last component are a product of chains.
+        if accepted >> last & 1 and output == LATEST:
+            if report[N_ROWS] + n - first_last > len(rows):
+                report[REASON], report[NEED] = MORE_ROWS, n - first_last
+                return
+        elif accepted >> last & 1:
+            n_matches, n_items = 0.0, 0.0
+            for k in range(first_last, n):
+                c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
+                depth, size, magnitude = 0, 1, 1.0
+                while c >= 0:
+                    head_rank = max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
+                    size *= rank[tail] - head_rank + 1
+                    magnitude *= rank[tail] - head_rank + 1
+                    depth += 1
+                    tail = field[c, PRED_TAIL]
+                    c = field[c, PRED]
+                n_matches += magnitude
+                n_items += magnitude * (depth + 1)
+                if output == ALL and depth > len(level):
+                    report[REASON], report[NEED] = MORE_LEVELS, depth
+                    return
+                if output == COUNT:
+                    # Nothing can make this event stop any more: what it counts is counted once.
+                    if magnitude < SMALL:
+                        report[N_FOUND] += size
+                        if report[N_FOUND] >= SMALL:
+                            _spill(report, work.product, out.total)
+                    else:
+                        _add_large(field, rank, candidate, k, first_rank, work.product, out.total)
+            if output == ALL:
+                if report[N_FOUND] + n_matches > len(length_of):
+                    report[REASON], report[NEED] = MORE_MATCHES, int(min(n_matches, 1e18))
+                    return
+                if report[N_ITEMS] + n_items > len(items):
+                    report[REASON], report[NEED] = MORE_ITEMS, int(min(n_items, 1e18))
+                    return
+                write, m = report[N_ITEMS], report[N_FOUND]
+                n_runs, base = 0, write
+                k = first_last
+                while k < n:
+                    # Chains of the same events (a group) are taken together, event by event: that is the
+                    # canonical order where there is no third component before.
+                    c, top_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
+                    group_stop, top, group_head = k + 1, e, -1
+                    if c >= 0:
+                        group_head = field[c, HEAD]
+                        top = group_head
+                        if field[c, PRED] < 0 and rank[top] < first_rank:
+                            top = oldest[p]  # what is older in the first chain is out of the window
+                        while group_stop < n and candidate[group_stop, CHAIN_TAIL] == top_tail:
+                            if field[candidate[group_stop, CHAIN], HEAD] != group_head:
+                                break
+                            group_stop += 1
+                    while True:
+                        for member in range(k, group_stop):
+                            first_item, depth = write, 0
+                            c = candidate[member, CHAIN]
+                            top_component = field[c, COMPONENT] if c >= 0 else last
+                            node, tail = -1, -1
+                            if c >= 0:
+                                node, tail = field[c, PRED], field[c, PRED_TAIL]
+                            while node >= 0:
+                                head = field[node, HEAD]
+                                if field[node, PRED] < 0 and rank[head] < first_rank:
+                                    head = oldest[p]
+                                level[depth, LEVEL_HEAD] = head
+                                level[depth, LEVEL_TAIL] = tail
+                                level[depth, CURRENT] = head
+                                level[depth, LEVEL_COMPONENT] = field[node, COMPONENT]
+                                depth += 1
+                                tail = field[node, PRED_TAIL]
+                                node = field[node, PRED]
+                            length = depth + (2 if c >= 0 else 1)
+                            more = True
+                            while more:
+                                # The first event changes fastest.
+                                x = level[depth - 1, CURRENT] if depth else top
+                                stop_at = level[depth - 1, LEVEL_TAIL] if depth else top
+                                while True:
+                                    items[write] = x
+                                    for i in range(1, depth):
+                                        items[write + i] = level[depth - 1 - i, CURRENT]
+                                    items[write + depth] = top
+                                    items[write + length - 1] = e
+                                    if has_kleene:
+                                        for i in range(depth):
+                                            item_component[write + i] = level[depth - 1 - i, LEVEL_COMPONENT]
+                                        item_component[write + depth] = top_component
+                                        item_component[write + length - 1] = last
+                                        length_of[m] = length
+                                    write += length
+                                    m += 1
+                                    if x == stop_at:
+                                        break
+                                    x = following[x]
+                                i = depth - 2
+                                while i >= 0 and level[i, CURRENT] == level[i, LEVEL_TAIL]:
+                                    level[i, CURRENT] = level[i, LEVEL_HEAD]
+                                    i -= 1
+                                more = i >= 0
+                                if more:
+                                    level[i, CURRENT] = following[level[i, CURRENT]]
+                            if n_runs == 0:
+                                run_start[0] = base
+                                n_runs = 1
+                            elif not has_kleene and _is_before(
+                                items, first_item, items, first_item - n_components, n_components
+                            ):
+                                if n_runs == len(run_start) - 1:
+                                    run_start[n_runs] = first_item
+                                    _merge(items, spare, n_components, run_start, n_runs)
+                                    n_runs = 1
+                                run_start[n_runs] = first_item
+                                n_runs += 1
+                        if c < 0 or top == top_tail:
+                            break
+                        top = following[top]
+                    k = group_stop
+                run_start[n_runs] = write
+                report[N_ITEMS], report[N_FOUND] = write, m
+                if n_runs > 1 and not has_kleene:
+                    _merge(items, spare, n_components, run_start, n_runs)
+
+        # The event enters chains: behind the latest one where that has the same predecessors.
+        if accepted >> n_components:
+            _drop_before_absent(pattern, events, store, parts, work, p, e, False)
+        k = 0
+        for j in range(n_components):
+            at = p * n_components + j
+            old, newest = first_recent[at], -1
+            first_recent[at] = -1
+            if not same:
+                while old >= 0 and j == last and not kleene[j]:
+                    field[old, TAIL] = -1
+                    free[n_free] = old
+                    n_free += 1
+                    old = field[old, RECENT]
+                old = -1
+            while k < n and candidate[k, STATE] == j:
+                pred, pred_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
+                nodes[j] += 1
+                if pred >= 0:
+                    report[COPIES] += 1
+                found, c = old, -1
+                while found >= 0 and (field[found, PRED] != pred or field[found, PRED_TAIL] != pred_tail):
+                    found = field[found, RECENT]
+                if found >= 0:
+                    # Candidates come in the order of the lists: those passed over are not found later.
+                    while old != found:
+                        after = field[old, RECENT]
+                        if j == last:
+                            field[old, TAIL] = -1
+                            free[n_free] = old
+                            n_free += 1
+                        old = after
+                    old = field[found, RECENT]
+                    c = found
+                    field[c, TAIL] = e
+                    field[c, RECENT] = -1
+                    if j == 0:
+                        field[c, FIRST_TIME] = t
+                    if output == LATEST and j == last:
+                        rows[field[c, ROW], j] = e
+                else:
+                    report[CHAINS] += 1
+                    if coverable[j] or j < last or kleene[j]:
+                        n_free -= 1
+                        c = free[n_free]
+                        field[c, HEAD] = e
+                        field[c, TAIL] = e
+                        field[c, PRED] = pred
+                        field[c, PRED_TAIL] = pred_tail
+                        field[c, FIRST_TIME] = candidate[k, CHAIN_TIME]
+                        field[c, NEXT] = -1
+                        field[c, RECENT] = -1
+                        field[c, COMPONENT] = j
+                        if j < last or kleene[j]:
+                            if last_of_list[at] < 0:
+                                first_of_list[at] = c
+                            else:
+                                field[last_of_list[at], NEXT] = c
+                            last_of_list[at] = c
+                    if output == LATEST and j == last:
+                        event_of[j] = e
+                        node, x, component_before = pred, pred_tail, j
+                        while node >= 0:
+                            component = field[node, COMPONENT]
+                            if component != component_before:
+                                event_of[component] = x
+                                component_before = component
+                            x = field[node, PRED_TAIL]
+                            node = field[node, PRED]
+                        for i in range(n_components):
+                            rows[report[N_ROWS], i] = event_of[i]
+                        if coverable[j]:
+                            field[c, ROW] = report[N_ROWS]
+                        report[N_ROWS] += 1
+                if coverable[j]:
+                    if newest < 0:
+                        first_recent[at] = c
+                    else:
+                        field[newest, RECENT] = c
+                    newest = c
+                k += 1
+            while old >= 0 and j == last:
+                field[old, TAIL] = -1
+                free[n_free] = old
+                n_free += 1
+                old = field[old, RECENT]
+        report[N_FREE] = n_free
+        last_event[p] = e
+        report[PEAK_LIVE] = max(report[PEAK_LIVE], len(free) - n_free)
+    report[CONSUMED] = stop
+
+
+@njit(cache=True, nogil=True)
+def _spill(report, product, total):
+    product[:] = 0
+    product[0] = report[N_FOUND] & LIMB_MASK
+    product[1] = report[N_FOUND] >> LIMB_BITS
+    _add_to_total(total, product)
+    report[N_FOUND] = 0
+
+
+@njit(cache=True, nogil=True)
+def _add_large(field, rank, candidate, k, first_rank, product, total):
+    """Add the number of combinations of a candidate that no integer holds."""
+    product[:] = 0
+    product[0] = 1
+    c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
+    while c >= 0:
+        head_rank = max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
+        width = rank[tail] - head_rank + 1
+        carry = 0
+        for d in range(len(product)):
+            digit = product[d] * width + carry
+            product[d] = digit & LIMB_MASK
+            carry = digit >> LIMB_BITS
+        tail = field[c, PRED_TAIL]
+        c = field[c, PRED]
+    _add_to_total(total, product)
+
+
+@njit(cache=True, nogil=True)
+def _is_before(left, i, right, k, n):
+    """Whether the match at left[i] stands before that at right[k], both of n events: last position first."""
+    for d in range(n - 1, -1, -1):
+        if left[i + d] != right[k + d]:
+            return left[i + d] < right[k + d]
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _merge(items, spare, n, run_start, n_runs):
+    """Merge sorted runs of matches of n events each into one. O(items x log runs)."""
+    width = 1
+    while width < n_runs:
+        for r in range(0, n_runs - width, 2 * width):
+            start, middle = run_start[r], run_start[r + width]
+            stop = run_start[min(r + 2 * width, n_runs)]
+            if not _is_before(items, middle, items, middle - n, n):
+                continue
+            length = middle - start
+            for i in range(length):
+                spare[i] = items[start + i]
+            a, b, at = 0, middle, start
+            while a < length and b < stop:
+                if _is_before(items, b, spare, a, n):
+                    for i in range(n):
+                        items[at + i] = items[b + i]
+                    b += n
+                else:
+                    for i in range(n):
+                        items[at + i] = spare[a + i]
+                    a += n
+                at += n
+            while a < length:
+                items[at] = spare[a]
+                a += 1
+                at += 1
+        width *= 2

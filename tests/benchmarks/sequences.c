@@ -1,0 +1,136 @@
+/* The same algorithms as the chain engine, written by hand in C: what its generated kernels are measured against.
+   Every function takes what the engine takes (which places fulfil the condition of each component, the columns, the
+   first place in whose window each place is) and writes how many matches end at each place. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int64_t i64;
+typedef uint64_t u64;
+
+static i64 places(i64 n, const uint8_t *accept, i64 *out) {
+    i64 m = 0;
+    for (i64 i = 0; i < n; i++) { out[m] = i; m += accept[i]; }
+    return m;
+}
+
+static double *gathered(const double *column, const i64 *place, i64 n) {
+    double *out = malloc((n + 1) * sizeof *out);
+    for (i64 i = 0; i < n; i++) out[i] = column[place[i]];
+    return out;
+}
+
+#define POOL(name, accept) \
+    i64 *name = malloc((n + 1) * sizeof *name); i64 n##name = places(n, accept, name); \
+    double *x##name = gathered(x, name, n##name)
+#define FREE(name) free(name), free(x##name)
+
+/* SEQ(A, B, C) with a.x < b.x and b.x < c.x */
+i64 seq3(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
+    POOL(a, is_a); POOL(b, is_b); POOL(c, is_c);
+    u64 *count = malloc((nb + 1) * sizeof *count), total = 0;
+    i64 *end = malloc((nb + 1) * sizeof *end), la = 0, lb = 0, hb = 0, newest = -1;
+    for (i64 j = 0, i = 0; j < nb; j++) { while (i < na && a[i] < b[j]) i++; end[j] = i; }
+    for (i64 m = 0; m < nc; m++) {
+        i64 p = c[m], s = since[p], lost = la;
+        while (lost < na && a[lost] < s) lost++;
+        if (newest >= s)
+            for (i64 i = la, j = lb; i < lost; i++) {
+                double y = xa[i];
+                while (j < hb && end[j] <= i) j++;
+                for (i64 k = j; k < hb; k++) count[k] -= xb[k] > y;
+            }
+        la = lost;
+        while (lb < nb && b[lb] < s) lb++;
+        if (newest < s) hb = lb;
+        for (; hb < nb && b[hb] < p; hb++) {
+            u64 z = 0; double y = xb[hb];
+            for (i64 i = la; i < end[hb]; i++) z += xa[i] < y;
+            count[hb] = z;
+        }
+        u64 z = 0; double y = xc[m];
+        for (i64 k = lb; k < hb; k++) z += xb[k] < y ? count[k] : 0;
+        out[p] = z; total += z; newest = p;
+    }
+    FREE(a); FREE(b); FREE(c); free(count); free(end);
+    return (i64)total;
+}
+
+/* SEQ(A, B+, C) with b[i-1].x < b[i].x; numbers modulo 2^64 */
+i64 kleene(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
+    POOL(a, is_a); POOL(b, is_b); POOL(c, is_c);
+    u64 *count = malloc((nb + 1) * sizeof *count), *change = malloc((nb + 1) * sizeof *change), *value = malloc((nb + 1) * sizeof *value), total = 0;
+    double *changed = malloc((nb + 1) * sizeof *changed);
+    i64 *end = malloc((nb + 1) * sizeof *end), la = 0, lb = 0, hb = 0, newest = -1;
+    for (i64 j = 0, i = 0; j < nb; j++) { while (i < na && a[i] < b[j]) i++; end[j] = i; }
+    for (i64 m = 0; m < nc; m++) {
+        i64 p = c[m], s = since[p], lost = la;
+        while (lost < na && a[lost] < s) lost++;
+        if (newest >= s && lost > la) {
+            i64 k = 0;
+            for (i64 j = lb; j < hb; j++) {
+                i64 upto = end[j] < lost ? end[j] : lost;
+                u64 z = upto > la ? upto - la : 0; double y = xb[j];
+                for (i64 i = 0; i < k; i++) z += changed[i] < y ? value[i] : 0;
+                if (z) { count[j] -= z; value[k] = z; changed[k++] = y; }
+            }
+        }
+        la = lost;
+        while (lb < nb && b[lb] < s) lb++;
+        if (newest < s) hb = lb;
+        for (; hb < nb && b[hb] < p; hb++) {
+            u64 z = end[hb] > la ? end[hb] - la : 0; double y = xb[hb];
+            for (i64 k = lb; k < hb; k++) z += xb[k] < y ? count[k] : 0;
+            count[hb] = z;
+        }
+        u64 z = 0;
+        for (i64 k = lb; k < hb; k++) z += count[k];
+        out[p] = z; total += z; newest = p;
+    }
+    FREE(a); FREE(b); FREE(c); free(count); free(change); free(value); free(changed); free(end);
+    return (i64)total;
+}
+
+/* SEQ(A, B, C) without conditions, no event of two types */
+i64 unary(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
+    u64 ab = 0, a_ = 0, b_ = 0, total = 0; /* paths through A B, A, B of the window */
+    i64 oldest = 0;
+    uint8_t *state = malloc(n);
+    for (i64 i = 0; i < n; i++) state[i] = is_a[i] | is_b[i] << 1 | is_c[i] << 2;
+    for (i64 i = 0; i < n; i++) {
+        i64 s = since[i];
+        for (; oldest < s; oldest++) {
+            u64 u = state[oldest] & 1, v = state[oldest] >> 1 & 1;
+            ab -= b_ & -u; a_ -= u; b_ -= v;
+        }
+        u64 u = state[i] & 1, v = state[i] >> 1 & 1;
+        if (state[i] & 4) { out[i] = ab; total += ab; }
+        ab += a_ & -v; a_ += u; b_ += v;
+    }
+    free(state);
+    return (i64)total;
+}
+
+/* SEQ(A, !B, C) with a.x < b.x: no such B between */
+i64 absent(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
+    POOL(a, is_a); POOL(b, is_b); POOL(c, is_c);
+    i64 *limit = malloc((na + 1) * sizeof *limit);
+    u64 total = 0;
+    for (i64 i = 0, j = 0; i < na; i++) {
+        double y = xa[i];
+        while (j < nb && b[j] < a[i]) j++;
+        i64 k = j;
+        while (k < nb && !(y < xb[k])) k++;
+        limit[i] = k < nb ? b[k] : INT64_MAX;
+    }
+    for (i64 m = 0, la = 0, ha = 0; m < nc; m++) {
+        i64 p = c[m], s = since[p];
+        while (la < na && a[la] < s) la++;
+        while (ha < na && a[ha] < p) ha++;
+        u64 z = 0;
+        for (i64 i = la; i < ha; i++) z += limit[i] >= p;
+        out[p] = z; total += z;
+    }
+    FREE(a); FREE(b); FREE(c); free(limit);
+    return (i64)total;
+}

@@ -1,0 +1,225 @@
+"""The generators against the figures they imitate: G8 (ABC stream) and G9 (traffic of a city)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cepkit.datasets.abc_stream import abc_stream
+from cepkit.datasets.traffic import COUNT_OF_HOUR, N_SENSORS, traffic
+from cepkit.errors import CepError
+
+# G9, two months of 449 sensors.
+G9_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+G9_COUNT = (0, 0, 1, 4, 15, 28)
+G9_SPEED = (13, 30, 43, 57, 83, 105)
+G9_SENSOR_MEAN_COUNT = {0.05: 0.0896, 0.5: 1.915, 0.95: 10.6}
+G9_SENSOR_MEAN_SPEED = {0.05: 21.9, 0.5: 42.7, 0.95: 77.8}
+G9_COUNT_ZERO, G9_SPEED_ZERO = 0.458, 0.0238
+G9_UNCHANGED, G9_UNCHANGED_EMPTY, G9_UNCHANGED_BUSY = 0.536, 0.96, 0.19
+G9_LAG1_SPEED, G9_LAG1_COUNT = 0.758, 0.721
+G9_PRESENT, G9_LATE = 0.927, 0.223
+
+SEEDS = [0, 1, 2]
+
+
+# ---------------------------------------------------------------- ABC
+
+
+def run_lengths(frame):
+    codes = frame["type"].cat.codes.to_numpy()
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    return np.diff([*starts, len(codes)])
+
+
+def test_columns_of_the_abc_stream():
+    frame = abc_stream(1000, seed=4)
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {
+        "ts": "datetime64[us]",
+        "type": "category",
+        "x": "int64",
+        "key": "int64",
+    }
+    assert list(frame["type"].cat.categories) == ["A", "B", "C"]
+    assert frame["ts"].iloc[0] == pd.Timestamp("2024-01-01")
+    assert (frame["ts"].diff().dropna() == pd.Timedelta(seconds=1)).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_gives_the_same_stream_and_another_seed_another(seed):
+    frame = abc_stream(500, seed=seed)
+    pd.testing.assert_frame_equal(frame, abc_stream(500, seed=seed))
+    other = abc_stream(500, seed=seed + 1)
+    assert all((frame[name] != other[name]).any() for name in ("type", "x", "key"))
+    sticky = abc_stream(500, seed=seed, stay=0.9)
+    assert frame["x"].equals(sticky["x"]) and not frame["type"].equals(sticky["type"])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("n_types, stay", [(3, 0.0), (3, 0.5), (3, 0.8), (8, 0.0), (8, 0.9), (1, 0.3)])
+def test_types_are_uniform_and_come_again_as_often_as_told(seed, n_types, stay):
+    frame = abc_stream(100_000, n_types=n_types, stay=stay, seed=seed)
+    shares = frame["type"].value_counts(normalize=True)
+    assert shares.to_numpy() == pytest.approx(np.full(n_types, 1 / n_types), abs=0.015)
+    again = stay + (1 - stay) / n_types
+    if n_types > 1:
+        assert run_lengths(frame).mean() == pytest.approx(1 / (1 - again), rel=0.05)
+    else:
+        assert run_lengths(frame).tolist() == [100_000]
+
+
+def test_attributes_are_uniform_in_their_ranges():
+    ranges = {"low": (-5, 5), "one": (7, 7), "wide": (0, 10**12)}
+    frame = abc_stream(50_000, attributes=ranges, seed=1)
+    assert list(frame) == ["ts", "type", *ranges]
+    for name, (low, high) in ranges.items():
+        assert low <= frame[name].min() and frame[name].max() <= high
+        assert frame[name].mean() == pytest.approx((low + high) / 2, abs=0.02 * (high - low))
+    assert set(frame["low"]) == set(range(-5, 6))
+
+
+@pytest.mark.parametrize("n_events", [0, 1, 2])
+def test_few_events(n_events):
+    frame = abc_stream(n_events, gap_s=0.25, stay=1.0)
+    assert len(frame) == n_events and frame["type"].nunique() == min(n_events, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"n_events": -1}, "n_events is -1"),
+        ({"n_events": 1, "n_types": 27}, "n_types is 27. It must be from 1 to 26"),
+        ({"n_events": 1, "stay": 1.5}, "stay is 1.5"),
+        ({"n_events": 1, "gap_s": 0}, "gap_s is 0"),
+        ({"n_events": 1, "start": "soon"}, "start is 'soon'"),
+        ({"n_events": 1, "attributes": {"x": (3, 2)}}, "attribute 'x' from 3 to 2"),
+        ({"n_events": 1, "attributes": {"ts": (1, 2)}}, "another name than ts and type"),
+    ],
+)
+def test_arguments_of_the_abc_stream_are_checked(arguments, message):
+    with pytest.raises(CepError, match=message):
+        abc_stream(**arguments)
+
+
+# ---------------------------------------------------------------- traffic
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def days(request):
+    """Six days of all sensors, 0.7 million reports."""
+    return traffic(6 * 288, seed=request.param)
+
+
+def figures(frame: pd.DataFrame, n_rounds: int) -> dict:
+    """Return the figures of G9 that a feed has."""
+    ordered = frame.sort_values(["sensor", "ts"], kind="stable")
+    of_sensor = ordered.groupby("sensor")
+    before = of_sensor.shift()
+    follows = (ordered["ts"] - before["ts"]) == pd.Timedelta(minutes=5)
+    unchanged = (ordered["avg_speed"] == before["avg_speed"])[follows]
+    empty = (ordered["vehicle_count"] == 0)[follows]
+    means = of_sensor[["avg_speed", "vehicle_count"]].mean()
+    return {
+        "count": frame["vehicle_count"].quantile(G9_QUANTILES).tolist(),
+        "speed": frame["avg_speed"].quantile(G9_QUANTILES).tolist(),
+        "mean count": {q: means["vehicle_count"].quantile(q) for q in G9_SENSOR_MEAN_COUNT},
+        "mean speed": {q: means["avg_speed"].quantile(q) for q in G9_SENSOR_MEAN_SPEED},
+        "count zero": (frame["vehicle_count"] == 0).mean(),
+        "speed zero": (frame["avg_speed"] == 0).mean(),
+        "unchanged": [unchanged.mean(), unchanged[empty].mean(), unchanged[~empty].mean()],
+        "lag 1 speed": of_sensor["avg_speed"].apply(lambda values: values.autocorr()).median(),
+        "lag 1 count": of_sensor["vehicle_count"].apply(lambda values: values.autocorr()).median(),
+        "late": (frame["ts"] < frame["ts"].cummax()).mean(),
+        "present": len(frame) / (n_rounds * frame["sensor"].nunique()),
+        "hours": frame.groupby(frame["ts"].dt.hour)["vehicle_count"].mean().to_numpy(),
+    }
+
+
+def check_figures(found: dict) -> None:
+    """Compare figures of a feed with those of G9."""
+    for got, wanted in zip(found["count"], G9_COUNT, strict=True):
+        assert got == pytest.approx(wanted, abs=1 + 0.15 * wanted)
+    for got, wanted in zip(found["speed"], G9_SPEED, strict=True):
+        assert got == pytest.approx(wanted, abs=5)
+    for q, wanted in G9_SENSOR_MEAN_COUNT.items():
+        assert found["mean count"][q] == pytest.approx(wanted, rel=0.2)
+    for q, wanted in G9_SENSOR_MEAN_SPEED.items():
+        assert found["mean speed"][q] == pytest.approx(wanted, abs=6)
+    assert found["count zero"] == pytest.approx(G9_COUNT_ZERO, abs=0.04)
+    assert found["speed zero"] == pytest.approx(G9_SPEED_ZERO, abs=0.01)
+    wanted = [G9_UNCHANGED, G9_UNCHANGED_EMPTY, G9_UNCHANGED_BUSY]
+    assert found["unchanged"] == pytest.approx(wanted, abs=0.03)
+    assert found["lag 1 speed"] == pytest.approx(G9_LAG1_SPEED, abs=0.06)
+    assert found["lag 1 count"] == pytest.approx(G9_LAG1_COUNT, abs=0.06)
+    assert found["late"] == pytest.approx(G9_LATE, abs=0.015)
+    assert found["present"] == pytest.approx(G9_PRESENT, abs=0.02)
+    assert found["hours"] == pytest.approx(np.array(COUNT_OF_HOUR), rel=0.15, abs=0.05)
+
+
+def test_columns_of_traffic():
+    frame = traffic(20, seed=4)
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {
+        "ts": "datetime64[ms]",
+        "sensor": "int32",
+        "avg_speed": "int16",
+        "vehicle_count": "int16",
+    }
+    assert frame["sensor"].nunique() == N_SENSORS and frame["sensor"].between(100_000, 999_999).all()
+    assert (frame["avg_speed"] >= 0).all() and (frame["vehicle_count"] >= 0).all()
+    assert not frame.duplicated(["sensor", "ts"]).any()
+    assert set(frame["ts"].dt.minute % 5) == {0} and set(frame["ts"].dt.second) == {0}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_gives_the_same_traffic_and_another_seed_another(seed):
+    frame = traffic(30, n_sensors=20, seed=seed)
+    pd.testing.assert_frame_equal(frame, traffic(30, n_sensors=20, seed=seed))
+    other = traffic(30, n_sensors=20, seed=seed + 1)
+    assert set(frame["sensor"]).isdisjoint(other["sensor"])
+    assert frame["vehicle_count"].sum() != other["vehicle_count"].sum()
+
+
+def test_traffic_has_the_figures_of_the_city(days):
+    check_figures(figures(days, 6 * 288))
+
+
+def test_late_reports_are_one_round_late_and_of_sensors_that_often_are(days):
+    newest = days["ts"].cummax()
+    late = days["ts"] < newest
+    assert set((newest - days["ts"])[late]) == {pd.Timedelta(minutes=5)}
+    of_sensor = late.groupby(days["sensor"]).mean()
+    assert (of_sensor == 0).mean() == pytest.approx(0.4, abs=0.02) and of_sensor.max() > 0.6
+
+
+def test_reports_of_distinct_times_are_in_order_and_the_same_otherwise():
+    rounds, spread = traffic(50, seed=3), traffic(50, seed=3, distinct_times=True)
+    assert spread["ts"].is_monotonic_increasing and spread["ts"].is_unique
+    assert (spread["ts"].diff().dropna() >= pd.Timedelta(milliseconds=668)).all()
+    spread["ts"] = spread["ts"].dt.floor("5min").astype("datetime64[ms]")
+    keys = ["ts", "sensor"]
+    frames = [frame.sort_values(keys).reset_index(drop=True) for frame in (rounds, spread)]
+    pd.testing.assert_frame_equal(*frames)
+
+
+@pytest.mark.parametrize("n_rounds, n_sensors", [(0, 3), (1, 1), (2, 1)])
+def test_little_traffic(n_rounds, n_sensors):
+    assert len(traffic(n_rounds, n_sensors=n_sensors, seed=1)) <= n_rounds * n_sensors
+
+
+def test_arguments_of_traffic_are_checked():
+    for arguments, message in (
+        ({"n_rounds": -1}, "n_rounds is -1"),
+        ({"n_rounds": 1, "n_sensors": 0}, "n_sensors is 0"),
+        ({"n_rounds": 1, "seed": 1.5}, "seed is 1.5"),
+        ({"n_rounds": 1, "start": "soon"}, "start is 'soon'"),
+    ):
+        with pytest.raises(CepError, match=message):
+            traffic(**arguments)
+
+
+@pytest.mark.slow
+def test_the_figures_are_those_of_the_original(reference):
+    frame = pd.read_parquet(reference / "data" / "aarhus_traffic.parquet")
+    n_rounds = frame["ts"].nunique()
+    check_figures(figures(frame, n_rounds))
