@@ -29,8 +29,8 @@ from cepkit.sequence_set import MatchBlock, joined
 
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (4, 40) if JIT else (160, 5)
-FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (1500, 4)
+SHAPES, STREAMS = (2, 40) if JIT else (160, 5)
+FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
 SIGNS = {"<": operator.lt, "<=": operator.le, "!=": operator.ne, "==": operator.eq, ">": operator.gt}
 COLUMNS = ("x", "y", "s")
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cepkit.datasets.traffic import citybench_lines
-from cepkit.pipelines import FORMATS, citybench, ingest, read_report
+from cepkit.pipelines import citybench, ingest, read_report
 
 pytest.importorskip("pyspark")
 
@@ -45,11 +45,6 @@ def rows_of(folder: Path) -> list[tuple]:
     files = sorted((folder / "events").rglob("*.parquet"))
     rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     return [tuple(row[name] for name in COLUMNS) for row in rows]
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    monkeypatch.setitem(FORMATS, "citybench", citybench.FORMAT)
 
 
 @pytest.mark.parametrize("seed", [0])

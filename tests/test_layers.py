@@ -26,7 +26,13 @@ FLOORS = (
     {"parallel": ["parallel"], "shedding": ["shedding"]},
     {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner"]},
     {"widgets": ["widgets"]},
-    {"api": ["api", "matches", "sequence_matches", "sequence_explanation", "funnels", "reasons", "reason_words", "sequence_streaming", "explanation", "spark_matches", "spark_sequences", "streaming", "stream_files"]},
+    {
+        "api": [
+            "api", "matches", "sequence_matches", "sequence_explanation", "funnels", "reasons",
+            "reason_words", "sequence_streaming", "explanation", "spark_matches", "spark_sequences",
+            "streaming", "stream_files",
+        ],
+    },
     {"experiments": ["experiments"]},
     {"commands": ["cli", "demo", "files", "warmup"]},
 )  # fmt: skip

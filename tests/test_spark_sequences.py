@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import subprocess
 import sys
+import textwrap
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -759,3 +761,45 @@ def test_nothing_to_search(events_on_spark):
     nothing = {name: 0 if "count" in text else None for name, text in ASKED.items()}
     assert empty.aggregate(**ASKED).to_dict() == nothing
     assert rows_of(empty.tag())[1] == []
+
+
+# --- Connect ------------------------------------------------------------------------------------------------
+
+CONNECT = """
+    import os, sys
+    import cepkit as cep, pyarrow as pa
+    from cepkit.pipelines.java import find_java
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), sys.executable
+    session = SparkSession.builder.remote("local[2]").getOrCreate()
+    session.conf.set("spark.sql.shuffle.partitions", "3")
+    table = pa.table({"kind": ["A", "B", "C"] * 20, "k": [0, 1] * 30, "n": range(60), "x": range(60)})
+    query = "PATTERN SEQ(A a, B+ b[], C c) WHERE c.x > a.x"
+    for keywords in ({"within": 9}, {"within": 9, "partition_by": "k"}):
+        keywords |= {"event_type": "kind", "order_by": "n"}
+        found = session.createDataFrame(table).cep.match(query, **keywords)
+        expected = cep.match(table, query, **keywords)
+        assert found.count() == expected.count() > 5
+        assert found.to_frame().toArrow().to_pylist() == expected.to_frame().to_pylist()
+        assert found.to_frame("all").toArrow().to_pylist() == expected.to_frame("all").to_pylist()
+        assert found.aggregate(s="sum(b.x)").to_dict() == expected.aggregate(s="sum(b.x)").to_dict()
+        assert len(found.sample(4)) == len(found.head(4)) == 4
+        try:
+            found.tag().collect()
+        except Exception as error:
+            assert "a row belongs to several matches" in str(error), error
+        else:
+            raise AssertionError("a row of several matches has no tag")
+    print("the same over Connect")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_connect(tmp_path):
+    pytest.importorskip("grpc")
+    script = tmp_path / "connect.py"
+    script.write_text(textwrap.dedent(CONNECT))
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert "the same over Connect" in run.stdout, run.stderr[-4000:]

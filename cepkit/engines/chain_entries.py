@@ -145,6 +145,8 @@ class _Layout:
         nears: dict[int, np.ndarray] = {}
         fars: dict[int, np.ndarray] = {}
         for k, link in enumerate(self.writer.links):
+            if not link.absences:
+                continue
             near, far = np.zeros(self.places.n, np.int64), np.full(self.places.n, self.places.n)
             for number in range(len(link.absences)):
                 self._limit(k, link, number, near, far)

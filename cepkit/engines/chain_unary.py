@@ -53,7 +53,9 @@ def _count_row(events: ChainCount, last: np.ndarray, since: np.ndarray) -> np.nd
 
     n = len(events.chain.states)
     tests = [state.test for state in events.chain.states]
-    n_states_of_event = events.accept[tests].sum(axis=0, dtype=np.uint8) if n > 1 else events.accept[tests[0]]
+    n_states_of_event = events.accept[tests[0]].copy()
+    for test in tests[1:]:
+        n_states_of_event += events.accept[test]
     out = np.zeros(len(last), np.uint64)
     with np.errstate(over="ignore"):
         if n_states_of_event.max(initial=0) < 2:

@@ -46,7 +46,7 @@ class LinkedCEP:
     Time per event O(chains of the component before), memory O(live chains + events pushed). With bundles of
     one event, or when no component is coverable, chains are runs and nothing is gained.
 
-    Source: Qiu et al., seed of cepkit's LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2
+    Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2
     (CombineMatch).
     Differs: as printed they lose and invent matches as soon as there are conditions between events, windows,
     repeated types, partitions, equal times or Kleene closures, and end with the stream. Here a chain shares

@@ -34,8 +34,8 @@ NULL = np.iinfo(np.int64).min
 LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
 SMALL = 1 << 61  # what is counted in one integer
 
-# The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are the bundles of arrays of
-# `cepkit.engines.plain_arrays`.
+# The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays;
+# what they hold stands in `cepkit.engines.plain_arrays`.
 
 
 # --- conditions -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import nearest
-from cepkit.pipelines import eoddata, inet, nasdaq100, tweets
+from cepkit.pipelines import citybench, eoddata, inet, nasdaq100, tweets
 from cepkit.pipelines.format import STRUCTURE, Format, UnknownFormatError
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
 from cepkit.pipelines.records import SourceNotFoundError, count_records, read_records, source_files
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 FORMATS: dict[str, Format] = {
-    format.name: format for format in (inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT)
+    format.name: format
+    for format in (inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT, citybench.FORMAT)
 }
 
 PERIODS = ("day", "month", "year")
