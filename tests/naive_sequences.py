@@ -159,7 +159,7 @@ class Search:
         """Yield the matches, in no particular order."""
         slots = self.line.slots
         starts = range(len(self.rows)) if slots else ()
-        waiting: list[Run] = [((row,),) for row in starts if self.begins(row)]
+        waiting: list[Run] = [((row,),) for row in starts if self.begins(row) and self.in_window(row, row)]
         while waiting:
             run = waiting.pop()
             if self.is_complete(run):
