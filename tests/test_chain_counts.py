@@ -273,8 +273,10 @@ def check(spec: Spec, frame: pd.DataFrame) -> int:
 
 
 JIT = not numba.config.DISABLE_JIT
+# tests/test_sequences.py compares the compiled engine with the definition in every run.
+pytestmark = [pytest.mark.slow] if JIT else []
 # Without the JIT every case has a shape of its own; with it a few shapes have many streams each.
-SEEDS = range(400) if JIT else range(1600)
+SEEDS = range(400) if JIT else range(800)
 N_SHAPES = 10
 
 

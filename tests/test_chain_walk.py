@@ -28,8 +28,10 @@ from cepkit.language.sequences import AbsentPattern, EventPattern, Loop, Sequenc
 from cepkit.sequence_set import MatchBlock, joined
 
 JIT = not numba.config.DISABLE_JIT
+# tests/test_sequences.py compares the compiled engine with the definition in every run.
+pytestmark = [pytest.mark.slow] if JIT else []
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (2, 40) if JIT else (160, 5)
+SHAPES, STREAMS = (4, 40) if JIT else (80, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
 SIGNS = {"<": operator.lt, "<=": operator.le, "!=": operator.ne, "==": operator.eq, ">": operator.gt}
 COLUMNS = ("x", "y", "s")

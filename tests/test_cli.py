@@ -237,7 +237,7 @@ MISTAKES = {
     "define twice": (["match", "peaks.csv", *PEAKS, "--define", "up=price > 1"], "'up' is given twice"),
     "no value": (["match", "peaks.csv", "x", "--define", "x="], "expected NAME=…"),
     "no such predicate": (["match", "peaks.csv", "up+ dwn", *UP_DOWN], "Did you mean 'down'?"),
-    "sequence": (["match", "peaks.csv", "PATTERN SEQ(A a)"], "cannot run yet"),
+    "sequence": (["match", "peaks.csv", "PATTERN SEQ(A a)"], "event_type: the pattern has events of type A"),
     "result without kind": (["match", "peaks.csv", *PEAKS, "--out", "x.xls"], "ends in .parquet or .csv"),
     "result in no folder": (["match", "peaks.csv", *PEAKS, "--out", "no/x.csv"], "there is no folder 'no'"),
     "result over a source": (["match", "peaks.csv", *PEAKS, "--out", "./peaks.csv"], "files that are read"),

@@ -36,6 +36,7 @@ from cepkit.frames.spark_slices import Slices
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.planner import choose_engine
 from cepkit.sequence_set import EMPTY, KnownMatches, joined
+from cepkit.spark_matches import schema_of
 
 pytest.importorskip("pyspark")
 
@@ -368,25 +369,32 @@ def no_job(spark):
 
 
 def has_strict(query: SequenceQuery) -> bool:
-    return "strict" in {query.strategy, *str(query.pattern).lower().split()} or "STRICT" in str(query.pattern)
+    """Return whether anything in the query is strict, by its tree alone."""
+    steps = [step for node in query.pattern.walk() for step in getattr(node, "steps", ())]
+    inner = [getattr(node, "inner", None) for node in query.pattern.walk()]
+    return "strict" in (query.strategy, *steps, *inner)
 
 
 def packed_case(seed: int, family: str) -> tuple[SequenceQuery, pd.DataFrame]:
     """Return a query and streams as partitions, in which pandas finds more than 20 matches.
 
-    Constants and lengths are drawn again until it does: what Spark finds has no part in the choice.
+    Shape, constants and length are drawn again until it does, and until nothing is strict, which is refused
+    with partitions: what Spark finds has no part in the choice.
     """
-    for values, n_events in itertools.product(range(seed, seed + 100, 10), (14, 30, 60)):
-        query = gs.case(values, seed % 2, family).query
+    shapes = range(seed % 2, 12, 2)
+    for shape, values, n_events in itertools.product(shapes, range(seed, seed + 50, 10), (14, 30, 60)):
+        query = gs.case(values, shape, family).query
+        if has_strict(query):
+            continue
         query = replace(query, partition_by=("stream", *query.partition_by), order_by=("t", "n"))
         frame = random_frame(seed, query, n_events, 40)
-        if cep.match(frame, query).count() > 20:
+        if 20 < cep.match(frame, query).count() < 20_000:
             return query, frame
-    raise AssertionError(f"no streams with matches for {query}")
+    raise AssertionError(f"no streams with matches for seed {seed} of family {family}")
 
 
 FEW = [(0, "any"), (1, "kleene"), (2, "alternatives")]
-MANY = [(seed, family) for family in gs.FAMILIES for seed in range(4)]
+MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -396,12 +404,7 @@ def test_random_streams_packed_as_partitions(session, seed, family):
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
     expected = cep.match(frame, query)
-    try:
-        found = cep.match(on_spark, query)
-    except UnsupportedQueryError as error:
-        assert "strict" in str(error) and has_strict(query)
-        return
-    assert expected.count() > 20
+    found = cep.match(on_spark, query)
     assert rows_of(found.to_frame()) == rows_of(expected.to_frame())
     assert rows_of(found.to_frame("all")) == rows_of(expected.to_frame("all"))
 
@@ -678,6 +681,25 @@ def test_mistakes_are_errors_before_any_job(session, events, events_on_spark, qu
         with pytest.raises(error) as on_pandas:
             cep.match(events, query, **keywords)
         assert str(on_pandas.value) == str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def random_on_spark(session):
+    return session.createDataFrame(arrow(random_frame(0, gs.case(0, 0, "any").query, 3, 2)))
+
+
+@pytest.mark.parametrize("family", list(gs.FAMILIES))
+@pytest.mark.parametrize("seed", range(6))
+def test_random_queries_are_refused_for_strict_alone(random_on_spark, seed, family):
+    query = replace(gs.case(seed, seed, family).query, partition_by=("stream",), order_by=("t", "n"))
+    frame = random_on_spark
+    several = any(len(bound.branch.components) > 1 or bound.branch.components[0].high != 1
+                  for bound in compile_sequence(query, schema_of(frame)).branches)  # fmt: skip
+    if query.strategy == "strict" and several:
+        with pytest.raises(UnsupportedQueryError, match="'strict' in front of"):
+            cep.match(frame, query)
+    elif not has_strict(query):
+        assert cep.match(frame, query).query == query
 
 
 def test_strict_is_refused_only_where_it_looks_at_the_stream(events_on_spark):
