@@ -93,7 +93,7 @@ MISTAKES = {
     "unknown keyword value": (
         "rise", {"define": RISE, "engine": "spark"}, CepError, ["engine 'spark' is not known"],
     ),
-    "no query at all": (3, {}, CepError, ["a query is text, a pattern or a RegexQuery, got int"]),
+    "no query at all": (3, {}, CepError, ["a query is text, a pattern or a query made before, got int"]),
 }  # fmt: skip
 
 
