@@ -363,9 +363,7 @@ def test_engines_are_named():
     ):
         with pytest.raises(UnsupportedQueryError, match=f"{next(iter(keyword))}.*belong to event sequences"):
             WALK.cep.match(**PEAK, **keyword)
-    with pytest.raises(
-        UnsupportedQueryError, match=r"engine 'chain' cannot .* can: \['regex'\]"
-    ):
+    with pytest.raises(UnsupportedQueryError, match=r"engine 'chain' cannot .* can: \['regex'\]"):
         WALK.cep.match(**PEAK, engine="chain")
     with pytest.raises(UnsupportedQueryError, match=r"engine 'regex' cannot .* can: \['chain', 'search'\]"):
         WALK.cep.match("PATTERN SEQ(_ a, _ b)", engine="regex")
