@@ -15,7 +15,7 @@ from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryErro
 FAMILIES = ["any", "next", "strict", "partition", "negation", "window", "kleene", "after_match", "all"]
 if not numba.config.DISABLE_JIT:
     FAMILIES = ["any", "negation", "after_match"]  # each is a shape to compile
-SEEDS = range(12) if numba.config.DISABLE_JIT else range(3)
+SEEDS = range(6) if numba.config.DISABLE_JIT else range(3)
 
 
 def pushed(case: gs.Case, cuts: list[int], tmp_path=None) -> pd.DataFrame:
