@@ -41,7 +41,9 @@ class SearchRun:
 def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
     """Return a function of a generated module, with the user's functions that it calls."""
     user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
-    return getattr(load(text, user), name)
+    run = getattr(load(text, user), name)
+    # One that runs as Python would warn of overflows. As a decorator: the error state holds for each call.
+    return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)
 
 
 def dtypes_of(inputs: Inputs) -> dict[str, str]:
