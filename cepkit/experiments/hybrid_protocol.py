@@ -1,0 +1,425 @@
+"""The protocol of hybrid agents step by step, as the paper prints it and as cepkit corrects it.
+
+A model in plain Python: small streams, SEQ patterns with Kleene closure, any interleaving of the workers. The
+counterexamples C1 to C4 are interleavings on which the printed rules double or lose matches.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from cepkit.errors import CepError
+
+__all__ = [
+    "PROTOCOL_COUNTEREXAMPLES",
+    "Interleaving",
+    "ProtocolEvent",
+    "ProtocolRun",
+    "Rules",
+    "protocol_counterexamples",
+    "read_stream",
+    "run_protocol",
+]
+
+_END = 1 << 62  # a watermark that nothing holds back
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolEvent:
+    """An event of a small stream; ``place`` is its position."""
+
+    name: str
+    type: str
+    ts: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the workers do.
+
+    Parameters
+    ----------
+    tickets : bool
+        Whether an item draws a number when it is inserted and skips items with larger ones (correction C1).
+    removal : str
+        ``"printed"``: by the newest item seen during the scan; ``"watermark"``: by what can still arrive
+        (corrections C2 and C3).
+    reading : str
+        How a watermark is read: ``"atomic"``, or part by part, ``"upstream"`` first, or ``"downstream"``
+        first, which is not safe.
+    loops_hold : bool
+        Whether what may still re-enter a Kleene agent's own queue holds back its watermark (correction C4).
+    """
+
+    tickets: bool = True
+    removal: str = "watermark"
+    reading: str = "atomic"
+    loops_hold: bool = True
+
+
+PRINTED = Rules(tickets=False, removal="printed")
+
+
+@dataclass(frozen=True)
+class ProtocolRun:
+    """What a run gave.
+
+    Parameters
+    ----------
+    matches : list of str
+        The events of every match, in the order in which they were found; a doubled one stands twice.
+    steps : DataFrame
+        ``step, who, what``.
+    left : int
+        Items left in the buffers after the last event.
+    """
+
+    matches: list[str]
+    steps: pd.DataFrame
+    left: int
+
+
+@dataclass(eq=False)
+class _Worker:
+    """Takes items of one agent's queue, one at a time, and keeps them in its own buffer."""
+
+    agent: int
+    kind: str  # "E" takes events, "M" partial matches
+    number: int
+    buffer: list[tuple[object, int]] = field(default_factory=list)  # item and ticket
+    hand: tuple[object, int] | None = None
+    to_scan: list[_Worker] = field(default_factory=list)
+    to_read: list | None = None
+    newest: int = -1  # seen during the scan
+    watermark: int = _END
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}{self.agent}.{self.number}"
+
+
+def read_stream(text: str) -> list[ProtocolEvent]:
+    """Return the events of ``"a@1 b@2 a2@9"``: name, whose first letter is the type, and time."""
+    made = []
+    for place, word in enumerate(text.split()):
+        name, _, ts = word.partition("@")
+        made.append(ProtocolEvent(name, name[0].upper(), int(ts), place))
+    return made
+
+
+def run_protocol(
+    stream: Sequence[ProtocolEvent],
+    types: str,
+    within: int,
+    *,
+    loops: str = "",
+    workers: int = 1,
+    rules: Rules = Rules(),
+    schedule: Sequence[str] = (),
+    seed: int | None = None,
+    eagerness: int = 1,
+) -> ProtocolRun:
+    """Run agents over a stream in one interleaving.
+
+    Parameters
+    ----------
+    stream : sequence of ProtocolEvent
+        In stream order.
+    types : str
+        A letter per component; agents are numbered from 2, as in the paper.
+    within : int
+        The window, its edge included.
+    loops : str
+        The types, not the first, that repeat (one or more).
+    workers : int
+        Of each kind and agent.
+    rules : Rules
+        What they do.
+    schedule : sequence of str
+        Who takes the next step: ``"source"``, ``"E2.0"`` (event worker 0 of agent 2), ``"M3.1"`` (match
+        worker 1 of agent 3). A worker needs a step to take an item, one per buffer of the other kind to scan it, and
+        one to remove. Behind the schedule all go in turn.
+    seed : int, optional
+        Draw who goes next instead.
+    eagerness : int
+        How often the source is in the draw.
+
+    Returns
+    -------
+    ProtocolRun
+
+    Raises
+    ------
+    CepError
+        When the schedule names somebody who has nothing to do.
+    """
+    model = _Model(list(stream), types, within, loops, workers, rules)
+    draw = random.Random(seed) if seed is not None else None
+    planned, turn = deque(schedule), 0
+    while able := model.able():
+        if planned:
+            name = planned.popleft()
+            if name not in able:
+                raise CepError(
+                    f"step {len(model.steps) + 1}: {name!r} has nothing to do; who has: {sorted(able)}"
+                )
+        elif draw is not None:
+            names = [name for name in able if name != "source"]
+            name = draw.choice(names + ["source"] * (eagerness if "source" in able else 0))
+        else:
+            name = list(able)[turn % len(able)]
+            turn += 1
+        model.step(name)
+    steps = pd.DataFrame(model.steps, columns=["who", "what"])
+    steps.insert(0, "step", range(1, len(steps) + 1))
+    return ProtocolRun(model.matches, steps, sum(len(worker.buffer) for worker in model.workers))
+
+
+class _Model:
+    def __init__(self, stream, types: str, within: int, loops: str, n_workers: int, rules: Rules):
+        self.types, self.within, self.rules = types, within, rules
+        self.last_agent = len(types)
+        self.loops = {types.index(of) + 1 for of in loops}
+        agents = range(2, self.last_agent + 1)
+        self.source = deque(stream)
+        self.events: dict[int, deque] = {agent: deque() for agent in agents}
+        self.queue: dict[int, deque] = {agent: deque() for agent in agents}  # of partial matches
+        self.workers = [
+            _Worker(agent, kind, number) for agent in agents for kind in "EM" for number in range(n_workers)
+        ]
+        self.named = {worker.name: worker for worker in self.workers}
+        self.ticket = 0
+        self.matches: list[str] = []
+        self.steps: list[tuple[str, str]] = []
+
+    def able(self) -> dict[str, None]:
+        """Return who has something to do, in a fixed order."""
+        able = [
+            w.name for w in self.workers if w.hand or (self.events if w.kind == "E" else self.queue)[w.agent]
+        ]
+        return dict.fromkeys([*(["source"] if self.source else []), *able])
+
+    def step(self, name: str) -> None:
+        self.steps.append((name, self._routed() if name == "source" else self._worked(self.named[name])))
+
+    def _routed(self) -> str:
+        event = self.source.popleft()
+        if event.type == self.types[0]:
+            self.queue[2].append((event,))
+        for agent in self.events:
+            if event.type == self.types[agent - 1]:
+                self.events[agent].append(event)
+        return f"delivers {event.name}"
+
+    def _worked(self, worker: _Worker) -> str:
+        if worker.hand is None:
+            return self._taken(worker)
+        if worker.to_scan:
+            return self._scanned(worker)
+        if self.rules.removal == "watermark" and self._read(worker):
+            return "reads a part of the watermark"
+        return self._removed(worker)
+
+    def _taken(self, worker: _Worker) -> str:
+        item = (self.events if worker.kind == "E" else self.queue)[worker.agent].popleft()
+        self.ticket += 1
+        worker.hand = item, self.ticket
+        worker.buffer.append(worker.hand)
+        others = [w for w in self.workers if w.agent == worker.agent and w.kind != worker.kind]
+        worker.to_scan, worker.to_read, worker.newest, worker.watermark = others, None, -1, _END
+        return f"takes {_shown(item)}"
+
+    def _scanned(self, worker: _Worker) -> str:
+        other = worker.to_scan.pop(0)
+        item, ticket = worker.hand
+        sent = []
+        for kept, kept_ticket in other.buffer:
+            event, partial = (item, kept) if worker.kind == "E" else (kept, item)
+            worker.newest = max(worker.newest, partial[0].ts if worker.kind == "E" else event.ts)
+            if self.rules.tickets and kept_ticket > ticket:
+                continue
+            if event.place > partial[-1].place and event.ts - partial[0].ts <= self.within:
+                sent.append((*partial, event))
+        for partial in sent:
+            self._send(worker.agent, partial)
+        what = ", ".join(map(_shown, sent)) if sent else "nothing"
+        return f"scans {other.name}: {what}"
+
+    def _send(self, agent: int, partial: tuple) -> None:
+        if agent in self.loops:
+            self.queue[agent].append(partial)
+        if agent == self.last_agent:
+            self.matches.append(_shown(partial))
+        else:
+            self.queue[agent + 1].append(partial)
+
+    # --- removal
+
+    def _removed(self, worker: _Worker) -> str:
+        limit = worker.newest if self.rules.removal == "printed" else worker.watermark
+        if worker.kind == "E" and self.rules.removal == "printed":
+            gone = [item for item, _ in worker.buffer if item.ts + self.within < limit]
+        elif worker.kind == "E":
+            gone = [item for item, _ in worker.buffer if item.ts < limit]
+        else:
+            gone = [item for item, _ in worker.buffer if item[0].ts + self.within < limit]
+        worker.buffer = [(item, ticket) for item, ticket in worker.buffer if item not in gone]
+        worker.hand = None
+        return f"removes {', '.join(map(_shown, gone))}" if gone else "removes nothing"
+
+    def _read(self, worker: _Worker) -> bool:
+        """Read the watermark, or a part of it; return whether parts are left."""
+        if worker.to_read is None:
+            parts = (
+                self._partial_parts(worker.agent) if worker.kind == "E" else self._event_parts(worker.agent)
+            )
+            worker.to_read = list(parts)[:: -1 if self.rules.reading == "downstream" else 1]
+        while worker.to_read:
+            worker.watermark = min(worker.watermark, min(worker.to_read.pop(0)(), default=_END))
+            if self.rules.reading != "atomic" and worker.to_read:
+                return True
+        return False
+
+    def _event_parts(self, agent: int) -> Iterator:
+        """Yield the readers of the times of the events that may still reach an agent, upstream first."""
+        yield lambda: [event.ts for event in list(self.source)[:1]]
+        yield lambda: [event.ts for event in self.events[agent]]
+        yield lambda: [item.ts for item in self._hands(agent, "E")]
+
+    def _partial_parts(self, agent: int) -> Iterator:
+        """Yield the readers of the last times of the partial matches that may still reach an agent."""
+        yield lambda: [event.ts for event in list(self.source)[:1]]
+        if agent > 2:
+            yield from self._event_parts(agent - 1)
+            yield from self._partial_parts(agent - 1)
+        if agent in self.loops and self.rules.loops_hold:
+            yield from self._event_parts(agent)
+        yield lambda: [partial[-1].ts for partial in self.queue[agent]]
+        yield lambda: [item[-1].ts for item in self._hands(agent, "M")]
+
+    def _hands(self, agent: int, kind: str) -> list:
+        return [w.hand[0] for w in self.workers if w.agent == agent and w.kind == kind and w.hand is not None]
+
+
+def _shown(item) -> str:
+    return item.name if isinstance(item, ProtocolEvent) else " ".join(event.name for event in item)
+
+
+# --- counterexamples -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Interleaving:
+    """A stream and an order of steps on which rules that are not safe double or lose a match.
+
+    ``rules`` are the unsafe ones, ``right`` the matches.
+    """
+
+    name: str
+    why: str
+    stream: str
+    types: str
+    within: int
+    schedule: str
+    right: tuple[str, ...]
+    rules: Rules = PRINTED
+    loops: str = ""
+    workers: int = 1
+
+    def run(self, rules: Rules = Rules()) -> ProtocolRun:
+        """Return what ``rules`` make of it; by default the corrected ones."""
+        return run_protocol(
+            read_stream(self.stream), self.types, self.within,
+            loops=self.loops, workers=self.workers, rules=rules, schedule=_steps(self.schedule),
+        )  # fmt: skip
+
+
+def _steps(text: str) -> list[str]:
+    """Return the steps of ``"source*2 M2.0*3"``."""
+    made = []
+    for word in text.split():
+        name, _, times = word.partition("*")
+        made += [name] * int(times or 1)
+    return made
+
+
+PROTOCOL_COUNTEREXAMPLES = (
+    Interleaving(
+        "C1",
+        "both sides of a pair are inserted before either scans: each finds the other",
+        "a1@1 b2@2",
+        "AB",
+        10,
+        "source*2 M2.0 E2.0 M2.0 E2.0",
+        ("a1 b2",),
+    ),
+    Interleaving(
+        "C2",
+        "c3 is removed for the partial match a9 b10, while the older a1 b2 is still to come",
+        "a1@1 b2@2 c3@3 a9@9 b10@10",
+        "ABC",
+        5,
+        "source*5 M2.0*4 M2.1*4 E2.0 E2.1*4 M3.0*4 E3.0*4 E2.0*3",
+        ("a1 b2 c3",),
+        workers=2,
+    ),
+    Interleaving(
+        "C3",
+        "a55 is removed for the event b100, while b90 is in the hands of another worker",
+        "a55@55 b90@90 b100@100",
+        "AB",
+        40,
+        "source*3 M2.0*2 E2.0 E2.1 M2.0*2 E2.0*3",
+        ("a55 b90",),
+        workers=2,
+    ),
+    Interleaving(
+        "C4",
+        "b3 is removed as nobody waits for it, but a1 b2 has yet to enter the queue of its own agent",
+        "a1@1 b2@2 b3@3",
+        "AB",
+        10,
+        "source*3 M2.0*4 E2.0 E2.1*3 M2.1*4 E2.1 E2.0*3",
+        ("a1 b2", "a1 b3", "a1 b2 b3"),
+        rules=Rules(loops_hold=False),
+        loops="B",
+        workers=2,
+    ),
+)
+
+
+def protocol_counterexamples() -> pd.DataFrame:
+    """Return the counterexamples, each run by the unsafe and by the corrected rules.
+
+    Returns
+    -------
+    DataFrame
+        ``name, why, unsafe, corrected, doubled, lost``: matches found, and the doubled and lost ones of the
+        unsafe rules.
+
+    Notes
+    -----
+    Source: HYPERSONIC, sections III-B and IV (the exchange of sub-buffers and the removal of old items).
+    Differs: `Rules` are corrected by tickets (C1), and by watermarks over what can still arrive (C2 to C4).
+    """
+    rows = []
+    for example in PROTOCOL_COUNTEREXAMPLES:
+        unsafe, corrected = example.run(example.rules).matches, example.run().matches
+        doubled = sorted({match for match in unsafe if unsafe.count(match) > 1})
+        rows.append(
+            {
+                "name": example.name,
+                "why": example.why,
+                "unsafe": ", ".join(unsafe),
+                "corrected": ", ".join(corrected),
+                "doubled": ", ".join(doubled),
+                "lost": ", ".join(match for match in example.right if match not in unsafe),
+            }
+        )
+    return pd.DataFrame(rows)
