@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from cepkit.engines.measures import measure, measure_expressions
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
 from cepkit.engines.sequence_measures import default_measures, sequence_measures
-from cepkit.errors import CepError, CepWarning, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, CepWarning, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
@@ -28,7 +30,7 @@ from cepkit.frames.building import build_events, check_columns
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
 from cepkit.language.builder import QueryBuilder
-from cepkit.language.expressions import Attribute, Reference
+from cepkit.language.expressions import Attribute, Comparison, Literal, Reference
 from cepkit.language.patterns import Pattern
 from cepkit.language.query import RegexQuery, regex_query
 from cepkit.language.sequence_checks import check_ready
@@ -305,15 +307,20 @@ def match_source(
 def _warn_of_unknown_types(program: Bound, events: Events) -> None:
     name = program.query.event_type
     column = events.columns.get(name)
-    if column is None or column.categories is None or not events.n_events:
+    if column is None or not events.n_events:
         return
-    known = list(column.categories)
     wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
-    unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+    if column.categories is not None:
+        known = list(column.categories)
+        unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+    else:
+        unknown = [of for of in wanted if of is not None and not (column.values == of).any()]
+        known = np.unique(column.values[:10_000]).tolist() if unknown else []
     if unknown:
         shown = f"{known[:20]}{' …' if len(known) > 20 else ''}"
         warnings.warn(
-            f"{unknown} never occurs in the column of event types, {name!r}.{nearest(unknown[0], known)} "
+            f"{unknown} never occurs in the column of event types, {name!r}."
+            f"{nearest(str(unknown[0]), map(str, known))} "
             f"It has {shown}",
             CepWarning,
             stacklevel=5,
@@ -337,6 +344,8 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
         program = compile_regex(value, source.schema)
         measure(value, MatchSet(no_events, none, none), source)
     _check_result_names(value)
+    _warn_of_bare_durations(value, source)
+    _warn_of_null_comparisons(value)
     if not program.pure:
         impure = [name for name, function in program.functions.items() if not function.pure]
         warnings.warn(
@@ -346,6 +355,37 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
             stacklevel=4,
         )
     return program
+
+
+def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:
+    """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
+    clock = source.schema.get(value.order_by[0]) if value.order_by else None
+    if clock is None or clock.unit is None:
+        return
+    for name in ("within", "gap_within"):
+        said = getattr(value, name, None)
+        if said is not None and not isinstance(said, str | timedelta):
+            warnings.warn(
+                f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
+                f"write '{said} {clock.unit}', or the unit that is meant",
+                CepWarning,
+                stacklevel=5,
+            )
+
+
+def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
+    for role, tree in value.trees():
+        for node in tree.walk():
+            if isinstance(node, Comparison) and any(
+                isinstance(side, Literal) and side.value is None for side in (node.left, node.right)
+            ):
+                kept = node.right if isinstance(node.left, Literal) else node.left
+                wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
+                warnings.warn(
+                    f"{role}: '{node}' is never true, nothing equals or differs from NULL; write '{wanted}'",
+                    CepWarning,
+                    stacklevel=5,
+                )
 
 
 def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Any) -> None:
@@ -391,11 +431,24 @@ def as_query(query: Query, given: _Given) -> RegexQuery | SequenceQuery:
         isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
     ):
         return _as_sequence(query, given)
+    _check_is_query(query)
     _only_for_sequences(
         event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
         strict_time=given.strict_time, after_match=given.after_match,
     )  # fmt: skip
     return _as_regex(query, given)
+
+
+def _check_is_query(query: object) -> None:
+    if not isinstance(query, str):
+        if not isinstance(query, Pattern | RegexQuery):
+            kind = type(query).__name__
+            raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
+        return
+    if not query.strip():
+        raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
+    if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
+        raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
 
 
 def _as_sequence(query: Query, given: _Given) -> SequenceQuery:

@@ -14,7 +14,7 @@ import pandas as pd
 from cepkit.compile.program import Program
 from cepkit.engines.measures import measure
 from cepkit.engines.regex import Run, label_rows
-from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
 from cepkit.events import BOOLEAN, NUMBERS
 from cepkit.matchset import MatchSet
 
@@ -33,11 +33,24 @@ class Match:
     rows: Any  # a frame of the kind that was searched, with the column ``variable``
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self.measures:
+            raise column_not_found(f"match {self.number}", name, self.measures)
         return self.measures[name]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.measures.items())
         return f"Match({self.number}: {shown}; {len(self.rows)} rows)"
+
+
+def no_such_match(number: int, n_matches: int) -> IndexError:
+    """Return the error for a number that no match has."""
+    there = f"there are {n_matches:,}, numbered from 0" if n_matches else "there is none"
+    return IndexError(f"no match has number {number:,}; {there}")
+
+
+def plain_value(value: Any) -> Any:
+    """Return the Python value of a number of numpy; others as they are."""
+    return value.item() if isinstance(value, np.integer | np.floating | np.bool_) else value
 
 
 class Matches:
@@ -74,7 +87,7 @@ class Matches:
 
     def head(self, n: int = 5):
         """Return the first ``n`` matches as a frame, as ``to_frame`` would."""
-        return self._frame(slice(0, max(0, n)))
+        return self._frame(slice(0, whole_number("n", n)))
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
@@ -86,8 +99,8 @@ class Matches:
         seed : int
             The same seed draws the same matches.
         """
-        rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(self), size=min(max(0, n), len(self)), replace=False)
+        rng = np.random.default_rng(whole_number("seed", seed))
+        drawn = rng.choice(len(self), size=min(whole_number("n", n), len(self)), replace=False)
         return self._frame(np.sort(drawn))
 
     def __getitem__(self, key: int | slice) -> Match | Matches:
@@ -96,7 +109,7 @@ class Matches:
         if not isinstance(key, int | np.integer):
             raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
         if not -len(self) <= key < len(self):
-            raise IndexError(f"match {key} of {len(self):,}")
+            raise no_such_match(int(key), len(self))
         number = int(key) % len(self)
         return next(self._matches(np.array([number])))
 
@@ -115,7 +128,7 @@ class Matches:
             items = slice(lineage.first_item_of_match[i], lineage.first_item_of_match[i + 1])
             frame = self._source.rows(rows[items], {"variable": variables[items]})
             # Column by column: a row as one Series would have one type.
-            measures = {name: table[name].iloc[i] for name in table.columns}
+            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
             yield Match(int(number), measures, self._native(frame))
 
     # --- frames
@@ -148,7 +161,7 @@ class Matches:
         """
         if rows not in ("one", "all"):
             raise CepError(f"rows={rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
-        if limit is not None and len(self) > limit:
+        if limit is not None and len(self) > whole_number("limit", limit):
             raise ResultTooLargeError(
                 f"there are {len(self):,} matches, more than limit={limit:,}; "
                 "take a part with head, sample or a slice"
@@ -223,6 +236,12 @@ class Matches:
         from cepkit.plots.timeline import timeline
 
         query, schema, events = self.query, self._source.schema, self._matchset.events
+        partitions, max_events = (
+            whole_number("partitions", partitions, 1),
+            whole_number("max_events", max_events),
+        )
+        if value is not None and value not in self._source.schema:
+            raise column_not_found("value", value, self._source.schema)
         if value is None:
             value = next((name for name in self._program.columns if self._is_value(name)), None)
         shown = pd.unique(self._matchset.partition)[:partitions]

@@ -13,9 +13,9 @@ import pandas as pd
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
-from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
 from cepkit.events import BOOLEAN, NUMBERS
-from cepkit.matches import Match
+from cepkit.matches import Match, no_such_match, plain_value
 from cepkit.planner import Engine
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
 
@@ -92,10 +92,10 @@ class SequenceMatches:
 
     def head(self, n: int = 5):
         """Return the first ``n`` matches as a frame, as ``to_frame`` would."""
-        return self._frame(self._first(n))
+        return self._frame(self._first(whole_number("n", n)))
 
     def _first(self, n: int) -> MatchBlock:
-        return self._found.take(list(range(min(max(0, n), self.count()))))
+        return self._found.take(list(range(min(n, self.count()))))
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
@@ -107,9 +107,10 @@ class SequenceMatches:
         seed : int
             The same seed draws the same matches.
         """
-        return self._frame(self._found.sample(max(0, n), seed))
+        return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
     def __getitem__(self, key: int | slice) -> Match | SequenceMatches:
+        """Return a match by its number, or the matches of a slice: of at most a million numbers."""
         n = self.count()
         if isinstance(key, slice):
             numbers = range(*key.indices(n))
@@ -125,7 +126,7 @@ class SequenceMatches:
         if not isinstance(key, int | np.integer):
             raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
         if not -n <= key < n:
-            raise IndexError(f"match {key} of {n:,}")
+            raise no_such_match(int(key), n)
         number = int(key) % n
         return next(self._matches(self._found.take([number]), number))
 
@@ -143,19 +144,17 @@ class SequenceMatches:
             items = slice(block.first_item_of_match[i], block.first_item_of_match[i + 1])
             frame = self._source.rows(rows[items], {"variable": variables[items]})
             # Column by column: a row as one Series would have one type.
-            measures = {name: table[name].iloc[i] for name in table.columns}
+            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
             yield Match(number + i, measures, self._native(frame))
 
     # --- frames
 
     def chunks(self, size: int = 65_536) -> Iterator[Any]:
-        """Yield all matches as frames of at most ``size`` rows; memory does not grow with their number."""
-        if size < 1:
-            raise CepError(f"size={size}: a chunk has at least one match")
-        for block in self._found.blocks(size):
-            yield self._frame(block)
+        """Return an iterator over all matches as frames of ``size`` rows; memory does not grow with them."""
+        size = whole_number("size", size, 1)
+        return (self._frame(block) for block in self._found.blocks(size))
 
-    def to_frame(self, rows: str = "one", *, limit: int = LIMIT):
+    def to_frame(self, rows: str = "one", *, limit: int | None = LIMIT):
         """Return the matches as a frame of the kind that was searched.
 
         Parameters
@@ -163,8 +162,8 @@ class SequenceMatches:
         rows : str
             ``"one"``: one row per match with the partition columns and the measures; ``"all"``: the matched
             rows of the frame under their own index, with ``match`` (its number) and ``variable`` in front.
-        limit : int
-            The largest number of matches wanted.
+        limit : int, optional
+            The largest number of matches wanted; None: any.
 
         Returns
         -------
@@ -184,9 +183,9 @@ class SequenceMatches:
         numbers = {"match": block.match_of_item, "variable": self._variables(block)}
         return self._native(self._source.rows(self._found.events.rows(block.event_of_item), numbers))
 
-    def _all(self, limit: int) -> MatchBlock:
+    def _all(self, limit: int | None) -> MatchBlock:
         n = self.count()
-        if n > limit:
+        if limit is not None and n > whole_number("limit", limit):
             raise ResultTooLargeError(
                 f"there are {n:,} matches, more than limit={limit:,}; take a part with head(), sample() or a "
                 "slice, go through chunks(), or ask for aggregate()"
@@ -243,7 +242,7 @@ class SequenceMatches:
         else:
             n = self.count()
             if not -n <= number < n:
-                raise IndexError(f"match {number} of {n:,}")
+                raise no_such_match(number, n)
             first = number % n
             block = self._found.take([first])
         matches = block.match_of_item if first < 2**62 else block.match_of_item.astype(object)
@@ -305,7 +304,13 @@ class SequenceMatches:
         """
         from cepkit.plots.timeline import timeline
 
+        partitions, max_events = (
+            whole_number("partitions", partitions, 1),
+            whole_number("max_events", max_events),
+        )
         query, schema, events = self.query, self._source.schema, self._found.events
+        if value is not None and value not in schema:
+            raise column_not_found("value", value, schema)
         if value is None:
             value = next((name for name in self._program.columns if self._is_value(name)), None)
         block = self._first(DRAWN)

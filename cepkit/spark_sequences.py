@@ -14,7 +14,7 @@ import pandas as pd
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import default_measures
-from cepkit.errors import UnsupportedQueryError
+from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.spark import EmptySource, check_convertible, too_many
@@ -170,9 +170,10 @@ class SparkSequenceMatches(LazyMatches):
 
     def head(self, n: int = 5) -> pd.DataFrame:
         """Return the first ``n`` matches as a pandas DataFrame; no task makes many more."""
-        run = self._run(First(max(0, n)))
+        n = whole_number("n", n)
+        run = self._run(First(n))
         place = self._place_columns(len(self._names))
-        return collected(self._result(run.orderBy(*place).limit(max(0, n))))
+        return collected(self._result(run.orderBy(*place).limit(n)))
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
         """Return ``n`` matches drawn uniformly without replacement as a pandas DataFrame, in their order.

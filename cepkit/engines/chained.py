@@ -11,7 +11,7 @@ from cepkit.compile.bound import Bound
 from cepkit.compile.chain import Chain, chain_of
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.chain import count_by_last, total_of
-from cepkit.engines.chain_aggregates import aggregate
+from cepkit.engines.chain_aggregates import aggregate, ratio
 from cepkit.engines.chain_walk import ChainWalk
 from cepkit.engines.places import Places
 from cepkit.engines.search import accepted
@@ -147,7 +147,7 @@ class ChainedMatches(SequenceSet):
         if values is not None:
             null = np.nan if values.dtype.kind == "f" else NULL_INTEGER
             by_place = np.where(present, values, null)[self._places.position_of_place]
-        wanted = ("sum", "count") if function == "avg" else (function,)
+        wanted = {"avg": ("total", "count"), "sum": ("total",)}.get(function, (function,))
         found: dict[str, list] = {name: [] for name in wanted}
         for chain in self._chains:
             for c, component in enumerate(chain.branch.branch.components):
@@ -161,5 +161,7 @@ class ChainedMatches(SequenceSet):
             return None
         if function in ("min", "max"):
             return (min if function == "min" else max)(found[function])
-        total = sum(found["sum"])
-        return total / sum(found["count"]) if function == "avg" else total
+        total = sum(found["total"])
+        if function == "avg":
+            return ratio(total, sum(found["count"]))
+        return ratio(total, 1) if values.dtype.kind == "f" else int(total)

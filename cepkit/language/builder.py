@@ -187,6 +187,9 @@ class QueryBuilder:
     def __str__(self) -> str:
         return str(self.query)
 
+    def __repr__(self) -> str:
+        return f"<query {self.query}>"
+
 
 # --- what the methods of patterns do ---------------------------------------------------------------------
 

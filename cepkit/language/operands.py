@@ -41,6 +41,9 @@ class Operand:
     def __str__(self) -> str:
         return str(self.expression)
 
+    def __repr__(self) -> str:
+        return f"<{self.expression}>"
+
     def __bool__(self) -> bool:
         raise TypeError(f"a condition has no truth value before it meets an event; {_USE_SYMBOLS}")
 

@@ -132,6 +132,9 @@ class SequenceQuery:
             return underline(str(node), 0, len(str(node)))
         return underline(text, node.span[0], node.span[1] - node.span[0])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"<query {self}>")
+
     def __str__(self) -> str:
         lines = [sase_text(self)]
         lines += [f"event_type: {self.event_type}"] if self.event_type is not None else []
