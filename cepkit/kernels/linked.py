@@ -45,7 +45,7 @@ SMALL = 1 << 61  # what is counted in one integer
 # in their bodies; functions are for what is rare. Called for every partial match they took 20 times as long.
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _compare(sign, x, y):
     if sign == 0:
         return x < y
@@ -60,7 +60,7 @@ def _compare(sign, x, y):
     return x != y
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _holds(pattern, events, k, left, right):
     """Whether condition k holds of two events; a missing value is never in a relation."""
     a, b = pattern.condition[k, LEFT_COLUMN], pattern.condition[k, RIGHT_COLUMN]
@@ -71,7 +71,7 @@ def _holds(pattern, events, k, left, right):
     return m != NULL and n != NULL and _compare(pattern.condition[k, SIGN], m, n)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _bind(store, work, chain, tail):
     """Write the events of the partial match that ends in ``tail`` of ``chain`` to the scratch. O(length)."""
     before = -1
@@ -85,7 +85,7 @@ def _bind(store, work, chain, tail):
         chain = store.field[chain, PRED]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _is_absent_event(pattern, events, work, absence, y, j, e):
     """Whether the conditions on an absent event hold of ``y``, component j being bound to ``e``."""
     n_components = len(pattern.kleene)
@@ -100,7 +100,7 @@ def _is_absent_event(pattern, events, work, absence, y, j, e):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
     """Whether an absent event lies in the partial match that e ends as component j, as far as j decides."""
     _bind(store, work, chain, tail)
@@ -118,7 +118,7 @@ def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
     """Take from the lists what the events that must not occur, of which e is one, cannot follow."""
     n_components, n_absences = len(pattern.kleene), len(pattern.absence)
@@ -148,7 +148,7 @@ def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
 # --- slots and lists --------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _unlink(store, parts, at, before, c):
     after = store.field[c, NEXT]
     if before < 0:
@@ -159,20 +159,20 @@ def _unlink(store, parts, at, before, c):
         parts.last_of_list[at] = before
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _release(store, report, c):
     store.field[c, TAIL] = -1
     store.free[report[N_FREE]] = c
     report[N_FREE] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _is_recent(events, parts, tail, limit):
     """Whether a chain may still be looked at by the next event of its partition, expired or not."""
     return tail == parts.last_event[events.partition[tail]] and events.time[tail] >= limit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
 def sweep(events, store, parts, limit, report):
     """Free every slot whose first event is older than ``limit``, in a list or not. O(slots + lists)."""
     n_components = len(parts.first_of_list) // max(1, len(parts.last_event))
@@ -197,7 +197,7 @@ def sweep(events, store, parts, limit, report):
             _release(store, report, c)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _add_to_total(total, term):
     carry = 0
     for i in range(len(total)):
@@ -209,7 +209,7 @@ def _add_to_total(total, term):
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
 def advance_runs(pattern, events, store, parts, work, out, start, stop, output, by_state, report):
     """Advance runs over the events ``start`` to ``stop``: every partial match is a run of its own.
 
@@ -394,7 +394,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
 # --- chains -----------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
 def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
     """Advance chains over the events ``start`` to ``stop``; the corrected CoverMatch and CombineMatch.
 
@@ -757,7 +757,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
     report[CONSUMED] = stop
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _spill(report, product, total):
     product[:] = 0
     product[0] = report[N_FOUND] & LIMB_MASK
@@ -766,7 +766,7 @@ def _spill(report, product, total):
     report[N_FOUND] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _add_large(field, rank, candidate, k, first_rank, product, total):
     """Add the number of combinations of a candidate that no integer holds."""
     product[:] = 0
@@ -785,7 +785,7 @@ def _add_large(field, rank, candidate, k, first_rank, product, total):
     _add_to_total(total, product)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _is_before(left, i, right, k, n):
     """Whether the match at left[i] stands before that at right[k], both of n events: last position first."""
     for d in range(n - 1, -1, -1):
@@ -794,7 +794,7 @@ def _is_before(left, i, right, k, n):
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 def _merge(items, spare, n, run_start, n_runs):
     """Merge sorted runs of matches of n events each into one. O(items x log runs)."""
     width = 1
