@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -218,22 +218,10 @@ class KernelMachine:
 
     def push(self, events: PlainEvents) -> PlainMatches:
         """Advance over more events; return the matches that end in them."""
-        kernel, report = self._kernel, self._report
-        events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
-        self._take_types(events)
         start = self.n_events
-        self._append_events(events)
-        parts, before = [], self.total if self._output != "all" else 0
-        with np.errstate(over="ignore"):  # only kernels that run as Python warn
-            while start < self.n_events:
-                self._advance(
-                    self._tables, self._events, self._store, self._parts, self._scratch, self._out,
-                    start, self.n_events, report,
-                )  # fmt: skip
-                start = int(report[kernel.CONSUMED])
-                if report[kernel.REASON]:
-                    found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
-                    parts += [] if found is None else [found]
+        self._take(events)
+        before = self.total if self._output != "all" else 0
+        parts = self._advanced(start, self.n_events)
         if self._output == "all":
             last = self._take_matches()
             return joined([*parts, last], self._pattern.n_components) if parts else last
@@ -241,6 +229,39 @@ class KernelMachine:
         return PlainMatches(
             self.total - before, nothing.n_components, nothing.event_of_item, nothing.first_item_of_match
         )
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Advance over more events; return how many matches end in each of some."""
+        self._take(events)
+        begin = start = self.n_events - events.n_events
+        counts, before = [], self.total
+        for position in positions:
+            self._advanced(start, begin + int(position) + 1)
+            start, total = begin + int(position) + 1, self.total
+            counts.append(total - before)
+            before = total
+        self._advanced(start, self.n_events)
+        return counts
+
+    def _take(self, events: PlainEvents) -> None:
+        events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
+        self._take_types(events)
+        self._append_events(events)
+
+    def _advanced(self, start: int, stop: int) -> list[PlainMatches]:
+        """Run the kernel over the events ``start`` to ``stop``; return the matches that made room."""
+        kernel, report, parts = self._kernel, self._report, []
+        with np.errstate(over="ignore"):  # only kernels that run as Python warn
+            while start < stop:
+                self._advance(
+                    self._tables, self._events, self._store, self._parts, self._scratch, self._out,
+                    start, stop, report,
+                )  # fmt: skip
+                start = int(report[kernel.CONSUMED])
+                if report[kernel.REASON]:
+                    found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
+                    parts += [] if found is None else [found]
+        return parts
 
     @property
     def total(self) -> int:
