@@ -202,7 +202,7 @@ class PlainlyMatched(SequenceSet):
         return self._made(low, high)
 
     def _made(self, low: int, high: int) -> MatchBlock:
-        bridge, pattern = self._query, self._query.pattern
+        query, pattern = self._query, self._query.pattern
         begin = 0
         if pattern.window_ticks is not None and low < high:
             begin = int(np.searchsorted(query.time, query.time[low] - pattern.window_ticks))

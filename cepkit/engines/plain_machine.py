@@ -31,6 +31,7 @@ _FIRST_SLOTS = 1024
 _FIRST_MATCHES = 1 << 14
 _FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
 _MOST_ITEMS_AT_ONCE = 1 << 23  # what there is room for before matches are taken away
+_MOST_SLOTS = 1 << 26  # chains or runs in memory; 5 GB
 _MOST_ITEMS = 1 << 31  # of one event's matches; 16 GB
 
 
@@ -125,6 +126,11 @@ class KernelMachine:
         field, free = self._store
         n = len(free)
         wanted = max(2 * n, n + at_least)
+        if wanted > _MOST_SLOTS:
+            raise ResultTooLargeError(
+                f"more than {_MOST_SLOTS:,} partial matches or chains are live at event "
+                f"{self._report[self._kernel.CONSUMED]}. Use a shorter window or more conditions"
+            )
         n_free = self._report[self._kernel.N_FREE]
         self._store = ChainStore(_grown(field, wanted, axis=0, fill=-1), _grown(free, wanted, axis=0))
         # The lowest numbers are taken first: slots in use lie together.
