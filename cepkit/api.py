@@ -96,7 +96,8 @@ def match(
         Default of a regex: first and last of every order column, and the count; of a sequence: the order
         columns at the event of every variable.
     engine : str
-        ``"auto"``, or a name of ``cepkit.planner.ENGINES``.
+        ``"auto"``, or a name of ``cepkit.planner.ENGINES``. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and
+        ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made.
     event_type : str, optional
         Of sequences: the column of event types.
     strategy : str, optional

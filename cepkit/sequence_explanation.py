@@ -49,11 +49,14 @@ class SequenceExplanation:
             if len(program.branches) > 12:
                 lines.append(f"             … {len(program.branches) - 12} more")
         lines.append(f"engine       {self.engine.name}: {self.engine.summary}")
+        if self.engine.details is not None:
+            lines += [f"{label:12} {text}" for label, text in self.engine.details(program)]
         for name, engine in ENGINES.items():
-            reason = engine.unsupported(program)
+            reason = engine.unsupported(program) if engine.automatic else None
             if engine.run is not None and name != self.engine.name and reason:
                 lines.append(f"not          {name}: {reason}")
-        lines.append(f"counting     {self._counting()}")
+        if self.engine.details is None:
+            lines.append(f"counting     {self._counting()}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -58,6 +58,14 @@ class SequenceMatches:
         """The query as a value."""
         return self._program.query
 
+    @property
+    def run(self):
+        """What the engine did, where it tells: of ``linked`` and the run engines a `PartialMatchRun`.
+
+        It has the numbers of partial matches, copies and chains, as of counting the matches; else None.
+        """
+        return getattr(self._found, "run", None)
+
     def count(self) -> int:
         """Return the exact number of matches, an integer of any size."""
         return self._found.count()

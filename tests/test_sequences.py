@@ -17,7 +17,8 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.planner import ENGINES
 from cepkit.sequence_set import MatchBlock, SequenceSet
 
-SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None]
+# Those that only run when named have tests of their own: test_linked_query.
+SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None and engine.automatic]
 FAMILIES = list(gs.FAMILIES)
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes with many streams each. Interpreted, each case has its own.
