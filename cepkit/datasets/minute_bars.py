@@ -199,9 +199,7 @@ def _trades(rng: np.random.Generator, trades_of_symbol: np.ndarray) -> np.ndarra
     return n_trades
 
 
-def _returns(
-    rng_market: np.random.Generator, rng_own: np.random.Generator, symbols: _Symbols
-) -> np.ndarray:
+def _returns(rng_market: np.random.Generator, rng_own: np.random.Generator, symbols: _Symbols) -> np.ndarray:
     """Return the logarithmic returns of each minute and symbol of a day, also of minutes without trades."""
     shape = (MINUTES_OF_DAY, len(symbols.sd))
     drift = rng_market.standard_normal(MINUTES_OF_DAY)
@@ -250,7 +248,9 @@ def _bar_columns(
         "low": middle - spans[1] / 2,
         "close": closing,
     }
-    prices = {name: np.maximum(1, np.rint(TICKS * np.exp(value))) / TICKS for name, value in logarithms.items()}
+    prices = {
+        name: np.maximum(1, np.rint(TICKS * np.exp(value))) / TICKS for name, value in logarithms.items()
+    }
     prices["high"] = np.maximum(prices["high"], np.maximum(prices["open"], prices["close"]))
     prices["low"] = np.minimum(prices["low"], np.minimum(prices["open"], prices["close"]))
     log_shares = symbols.log_shares[s] + _SHARES_NOISE * rng_volume.standard_normal(len(m))
