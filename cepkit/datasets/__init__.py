@@ -5,7 +5,7 @@ from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
 from cepkit.datasets.samples import SampleNotFoundError, load_sample, sample, sample_names, write_samples
 from cepkit.datasets.sensor_windows import window_attributes
-from cepkit.datasets.smart_home import HomeParameters, smart_home
+from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
 from cepkit.datasets.trades import PAPER_TRADES, trades
 from cepkit.datasets.traffic import citybench_lines, traffic
 from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml
@@ -17,6 +17,7 @@ __all__ = [
     "HomeParameters",
     "SampleNotFoundError",
     "abc_stream",
+    "casas_lines",
     "citybench_lines",
     "eoddata_lines",
     "inet_lines",

@@ -146,6 +146,45 @@ def smart_home(parameters: HomeParameters | None = None, *, seed: int = 0) -> pd
     return pd.concat([events, window_attributes(events, window=parameters.window)], axis=1)
 
 
+def casas_lines(parameters: HomeParameters | None = None, *, seed: int = 0) -> list[str]:
+    """Return the events of `smart_home` as CASAS writes them, runs marked at their first and last event.
+
+    A line is ``date time sensor value``, at the ends of a run followed by ``Activity begin`` or ``Activity
+    end``; a run of one event is not marked, nor is Other_Activity.
+
+    Parameters
+    ----------
+    parameters : HomeParameters, optional
+    seed : int
+        At least 0. The same arguments give the same lines.
+
+    Returns
+    -------
+    list of str
+        Lines without line ends.
+
+    Raises
+    ------
+    CepError
+        A parameter is out of its range.
+
+    Examples
+    --------
+    >>> casas_lines(HomeParameters(n_days=1), seed=1)[0].split()[2:]
+    ['Bedroom', 'ON', 'Sleep', 'begin']
+    """
+    events = smart_home(parameters, seed=seed)
+    activity = events["activity"].astype(str).to_numpy()
+    is_first = np.append(True, activity[1:] != activity[:-1])[: len(events)]
+    is_last = np.append(is_first[1:], True)[: len(events)]
+    marked = (activity != "Other_Activity") & ~(is_first & is_last)
+    lines = []
+    for row, first, last in zip(events.itertuples(), marked & is_first, marked & is_last, strict=True):
+        mark = f" {row.activity} begin" if first else f" {row.activity} end" if last else ""
+        lines.append(f"{row.ts:%Y-%m-%d %H:%M:%S.%f} {row.sensor} {row.value}{mark}")
+    return lines
+
+
 def _runs(
     rng: np.random.Generator, n_days: int, start_s: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
