@@ -264,7 +264,7 @@ def write_features(folder: Path, rng: random.Random) -> tuple[list[tuple], list[
     for home in ("csh101", "csh102"):
         time, lines = datetime.datetime(2011, 6, 15, 22), [casas_features.HEADER]
         for i in range(120):
-            time += datetime.timedelta(seconds=rng.choice([0, 1, 1, 30, 40_000, 500_000]))
+            time += datetime.timedelta(seconds=rng.choice([0, 1, 1, 30, 40_000, 500_000]) if i else 0)
             second = time.hour * 3600 + time.minute * 60 + time.second
             numbers = [time.hour, second, time.weekday(), *(round(rng.uniform(-1, 99), 3) for _ in range(33))]
             cells = [*map(str, numbers), rng.choice(["Sleep", "Other_Activity"])]

@@ -57,7 +57,7 @@ def minute_of_day(frame: pd.DataFrame) -> pd.Series:
 # ---------------------------------------------------------------- minute bars
 
 
-@pytest.fixture(scope="module", params=SEEDS)
+@pytest.fixture(scope="module", params=[0])
 def day(request):
     """A day of as many symbols as the extract has."""
     return minute_bars(BarParameters(n_symbols=G1_SYMBOLS), seed=request.param)
@@ -181,6 +181,16 @@ def test_history_survives_parquet():
     ]
     with pytest.raises(ValueError, match="read-only"):
         frame["history"].iloc[-1][0] = 1.0
+
+
+def test_spark_takes_the_history_as_a_list(spark):
+    frame = minute_bars(BarParameters(n_symbols=3, n_history=2), seed=1)
+    taken = spark.createDataFrame(
+        frame[["ts", "symbol", "close", "history"]].astype({"symbol": str}).head(40)
+    )
+    assert dict(taken.dtypes)["history"] == "array<double>"
+    found = [row.history for row in taken.select("history").collect()]
+    assert found == [None if x is None else x.tolist() for x in frame["history"].head(40)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
