@@ -100,11 +100,11 @@ def minute_bars(parameters: BarParameters | None = None, *, seed: int = 0) -> pd
 
     Notes
     -----
-    O(n_days x 480 x n_symbols) time; memory about 300 bytes per bar, and as much as the largest day.
+    O(n_days x 480 x n_symbols) time; about 180 bytes per bar, and up to 450 while they are made.
 
     Source: Yankovitch, Kolchinsky, Schuster, "HYPERSONIC", SIGMOD 2022, section 7: a month of 2,100 NASDAQ
-    stocks, 6,239,997 events, each with the 20 prices of its stock before it. The defaults give as many bars
-    per symbol and day, 141.
+    stocks, 6,239,997 events, each with the 20 prices of its stock before it. That is 141 per stock and day;
+    the defaults give about 139.
     Differs: the prices are generated. Bars per minute, volumes, spans of prices, returns and their
     correlation follow figures of public extracts.
 
