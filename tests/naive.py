@@ -457,8 +457,8 @@ def _corr(x: list[Fraction], y: list[Fraction]) -> float | None:
 
 
 def _cosine(x: list[Fraction], y: list[Fraction]) -> float | None:
-    product = sum(map(operator.mul, x, x)) * sum(map(operator.mul, y, y))
-    return float(sum(map(operator.mul, x, y))) / math.sqrt(product) if product else None
+    dot, product = sum(map(operator.mul, x, y)), sum(map(operator.mul, x, x)) * sum(map(operator.mul, y, y))
+    return math.copysign(math.sqrt(dot * dot / product), dot) if product else None
 
 
 def _l2(x: list[Fraction], y: list[Fraction]) -> float:

@@ -72,9 +72,7 @@ class ElementBinder(Binder):
         if of is None:
             raise self.missing(e, name)
         if of.kind != LIST or of.item.kind not in NUMBERS:
-            raise self.wrong(
-                e, f"{call.function}() needs arrays of numbers, column {name!r} is of type {of}"
-            )
+            raise self.wrong(e, f"{call.function}() needs arrays of numbers, column {name!r} is of type {of}")
         own = f"{call.function}({name})"
         self.derived[own] = Prepared(name, call.function)
         self.columns.setdefault(own)
@@ -114,7 +112,7 @@ class ElementBinder(Binder):
         outer, self.range_of_aggregate = self.range_of_aggregate, over
         try:
             is_plain = isinstance(e.operand, ex.Reference)
-            arg = self._reference(e.operand) if is_plain else Binder._bind(self, e.operand)
+            arg = self._reference(e.operand) if is_plain else super()._bind(e.operand)
         finally:
             self.range_of_aggregate = outer
         return self._aggregated(e, function, variable, over, arg)

@@ -323,7 +323,9 @@ class Evaluator:
                 sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
             else:  # before there are matches every row is checked
                 columns = (
-                    next(node.name for node in argument.walk() if isinstance(node, ex.Attribute | ex.Reference))
+                    next(
+                        node.name for node in argument.walk() if isinstance(node, ex.Attribute | ex.Reference)
+                    )
                     for argument in e.arguments
                 )
                 sides = [self.source.vectors(name)[:0] for name in columns]

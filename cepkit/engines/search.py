@@ -49,7 +49,9 @@ def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
 
 def dtypes_of(inputs: Inputs) -> dict[str, str]:
     """Return the dtype of every column that kernels read."""
-    return {column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()}
+    return {
+        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
+    }
 
 
 def accepted(places: Places) -> np.ndarray:

@@ -53,9 +53,9 @@ def vectors_of_arrow(
     other = rows[n_items[rows] != length]
     if len(other):
         raise CepError(
-            f"column {name!r}: the array of row {label(int(other[0]))!r} has {int(n_items[other[0]])} numbers, "
-            f"that of row {label(int(rows[0]))!r} has {length}; arrays that are compared have one length: cut "
-            "or fill them first"
+            f"column {name!r}: the array of row {_shown(label(int(other[0])))} has "
+            f"{int(n_items[other[0]])} numbers, that of row {_shown(label(int(rows[0])))} has {length}; arrays "
+            "that are compared have one length: cut or fill them first"
         )
     items = pc.list_flatten(array)  # of those that are there, in order
     items = pc.fill_null(items.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
@@ -64,6 +64,10 @@ def vectors_of_arrow(
     whole = np.full((len(array), length), np.nan)
     whole[rows] = items.reshape(len(rows), length)
     return whole
+
+
+def _shown(label: object) -> str:
+    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def prepare(vectors: np.ndarray, function: str) -> np.ndarray:
@@ -131,7 +135,8 @@ def compared(function: str, one: np.ndarray, other: np.ndarray, names: tuple[str
     """
     lengths = _lengths([(function, *names)], dict(zip(names, (one, other), strict=True)))
     sides = (
-        prepare(_of_length(side, lengths[name]), function) for side, name in zip((one, other), names, strict=True)
+        prepare(_of_length(side, lengths[name]), function)
+        for side, name in zip((one, other), names, strict=True)
     )
     return similarity(function, *sides)
 
@@ -157,9 +162,7 @@ def prepared_columns(program: Bound, vectors: Callable[[str], np.ndarray]) -> di
     matrix_of = {name: vectors(name) for name in dict.fromkeys(of.column for of in wanted.values())}
     calls = [term for root in program.terms() for term in root.walk() if term.op == "similarity"]
     pairs = [tuple(wanted[_leaf_column(arg)].column for arg in call.args) for call in calls]
-    length_of = _lengths(
-        [(call.data, *pair) for call, pair in zip(calls, pairs, strict=True)], matrix_of
-    )
+    length_of = _lengths([(call.data, *pair) for call, pair in zip(calls, pairs, strict=True)], matrix_of)
     return {
         name: Column(_VECTORS, prepare(_of_length(matrix_of[of.column], length_of[of.column]), of.function))
         for name, of in wanted.items()
