@@ -43,7 +43,7 @@ QUERIES = {
     "nulls": "SEQ(A a, B b) WHERE (corr(a.h, b.h) IS NULL OR NOT corr(a.h, b.h) < 0.52) AND l2(a.h, b.h) > 0",
     "two columns": "SEQ(A a, B b) WHERE corr(a.h, b.g) < corr(a.g, b.h) - 0.27 AND cosine(a.h, a.g) > 0.19",
     "unequal": "SEQ(A a, B b) WHERE abs(corr(a.h, b.h)) != 0.123 AND l2(b.h, b.g) > 0.55",
-    "aggregate": "SEQ(A a, B+ b, C c) WHERE max(l2(b.h, b.g)) < 4.77 AND avg(cosine(b.h, b.g)) > 0.1 WITHIN 7",
+    "aggregate": "SEQ(A a, B+ b, C c) WHERE max(l2(b.h, b.g)) < 4.7 AND avg(cosine(b.h, b.g)) > 0.1 WITHIN 7",
     "earlier": "SEQ(A a, B+ b) WHERE cosine(b[i].h, b[i].g) > min(cosine(b[..i-1].h, b[..i-1].g)) WITHIN 7",
     "partition": "SEQ(_ a, _ b) WHERE partition_contiguity AND [k] AND corr(a.h, b.h) > 0.31",
     "next": "SEQ(A a, B+ b[], C c) WHERE skip_till_next_match AND [k] AND cosine(b[i].h, a.h) > 0.57",

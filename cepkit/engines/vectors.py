@@ -50,12 +50,12 @@ def vectors_of_arrow(
     if not len(rows):
         return np.full((len(array), 0), np.nan)
     length = int(n_items[rows[0]])
-    other = rows[n_items[rows] != length]
-    if len(other):
+    others = rows[n_items[rows] != length]
+    if len(others):
+        row, first = _shown(label(int(others[0]))), _shown(label(int(rows[0])))
         raise CepError(
-            f"column {name!r}: the array of row {_shown(label(int(other[0])))} has "
-            f"{int(n_items[other[0]])} numbers, that of row {_shown(label(int(rows[0])))} has {length}; arrays "
-            "that are compared have one length: cut or fill them first"
+            f"column {name!r}: the array of row {row} has {n_items[others[0]]} numbers, that of row {first} "
+            f"has {length}; arrays that are compared have one length: cut or fill them first"
         )
     items = pc.list_flatten(array)  # of those that are there, in order
     items = pc.fill_null(items.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
