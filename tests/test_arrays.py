@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cache
+from itertools import combinations_with_replacement
 from random import Random
 
 import numba
@@ -66,12 +67,12 @@ def pytest_generate_tests(metafunc):
 
 def random_array(rng: Random, length: int) -> list | None:
     roll = rng.random()
-    if roll < 0.08:
+    if roll < 0.06:
         return rng.choice([None, []])
-    if roll < 0.16:
+    if roll < 0.11:
         return [rng.choice([0.0, 1.5, -2.0])] * length
     items = [rng.choice([rng.randint(-3, 3), rng.gauss(0, 2)]) for _ in range(length)]
-    if roll < 0.26:
+    if roll < 0.18:
         items[rng.randrange(length)] = rng.choice([None, math.nan])
     return [None if item is None else float(item) for item in items]
 
@@ -90,22 +91,27 @@ def is_clear(rows: list[dict], text: str) -> bool:
     """Whether no number of the text is a value of its functions, nor near one."""
     thresholds = [float(number) for number in re.findall(r"\d+\.\d+", text)]
     arrays = [row[name] for row in rows for name in "hg" if row[name] is not None]
-    for function in ("corr", "cosine", "l2"):
-        for x in arrays:
-            for y in arrays:
-                value = FUNCTIONS[function](x, y)
-                if value is not None and any(abs(abs(value) - limit) < NEAR for limit in thresholds):
-                    return False
+    for function in {"corr", "cosine", "l2"} & set(re.findall(r"\w+", text)):
+        for x, y in combinations_with_replacement(arrays, 2):
+            value = FUNCTIONS[function](x, y)
+            if value is not None and any(abs(abs(value) - limit) < NEAR for limit in thresholds):
+                return False
     return True
 
 
-def random_case(name: str, seed: int) -> list[dict]:
-    for attempt in range(100):
+@cache
+def expected(name: str, seed: int, length: int | None = None):
+    """Return rows, query and matches; every fifth stream may be without matches."""
+    value = query(name)
+    for attempt in range(200):
         rng = Random(f"{name} {seed} {attempt}")
-        rows = random_rows(rng, rng.randint(6, 11), rng.choice([1, 2, 3, 3, 4, 7]))
-        if all(any(row[column] for row in rows) for column in "hg") and is_clear(rows, QUERIES[name]):
-            return rows
-    raise RuntimeError("every stream has a value at a threshold")
+        rows = random_rows(rng, rng.randint(7, 11), length or rng.choice([2, 3, 3, 4, 7]))
+        if not all(any(row[column] for row in rows) for column in "hg"):
+            continue
+        wanted = sequence_matches(value, rows)
+        if (wanted or seed % 5 == 4) and is_clear(rows, QUERIES[name]):
+            return rows, value, wanted
+    raise RuntimeError(f"no stream for {name}")
 
 
 def as_frame(rows: list[dict]) -> pd.DataFrame:
@@ -114,12 +120,6 @@ def as_frame(rows: list[dict]) -> pd.DataFrame:
 
 def query(name: str):
     return cep.sequence_query(f"PATTERN {QUERIES[name]}", event_type="kind", order_by="t")
-
-
-@cache
-def expected(name: str, seed: int):
-    rows, value = random_case(name, seed), query(name)
-    return rows, value, sequence_matches(value, rows)
 
 
 def bound(frame, value):
@@ -199,7 +199,7 @@ def prices():
     )
 
 
-AT_LIMIT = "PATTERN SEQ(A a, B b, C c) WHERE corr(a.h, b.h) >= :x AND l2(b.h, c.h) < 1000.0 WITHIN 30"
+AT_LIMIT = "PATTERN SEQ(A a, B b, C c) WHERE corr(a.h, b.h) > :x AND l2(b.h, c.h) < 1000.0 WITHIN 30"
 
 
 @pytest.mark.parametrize("engine", ["chain", "search"] if not JIT else ["chain"])
@@ -207,14 +207,14 @@ def test_engines_and_measures_compute_one_number(prices, engine):
     """A measured value is the number that conditions compare, to the last bit."""
     given = {"event_type": "kind", "order_by": "t", "engine": engine}
     every = cep.match(
-        prices, AT_LIMIT, params={"x": -1.0}, measures={"s": "corr(a.h, b.h)", "t": "c.t"}, **given
+        prices, AT_LIMIT, params={"x": -1.5}, measures={"s": "corr(a.h, b.h)", "t": "c.t"}, **given
     ).to_frame()
     values = np.sort(every["s"].unique())
     assert len(values) > 100
     for x in [values[0], values[17], values[-2], values[-1]]:
-        for limit in (x, np.nextafter(x, 2)):
+        for limit in (x, np.nextafter(x, -2)):
             found = cep.match(prices, AT_LIMIT, params={"x": float(limit)}, **given).count()
-            assert found == int((every["s"] >= limit).sum())
+            assert found == int((every["s"] > limit).sum())
 
 
 # --- frames ----------------------------------------------------------------------------------------------
@@ -269,14 +269,11 @@ def test_frames(seed):
         assert columns["s"] == pytest.approx(numbers, abs=1e-12), name
 
 
+@pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")
 def test_rows_out_of_order_and_partitions(prices):
     """Rows are prepared before they are sorted, and sorted with their events."""
     text = "PATTERN SEQ(_ a, _ b) WHERE [kind] AND corr(a.h, b.h) > 0.6 WITHIN 9"
-    given = {
-        "order_by": "t",
-        "measures": {"a": "a.t", "b": "b.t"},
-        "engine": "search" if not JIT else "chain",
-    }
+    given = {"order_by": "t", "measures": {"a": "a.t", "b": "b.t"}}
     pairs = [
         (i, j)
         for j in range(60)
@@ -320,10 +317,10 @@ def test_reasons(prices):
     )
     c = next(c for c in rows["c"] if int(c[1:]) > int(b[1:]))
     said = str(prices.cep.why_not(AT_LIMIT, rows={"a": a, "b": b, "c": c}, **given))
-    shown = float(re.search(r"corr\(a.h, b.h\) >= :x: (\S+) >= 0.9 is false", said)[1])
+    shown = float(re.search(r"corr\(a.h, b.h\) > :x: (\S+) > 0.9 is false", said)[1])
     assert shown == pytest.approx(number[a, b], abs=1e-12)
     funnel = prices.cep.funnel(AT_LIMIT, **given)
-    assert "corr(a.h, b.h) >= :x" in str(funnel)
+    assert "corr(a.h, b.h) > :x" in str(funnel)
 
 
 def test_regex_queries_measure(prices):
@@ -477,7 +474,7 @@ def test_spark(spark, partition_by):
     """Many streams in one job: as partitions, and as one stream cut into slices of time."""
     parts, keys, numbers = [], [], []
     for seed in range(10):
-        rows, _, wanted = expected("neighbours", seed)
+        rows, _, wanted = expected("neighbours", seed, 4)
         late = 100 * seed  # further apart than a window
         parts.append(as_frame(rows).assign(stream=seed, t=[row["t"] + late for row in rows]))
         keys += [(rows[m.rows[0]]["t"] + late, rows[m.rows[2]]["t"] + late) for m in wanted]
