@@ -326,7 +326,7 @@ def _value(expression: ex.Expression, place: Place) -> Any:
         case ex.Arithmetic(operator=symbol, left=left, right=right):
             return _apply(ARITHMETIC[symbol], place.value(left), place.value(right))
         case ex.Call(function=name, arguments=arguments):
-            function = place.functions[name] if name in place.functions else FUNCTIONS[name]
+            function = {**FUNCTIONS, **ARRAY_FUNCTIONS, **place.functions}[name]
             return _apply(function, *(place.value(argument) for argument in arguments))
     raise TypeError(f"no meaning for expression {type(expression).__name__}")
 
@@ -486,10 +486,13 @@ ARITHMETIC: Functions = {
     "//": _null_when_undefined(operator.floordiv),
     "%": _null_when_undefined(operator.mod),
 }
-FUNCTIONS: Functions = {
+ARRAY_FUNCTIONS: Functions = {
     "corr": _of_arrays(_corr),
     "cosine": _of_arrays(_cosine),
     "l2": _of_arrays(_l2),
+}
+
+FUNCTIONS: Functions = {
     "abs": abs,
     "sqrt": _null_when_undefined(math.sqrt),
     "exp": _exp,

@@ -144,11 +144,6 @@ def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.n
 def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     column = source.column(name)
     values = column.values
-    if column.type.kind == LIST:
-        raise CepError(
-            f"partition_by: column {name!r} is of type {column.type}; partitions are told by simple values"
-            f"{_instead(LIST)}"
-        )
     if column.type.kind == TEXT:
         n = len(column.categories)
         if column.type.nullable and n_missing_codes(values):
@@ -172,7 +167,7 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     except TypeError:
         raise CepError(
             f"partition_by: column {name!r} is of type {column.type}, "
-            "whose values cannot be told apart as keys"
+            f"whose values cannot be told apart as keys{_instead(column.type.kind)}"
         ) from None
     return codes, len(found)
 
