@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cepkit.compile.chain import chain_of
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.terms import Prepared
 from cepkit.engines.sequence_measures import default_measures
 from cepkit.language.branches import Branch, Condition
 from cepkit.planner import ENGINES, Engine
@@ -41,6 +42,8 @@ class SequenceExplanation:
             lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
         for number, conjunct in enumerate(query.where):
             lines.append(f"condition    {number + 1}. {conjunct}  [{self._class_of(number)}]")
+        prepared = [of for of in program.derived.values() if isinstance(of, Prepared)]
+        lines += [f"prepared     {of.column}, for {of.function}: once, before matching" for of in prepared]
         measures = default_measures(query) if query.measures is None else query.measures
         lines += [f"measure      {name}: {expression}" for name, expression in measures]
         if len(program.branches) > 1:

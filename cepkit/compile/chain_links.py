@@ -19,6 +19,7 @@ from cepkit.compile.path_writing import PathWriter
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.compile.source import KernelSource, decorator, module_header
 from cepkit.compile.terms import Term
+from cepkit.events import LIST
 
 READ, INT1, INT2, SHORT1 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int16, 1, "C")'
 
@@ -118,7 +119,7 @@ class ChainWriter:
 
     def module(self, helpers: list[list[str]], *kernels: tuple[str, list[str]]) -> KernelSource:
         """Return a module: tables of the chain's shape, helping functions, and kernels with their types."""
-        lines = [*module_header().splitlines(), *self.tables, "", ""]
+        lines = [*module_header().splitlines(), *self.writer.similarities, *self.tables, "", ""]
         for helper in helpers:
             lines += [*([] if self.python else [_helper(self.program)]), *helper, "", ""]
         for text, types in kernels:
@@ -166,7 +167,9 @@ class ChainWriter:
         lines, names, cut = [], {}, []
         for number, leaf in enumerate(dict.fromkeys(leaves)):
             column = leaf.data[-1]
-            if leaf in link.earlier:
+            if leaf.kind == LIST:  # by its place among all entries
+                names[leaf] = ("lo + j" if lists else "g") if leaf in link.earlier else "i"
+            elif leaf in link.earlier:
                 names[leaf] = writer.load(column, "j" if lists else "g")
                 cut.append(f"c{writer.columns.index(column)}")
             else:
@@ -201,9 +204,8 @@ class ChainWriter:
         for k, link in enumerate(self.links):
             loads, condition = self.link_lines(k, lists=True)
             if alive and (link.source > 0 or link.source == link.target):
-                condition = (
-                    f"{alive} and ({condition})" if " and " in condition else f"{alive} & ({condition})"
-                )
+                costly = any(self.writer.is_costly(term) for term in link.terms)
+                condition = f"{alive} {'and' if costly else '&'} ({condition})"
             lines = [f"def {name}{k}(i, lo, hi, {rest}):"]
             for line in body.replace("CONDITION", condition).splitlines():
                 lines += [f"    {load}" for load in loads] if line.strip() == "LOADS" else [line]

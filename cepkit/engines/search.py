@@ -22,6 +22,7 @@ from cepkit.compile.search_source import (
     write_search,
 )
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.compile.writing import VECTOR
 from cepkit.engines.places import Places
 from cepkit.events import Events
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
@@ -48,7 +49,9 @@ def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
 
 def dtypes_of(inputs: Inputs) -> dict[str, str]:
     """Return the dtype of every column that kernels read."""
-    return {column: array.dtype.name for column, array in inputs.columns.items()}
+    return {
+        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
+    }
 
 
 def accepted(places: Places) -> np.ndarray:

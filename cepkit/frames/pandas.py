@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.engines.measures import Measured, Picked
+from cepkit.engines.vectors import vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -69,6 +70,11 @@ class PandasSource:
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
         return list_item(pa.array(self._series(name), from_pandas=True), index, name)
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix."""
+        array = pa.array(self._series(name), from_pandas=True)
+        return vectors_of_arrow(array, name, lambda row: self.frame.index[row])
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these rows."""
