@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from cepkit.compile.bound import Bound
 from cepkit.compile.program import Program
@@ -12,7 +13,7 @@ from cepkit.engines.chained import chain_sequence, chain_unsupported
 from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
-from cepkit.sequence_set import SequenceSet
+from cepkit.sequence_set import FoundLater, SequenceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,10 @@ def _search_unsupported(program: Bound) -> str | None:
     return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
 
 
+def _search(program: SequenceProgram, events: Events) -> SequenceSet:
+    return FoundLater(events, partial(search_sequence, program, events))
+
+
 # In the order in which "auto" tries them.
 ENGINES: dict[str, Engine] = {
     "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
@@ -53,7 +58,7 @@ ENGINES: dict[str, Engine] = {
         chain_sequence,
     ),
     "search": Engine(
-        "search", "generated depth-first walk over partial matches", _search_unsupported, search_sequence
+        "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
 }
 
