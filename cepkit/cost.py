@@ -46,7 +46,7 @@ def partial_matches(
     Examples
     --------
     >>> partial_matches([2, 0, 1], [100, 100, 4], [10, 10, 0.4], [(frozenset({0, 2}), 0.5)])
-    (4, 20.0, 100.0)
+    (4.0, 20.0, 100.0)
     """
     bound: set[int] = set()
     made, pairs = [], 1.0
@@ -56,7 +56,7 @@ def partial_matches(
         share = 1.0
         for components, selectivity in selectivities:
             share *= selectivity if components <= bound else 1.0
-        made.append(pairs * share / factorial(k) if k or share != 1.0 else pairs)
+        made.append(pairs * share / factorial(k))
     return tuple(made)
 
 

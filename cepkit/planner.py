@@ -10,8 +10,10 @@ from cepkit.compile.bound import Bound
 from cepkit.compile.program import Program
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.chained import chain_sequence, chain_unsupported
+from cepkit.engines.ordered import ordered_unsupported
 from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
+from cepkit.evaluation_order import run_in_order
 from cepkit.events import Events
 from cepkit.sequence_set import FoundLater, SequenceSet
 
@@ -40,8 +42,17 @@ def _regex_unsupported(program: Bound) -> str | None:
     return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
 
 
+def _chain_unsupported(program: Bound) -> str | None:
+    return chain_unsupported(program) or _has_order(program)
+
+
 def _search_unsupported(program: Bound) -> str | None:
-    return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
+    return _has_order(program) if isinstance(program, SequenceProgram) else "it runs event sequences only"
+
+
+def _has_order(program: Bound) -> str | None:
+    given = isinstance(program, SequenceProgram) and program.query.evaluation_order
+    return "evaluation_order is given, and it has an order of its own" if given else None
 
 
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
@@ -54,8 +65,14 @@ ENGINES: dict[str, Engine] = {
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        chain_unsupported,
+        _chain_unsupported,
         chain_sequence,
+    ),
+    "ordered": Engine(
+        "ordered",
+        "generated nested search over lists of single events, in the order that costs least",
+        ordered_unsupported,
+        run_in_order,
     ),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
@@ -82,6 +99,12 @@ def choose_engine(program: Bound, engine: str = "auto") -> Engine:
     """
     check_engine(engine)
     able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
+    if engine == "auto" and not able:
+        reason = ENGINES["ordered"].unsupported(program)
+        raise UnsupportedQueryError(
+            f"evaluation_order: engine 'ordered', which takes one, cannot run this query: {reason}. "
+            "Leave evaluation_order out"
+        )
     if engine == "auto":
         return ENGINES[able[0]]
     if reason := ENGINES[engine].unsupported(program):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cepkit.compile.chain import chain_of
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.sequence_measures import default_measures
+from cepkit.evaluation_order import BranchOrder
 from cepkit.language.branches import Branch, Condition
 from cepkit.planner import ENGINES, Engine
 
@@ -25,6 +26,7 @@ class SequenceExplanation:
 
     program: SequenceProgram
     engine: Engine
+    orders: tuple[BranchOrder, ...] = ()
 
     def __str__(self) -> str:
         program, query = self.program, self.program.query
@@ -53,6 +55,8 @@ class SequenceExplanation:
             reason = engine.unsupported(program)
             if engine.run is not None and name != self.engine.name and reason:
                 lines.append(f"not          {name}: {reason}")
+        for bound, order in list(zip(program.branches, self.orders, strict=False))[:12]:
+            lines += _evaluation(bound.branch, order)
         lines.append(f"counting     {self._counting()}")
         return "\n".join(lines)
 
@@ -107,6 +111,30 @@ def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
     if max(components) - min(components) == 1 and len(components) == 2:
         return "on neighbours"
     return f"on {len(components)} events"
+
+
+def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
+    """Return the lines about the order in which a branch's events are looked for."""
+    names = [component.variable for component in branch.components]
+    by, cost = "by cost", sum(chosen.partial_matches)
+    if chosen.is_given:
+        by = "as given"
+    ratio = f"; {_number(chosen.forward_cost)} in the order of the pattern" if cost else ""
+    lines = [f"evaluation   {', '.join(names[c] for c in chosen.order)}  [{by}{ratio}]"]
+    for c, expected in zip(chosen.order, chosen.partial_matches, strict=True):
+        n, rate = chosen.statistics.n_events[c], chosen.statistics.in_window[c]
+        lines.append(
+            f"             {names[c]}: {n:,} events, {_number(rate)} in a window; "
+            f"{_number(expected)} partial matches"
+        )
+    for one in chosen.statistics.conditions:
+        share = f"{one.selectivity:.3g} ({one.n_held:,} of {one.n_tested:,})"
+        lines.append(f"             selectivity of {one.name}: {share}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}" if value < 1e6 else f"{value:.2e}"
 
 
 def _line(branch: Branch) -> str:

@@ -1,9 +1,10 @@
-"""Rates of events and selectivities of conditions, measured on a sample; what it tests is given as functions."""
+"""Rates of events and selectivities of conditions, measured on a sample of the places of events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -145,7 +146,7 @@ def combinations(
     made = np.zeros((len(ranks), len(members)), np.int64)
     made[:, components[0]] = first[of]
     made[:, components[-1]] = last[high[of] - (n_behind[of] - ranks)]
-    for before, c in zip(components[:-2], components[1:-1], strict=True):
+    for before, c in pairwise(components[:-1]):
         low = np.searchsorted(members[c], later[made[:, before]])
         n_between = np.searchsorted(members[c], made[:, components[-1]]) - low
         kept = n_between > 0
