@@ -9,14 +9,14 @@ import numpy as np
 
 from cepkit.compile.ordered_source import components_of_absence, components_of_condition
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
-from cepkit.cost import cheapest_order, left_deep_cost, partial_matches
+from cepkit.cost import cheapest_order, nested_search_cost, partial_matches
 from cepkit.engines.checking import holding
 from cepkit.engines.ordered import OrderedEvents, ordered_sequence
 from cepkit.events import Events
 from cepkit.sequence_set import FoundLater, SequenceSet
 from cepkit.statistics import Measured, Statistics, measure_condition, measure_rates
 
-_NOT_WORTH = 100_000  # partial matches that are looked through sooner than selectivities are measured
+_NOT_WORTH = 300_000  # tests that are made sooner than selectivities are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,16 @@ class BranchOrder:
         What was measured; without conditions where the rates alone show that the search is short.
     partial_matches : tuple of float
         By place in the order: how many are expected.
-    forward_cost : float
-        Expected partial matches of all lengths in the pattern's own order.
+    cost, forward_cost : float
+        Expected tests of combinations of events, in this order and in the pattern's own.
     """
 
     order: tuple[int, ...]
     is_given: bool
     statistics: Statistics
     partial_matches: tuple[float, ...]
-    forward_cost: float
+    cost: float = 0.0
+    forward_cost: float = 0.0
 
 
 def run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
@@ -78,16 +79,17 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
     """
     given = _given(own.program, bound)
     if given is not None and not explained:
-        return BranchOrder(given, True, Statistics((), ()), (), 0.0)
+        return BranchOrder(given, True, Statistics((), ()), ())
     if not own.places.n:
         n = len(bound.accepts)
         none = Statistics((0,) * n, (0.0,) * n)
-        return BranchOrder(given or tuple(range(n)), given is not None, none, (0.0,) * n, 0.0)
+        return BranchOrder(given or tuple(range(n)), given is not None, none, (0.0,) * n)
     statistics = _measured(own, bound)
     rates = statistics.n_events, statistics.in_window, statistics.selectivities
-    order = given or cheapest_order(*rates)
-    forward = left_deep_cost(range(len(order)), *rates)
-    return BranchOrder(order, given is not None, statistics, partial_matches(order, *rates), forward)
+    order = given or cheapest_order(*rates, nested_search_cost)
+    cost, forward = (nested_search_cost(each, *rates) for each in (order, range(len(order))))
+    expected = partial_matches(order, *rates)
+    return BranchOrder(order, given is not None, statistics, expected, cost, forward)
 
 
 def _given(program: SequenceProgram, bound: BoundBranch) -> tuple[int, ...] | None:
@@ -104,7 +106,7 @@ def _measured(own: OrderedEvents, bound: BoundBranch) -> Statistics:
     later, window_end = own.limit("later"), own.limit("window_end")
     n_events, in_window = measure_rates(search, later, window_end)
     rates = n_events, in_window, ()
-    if left_deep_cost(cheapest_order(*rates), *rates) < _NOT_WORTH:
+    if nested_search_cost(cheapest_order(*rates, nested_search_cost), *rates) < _NOT_WORTH:
         return Statistics(n_events, in_window)
     ones = np.ones((1, len(search)), np.int64)
 

@@ -116,17 +116,19 @@ def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
 def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
     """Return the lines about the order in which a branch's events are looked for."""
     names = [component.variable for component in branch.components]
-    by, cost = "by cost", sum(chosen.partial_matches)
-    if chosen.is_given:
-        by = "as given"
-    ratio = f"; {_number(chosen.forward_cost)} in the order of the pattern" if cost else ""
-    lines = [f"evaluation   {', '.join(names[c] for c in chosen.order)}  [{by}{ratio}]"]
+    lines = [
+        f"evaluation   {', '.join(names[c] for c in chosen.order)}  "
+        f"[{'as given' if chosen.is_given else 'least cost'}: {_number(chosen.cost)} tests, "
+        f"{_number(chosen.forward_cost)} in the order of the pattern]"
+    ]
     for c, expected in zip(chosen.order, chosen.partial_matches, strict=True):
         n, rate = chosen.statistics.n_events[c], chosen.statistics.in_window[c]
         lines.append(
             f"             {names[c]}: {n:,} events, {_number(rate)} in a window; "
             f"{_number(expected)} partial matches"
         )
+    if any(c.absence is None for c in branch.conditions) and not chosen.statistics.conditions:
+        lines.append("             selectivities are not measured: the search is short whatever they are")
     for one in chosen.statistics.conditions:
         share = f"{one.selectivity:.3g} ({one.n_held:,} of {one.n_tested:,})"
         lines.append(f"             selectivity of {one.name}: {share}")
