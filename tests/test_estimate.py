@@ -22,7 +22,7 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequence_query import sequence_query
 
 JIT = not numba.config.DISABLE_JIT
-N_STREAMS = 70  # of each query; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %
+N_STREAMS = 210  # in all; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %
 
 
 def bound(query, rows):
@@ -62,6 +62,8 @@ QUERIES = {
     "two branches, one of them a chain": "PATTERN SEQ(A a, OR(B b, D d), C c) WHERE b.y > a.y AND c.x > d.x "
     "AND c.x + d.y > a.x",
 }
+# Machine code costs seconds per query; without the JIT all are looked at.
+NAMES = [*QUERIES][:1] if JIT else [*QUERIES]
 
 
 @cache
@@ -69,7 +71,7 @@ def streams(name: str) -> list[tuple[CountEstimate, int]]:
     text = QUERIES[name]
     query = sequence_query(text, event_type="kind", order_by="t")
     made = []
-    for seed in range(N_STREAMS):
+    for seed in range(N_STREAMS // len(NAMES)):
         rng = np.random.default_rng([seed, len(name)])
         n = int(rng.integers(11, 16)) if "avg" in text else int(rng.integers(18, 26))
         kinds = rng.choice(
@@ -89,7 +91,7 @@ def streams(name: str) -> list[tuple[CountEstimate, int]]:
 
 
 def test_limits_hold_as_often_as_they_say():
-    found = [one for name in QUERIES for one in streams(name)]
+    found = [one for name in NAMES for one in streams(name)]
     sampled = [(made, wanted) for made, wanted in found if not made.is_exact]
     assert len(sampled) >= 100
     assert sum(made.low <= wanted <= made.high for made, wanted in found) >= 0.9 * len(found) >= 0.9 * 200
@@ -100,7 +102,7 @@ def test_limits_hold_as_often_as_they_say():
 
 
 def test_what_is_exact_is_exact():
-    found = [one for name in QUERIES for one in streams(name)]
+    found = [one for name in NAMES for one in streams(name)]
     exact = [(made, wanted) for made, wanted in found if made.is_exact]
     assert exact
     assert all(made.value == wanted for made, wanted in exact)

@@ -111,7 +111,7 @@ def test_orders_of_a_shape_are_the_definition(name, request):
     n_found = 0
     for seed in range(N_STREAMS):
         rng = Random(f"{name} {seed}")
-        rows = gs.stream(rng, query, rng.randint(10, 15), 2 if query.partition_by else 1)
+        rows = gs.stream(rng, query, rng.randint(12, 17), 2 if query.partition_by else 1)
         n_found += check(query, rows, 24 if full else N_ORDERS)
     assert n_found >= N_STREAMS / 4
 
