@@ -55,10 +55,10 @@ def _found(program: SequenceProgram, events: Events) -> SequenceSet:
     return ordered_sequence(own, [branch_order(own, bound).order for bound in program.branches])
 
 
-def branch_orders(program: SequenceProgram, events: Events) -> list[BranchOrder]:
-    """Return the orders of all branches; selectivities of a user's order are measured as well."""
+def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> list[BranchOrder]:
+    """Return the orders of the first branches, of a user's order with its costs, too."""
     own = OrderedEvents(program, events)
-    return [branch_order(own, bound, explained=True) for bound in program.branches]
+    return [branch_order(own, bound, explained=True) for bound in program.branches[:most]]
 
 
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:

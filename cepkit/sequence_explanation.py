@@ -55,8 +55,12 @@ class SequenceExplanation:
             reason = engine.unsupported(program)
             if engine.run is not None and name != self.engine.name and reason:
                 lines.append(f"not          {name}: {reason}")
-        for bound, order in list(zip(program.branches, self.orders, strict=False))[:12]:
+        for bound, order in zip(program.branches, self.orders, strict=False):
             lines += _evaluation(bound.branch, order)
+        if self.engine.name == "ordered" and not self.orders:
+            lines.append(
+                f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}"
+            )
         lines.append(f"counting     {self._counting()}")
         return "\n".join(lines)
 

@@ -171,7 +171,7 @@ def test_too_many_to_keep(some, monkeypatch):
 
 
 def test_rates_are_those_of_the_windows(letters):
-    program, events = self_bound(letters)
+    program, events = bound_to(letters)
     own = OrderedEvents(program, events)
     members = own.members_of(program.branches[0])
     n_events, in_window = measure_rates(members, own.limit("later"), own.limit("window_end"))
@@ -185,7 +185,7 @@ def test_rates_are_those_of_the_windows(letters):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_selectivity_is_the_share_of_pairs_in_the_window(letters, seed):
-    program, events = self_bound(letters)
+    program, events = bound_to(letters)
     own = OrderedEvents(program, events)
     members = own.members_of(program.branches[0])
     x, kind = letters["x"].to_numpy(), letters["kind"].to_numpy()
@@ -205,7 +205,7 @@ def test_selectivity_is_the_share_of_pairs_in_the_window(letters, seed):
     assert made.selectivity == pytest.approx(np.mean(pairs), abs=0.05)
 
 
-def self_bound(frame, query=QUERY):
+def bound_to(frame, query=QUERY):
     source = PandasSource(frame)
     program = compile_sequence(sequence_query(query, event_type="kind", order_by="t"), source.schema)
     return program, build_events(source, program)
@@ -217,7 +217,7 @@ def test_expected_partial_matches_are_those_there_are(monkeypatch):
     n = 4000
     t = np.sort(rng.random(n) * 4000).round().astype(int)
     frame = pd.DataFrame({"kind": rng.choice(list("ABC"), n), "x": rng.random(n), "t": t})
-    program, events = self_bound(frame, "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + 0.5 WITHIN 60")
+    program, events = bound_to(frame, "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + 0.5 WITHIN 60")
     (made,) = branch_orders(program, events)
     assert made.order in {(0, 2, 1), (2, 0, 1)}  # the condition first
     (one,) = made.statistics.conditions
@@ -262,7 +262,7 @@ def test_partial_matches_of_equally_spaced_events():
 
 
 def test_rare_events_come_first_and_measuring_is_left_out_where_it_does_not_pay(letters):
-    program, events = self_bound(letters)
+    program, events = bound_to(letters)
     (made,) = branch_orders(program, events)
     assert made.order[0] == 2
     assert made.statistics.conditions == ()
@@ -348,7 +348,7 @@ def test_where_an_order_has_no_place(letters):
 
 def test_auto_takes_it_between_chain_and_search(letters):
     def chosen(query):
-        return choose_engine(self_bound(letters, query)[0]).name
+        return choose_engine(bound_to(letters, query)[0]).name
 
     assert chosen("PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x") == "chain"
     assert chosen("PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x") == "ordered"
