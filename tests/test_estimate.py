@@ -128,7 +128,7 @@ def test_no_hit_and_only_hits():
     assert 0 < always.low < always.high == always.value == math.comb(100, 3)
 
 
-@pytest.mark.skipif(not JIT, reason="a minute without the JIT")
+@pytest.mark.slow
 def test_numbers_of_any_size():
     frame = pd.DataFrame({"x": [1.0, 2.0] * 60})
     query = "PATTERN SEQ(_ a, _+ b[], _ c) WHERE a.x < c.x"
@@ -163,7 +163,8 @@ def test_it_names_what_was_left_out_and_repeats(frame):
     assert made.samples == 100 and made.confidence == 0.95
     assert made == matches.count("estimate", samples=100, seed=3)
     assert len({matches.count("estimate", samples=100, seed=seed).value for seed in range(5)}) > 1
-    assert matches.count("estimate", samples=10**6).value == matches.count()
+    if not JIT:  # else the kernel of a search for this alone
+        assert matches.count("estimate", samples=10**6).value == matches.count()
 
 
 def test_a_slice_is_counted(frame):
