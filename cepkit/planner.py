@@ -12,10 +12,12 @@ from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.chained import chain_sequence, chain_unsupported
 from cepkit.engines.linked_matches import linked_sequence, sase_sequence, siddhi_like_sequence
 from cepkit.engines.linked_query import described, linked_query_unsupported
+from cepkit.engines.ordered import ordered_unsupported
 from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
+from cepkit.evaluation_order import run_in_order
 from cepkit.events import Events
-from cepkit.sequence_set import SequenceSet
+from cepkit.sequence_set import FoundLater, SequenceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,25 @@ def _regex_unsupported(program: Bound) -> str | None:
     return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
 
 
+def _chain_unsupported(program: Bound) -> str | None:
+    return chain_unsupported(program) or _has_order(program)
+
+
 def _search_unsupported(program: Bound) -> str | None:
-    return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
+    return _has_order(program) if isinstance(program, SequenceProgram) else "it runs event sequences only"
+
+
+def _has_order(program: Bound) -> str | None:
+    given = isinstance(program, SequenceProgram) and program.query.evaluation_order
+    return "evaluation_order is given, and it has an order of its own" if given else None
+
+
+def _linked_unsupported(program: Bound) -> str | None:
+    return linked_query_unsupported(program) or _has_order(program)
+
+
+def _search(program: SequenceProgram, events: Events) -> SequenceSet:
+    return FoundLater(events, partial(search_sequence, program, events))
 
 
 # In the order in which "auto" tries those that it may choose.
@@ -58,17 +77,23 @@ ENGINES: dict[str, Engine] = {
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        chain_unsupported,
+        _chain_unsupported,
         chain_sequence,
     ),
+    "ordered": Engine(
+        "ordered",
+        "generated nested search over lists of single events, in the order that costs least",
+        ordered_unsupported,
+        run_in_order,
+    ),
     "search": Engine(
-        "search", "generated depth-first walk over partial matches", _search_unsupported, search_sequence
+        "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
     # The papers' ways, for comparison: they tell what they made in ``matches.run``.
     "linked": Engine(
         "linked",
         "LinkedCEP: chains of partial matches, combined at the end",
-        linked_query_unsupported,
+        _linked_unsupported,
         linked_sequence,
         automatic=False,
         details=partial(described, chains=True),
@@ -76,7 +101,7 @@ ENGINES: dict[str, Engine] = {
     "sase_runs": Engine(
         "sase_runs",
         "a run per partial match, kept together as in SASE",
-        linked_query_unsupported,
+        _linked_unsupported,
         sase_sequence,
         automatic=False,
         details=partial(described, chains=False),
@@ -84,7 +109,7 @@ ENGINES: dict[str, Engine] = {
     "siddhi_like_runs": Engine(
         "siddhi_like_runs",
         "a run per partial match, kept by component as in Siddhi",
-        linked_query_unsupported,
+        _linked_unsupported,
         siddhi_like_sequence,
         automatic=False,
         details=partial(described, chains=False),
@@ -111,6 +136,12 @@ def choose_engine(program: Bound, engine: str = "auto") -> Engine:
     """
     check_engine(engine)
     able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
+    if engine == "auto" and not able:
+        reason = ENGINES["ordered"].unsupported(program)
+        raise UnsupportedQueryError(
+            f"evaluation_order: engine 'ordered', which takes one, cannot run this query: {reason}. "
+            "Leave evaluation_order out"
+        )
     if engine == "auto":
         return next(ENGINES[name] for name in able if ENGINES[name].automatic)
     if reason := ENGINES[engine].unsupported(program):

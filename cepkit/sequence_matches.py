@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
 from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
@@ -66,9 +67,51 @@ class SequenceMatches:
         """
         return getattr(self._found, "run", None)
 
-    def count(self) -> int:
-        """Return the exact number of matches, an integer of any size."""
-        return self._found.count()
+    def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
+        """Return the number of matches, an integer of any size, or an estimate of it.
+
+        Parameters
+        ----------
+        method : str
+            ``"exact"``; or ``"estimate"``: conditions that keep the matches from being counted without
+            enumeration are left out, the rest is counted, and a uniform sample of it tells which share
+            fulfils them.
+        samples, seed : int
+            Of an estimate: how many matches are drawn; the same seed draws the same.
+
+        Returns
+        -------
+        int or CountEstimate
+            An estimate has ``value``, ``low`` and ``high`` (95 % confidence), and says when it is exact.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            Of an estimate, when leaving out conditions is not enough: under an after-match policy, under a
+            strategy other than ``any``, with ``until``.
+
+        Notes
+        -----
+        See `cepkit.engines.estimate.estimate_count`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": range(400)})
+        >>> matches = cep.match(frame, "PATTERN SEQ(_ a, _ b, _ c) WHERE a.x + b.x < c.x")
+        >>> matches.count("estimate")
+        about 5.33e6 (95 % between 5.22e6 and 5.43e6; 10,000 samples of 1.06e7)
+        >>> matches.count()
+        5313300
+        """
+        if method not in ("exact", "estimate"):
+            raise CepError(f"method={method!r}: a count is 'exact' or an 'estimate'")
+        if method == "exact":
+            return self._found.count()
+        if isinstance(self._found, KnownMatches) and self.query.after_match[0] == "none":
+            return exactly(self._found.count())  # a slice
+        return estimate_count(self._program, self._found.events, samples=samples, seed=seed)
 
     def __len__(self) -> int:
         n = self.count()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -227,3 +227,54 @@ class KnownMatches(SequenceSet):
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
         return self.block.take(np.asarray(numbers, np.int64))
+
+
+class FoundLater(SequenceSet):
+    """Matches that an engine looks for when they are asked for the first time."""
+
+    def __init__(self, events: Events, find: Callable[[], SequenceSet]):
+        self.events, self._find = events, find
+
+    @cached_property
+    def _found(self) -> SequenceSet:
+        return self._find()
+
+    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
+        """Return the positions where matches end and how many end at each."""
+        return self._found.ends()
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        return self._found.ending(low, high)
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return self._found.count()
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return self._found.any()
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return self._found.at_least()
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` of the first matches."""
+        return self._found.glance(n)
+
+    def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of about ``size``; matches with the same last event stay together."""
+        return self._found.whole_blocks(size)
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``."""
+        return self._found.blocks(size)
+
+    def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order."""
+        return self._found.take(numbers)
+
+    def sample(self, n: int, seed: int = 0) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        return self._found.sample(n, seed)

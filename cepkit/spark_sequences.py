@@ -136,8 +136,19 @@ class SparkSequenceMatches(LazyMatches):
 
     # --- how many
 
-    def count(self) -> int:
-        """Return the exact number of matches, an integer of any size; every task counts its own."""
+    def count(self, method: str = "exact") -> int:
+        """Return the exact number of matches, an integer of any size; every task counts its own.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For ``method="estimate"``: a sample for an estimate is drawn from all events at once.
+        """
+        if method != "exact":
+            raise UnsupportedQueryError(
+                f"method={method!r}: matches in a Spark frame are counted exactly; for an estimate, match a "
+                "part of the events: df.limit(…) or df.filter(…), then toPandas().cep.match(…)"
+            )
         return sum(int(row[0], 16) for row in clearly(self._run(tasks.counted).collect))
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ FLOORS = (
     {"compile": ["compile", "state"], "matchset": ["matchset", "sequence_set"], "streams": ["streams"]},
     {"engines": ["engines"], "statistics": ["statistics"], "plots": ["plots"]},
     {"parallel": ["parallel"], "shedding": ["shedding"]},
-    {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner"]},
+    {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner", "evaluation_order"]},
     {"widgets": ["widgets"]},
     {
         "api": [

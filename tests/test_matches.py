@@ -368,7 +368,9 @@ def test_engines_are_named():
             WALK.cep.match(**PEAK, **keyword)
     with pytest.raises(UnsupportedQueryError, match=r"engine 'chain' cannot .* can: \['regex'\]"):
         WALK.cep.match(**PEAK, engine="chain")
-    with pytest.raises(UnsupportedQueryError, match=r"engine 'regex' cannot .* can: \['chain', 'search'\]"):
+    with pytest.raises(
+        UnsupportedQueryError, match=r"'regex' cannot .* can: \['chain', 'ordered', 'search'\]"
+    ):
         WALK.cep.match("PATTERN SEQ(_ a, _ b)", engine="regex")
 
 

@@ -85,6 +85,14 @@ class ChainedMatches(SequenceSet):
         """Return the exact number of matches."""
         return self._total
 
+    def counts_of_branches(self) -> list[int]:
+        """Return the exact number of matches of every branch."""
+        return [total_of(counts) for counts in self._counts]
+
+    def sample_of_branch(self, number: int, n: int, seed: int) -> MatchBlock:
+        """Return ``n`` matches of a branch, drawn as `sample` draws them of all."""
+        return self._walks[number].sample(n, seed + number, self._counts[number])
+
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
         """Return the positions where matches end, rising, and how many end at each."""
         if self._total < 2**63:
@@ -122,10 +130,9 @@ class ChainedMatches(SequenceSet):
             return self._walks[0].sample(n, seed, self._counts[0])
         drawn = drawn_numbers(self._total, n, seed)
         made, first = [], 0
-        for number, (walk, counts) in enumerate(zip(self._walks, self._counts, strict=True)):
-            own = total_of(counts)
+        for number, own in enumerate(self.counts_of_branches()):
             n_own = sum(first <= k < first + own for k in drawn)
-            made.append(walk.sample(n_own, seed + number, counts))
+            made.append(self.sample_of_branch(number, n_own, seed))
             first += own
         return joined(made).sorted()
 

@@ -203,9 +203,14 @@ def search_sequence(
     searches = [
         BranchSearch(places, accept, bound, number, run) for number, bound in enumerate(program.branches)
     ]
+    return known_or_searched(events, searches, most_known)
+
+
+def known_or_searched(events: Events, searches: list, most_known: int = MOST_KNOWN) -> SequenceSet:
+    """Return all matches of the branches' searches if there are few, else what finds them again."""
     made = []
     for search in searches:
-        block = search.matches(0, places.n, most_known)
+        block = search.matches(0, events.n_events, most_known)
         if block is None:
             return SearchedMatches(events, searches)
         made.append(block)
