@@ -369,7 +369,7 @@ def test_engines_are_named():
     with pytest.raises(UnsupportedQueryError, match=r"engine 'chain' cannot .* can: \['regex'\]"):
         WALK.cep.match(**PEAK, engine="chain")
     with pytest.raises(
-        UnsupportedQueryError, match=r"'regex' cannot .* can: \['chain', 'ordered', 'search'\]"
+        UnsupportedQueryError, match=r"'regex' cannot .* can: \['chain', 'ordered', 'search', 'linked'"
     ):
         WALK.cep.match("PATTERN SEQ(_ a, _ b)", engine="regex")
 

@@ -128,7 +128,7 @@ def estimate_count(
     Time: that of counting and sampling a chain, and O(samples x events of a match).
     Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
-    general approach", Statistics in Medicine 27, 2008, section 2 (sums of independent estimates).
+    general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
     """
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise CepError(f"samples={samples!r}: an estimate needs a whole number of samples from 1")
