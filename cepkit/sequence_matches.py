@@ -95,7 +95,7 @@ class SequenceMatches:
         return self._frame(self._first(n))
 
     def _first(self, n: int) -> MatchBlock:
-        return self._found.take(list(range(min(max(0, n), self.count()))))
+        return self._found.glance(max(0, n))
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
