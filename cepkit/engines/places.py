@@ -126,9 +126,11 @@ class Places:
 
     def _time_start_of(self, places: np.ndarray | slice) -> np.ndarray | None:
         """Return where windows of these places begin, by search; None where only counting can tell."""
-        within, time = self.program.window.within, self.time
-        is_whole = time.dtype.kind == "i" and isinstance(within, int | np.integer)
-        if not (self.is_one_partition and is_whole and self.n and int(time[0]) - within >= -(2**63)):
+        within = self.program.window.within
+        if not (self.is_one_partition and self.n and isinstance(within, int | np.integer)):
+            return None
+        time = self.time
+        if time.dtype.kind != "i" or int(time[0]) - within < -(2**63):
             return None
         return np.searchsorted(time, time[places] - within, "left" if self.program.window.closed else "right")
 
