@@ -15,7 +15,7 @@ import pytest
 
 from cepkit.compile.chain import chain_of
 from cepkit.compile.sequence import compile_sequence
-from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk
+from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk, places
 from cepkit.engines.chain_walk import ChainWalk
 from cepkit.engines.places import Places
 from cepkit.engines.search import accepted, search_sequence
@@ -287,6 +287,8 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(chain_numbers, "_FEW_EVENTS", 1)
         monkeypatch.setattr(chain_numbers, "SMALL", 1)
         monkeypatch.setattr(chain_walk, "_STRETCH", 2)
+        monkeypatch.setattr(chain_entries, "_FEW_OF", 0)
+        monkeypatch.setattr(places, "_FEW", 0)
         monkeypatch.setattr(chain_walk, "FEW", 2)
         monkeypatch.setattr(chain_numbers, "FEW", 2)
 
