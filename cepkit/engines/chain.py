@@ -17,7 +17,7 @@ from cepkit.engines.search import dtypes_of, kernel
 
 _WORK_PER_CALL = 1 << 30  # edges looked at between two chances to be interrupted
 _SAFE = 1 << 63  # below this a number modulo 2^64 is the number
-_FEW = 1 << 13  # places that numpy lists and counts as fast as kernels, which must be compiled first
+_FEW = 1 << 12  # places that numpy lists and counts as fast as kernels, which must be compiled first
 _SLACK = 1.01  # more than what floats can round away
 
 
@@ -99,6 +99,8 @@ class ChainEvents:
 
     def n_members(self, pool: int) -> int:
         """Return the number of places of a pool."""
+        if not self.chain.is_unary:
+            return len(self.members(pool))
         if pool not in self._sizes:
             accept = self.accept[self.shape.tests[pool]]
             self._sizes[pool] = int(np.count_nonzero(accept.view(np.bool_)))
@@ -272,7 +274,14 @@ class ChainCount(ChainEvents):
 
         ``weight`` are the residues of the weights of the members of the component's pool, uint64.
         """
-        made = write_counting(self.program, self.chain, self.dtypes, arithmetic, weighted=component)
+        branch = next(i for i, bound in enumerate(self.program.branches) if bound is self.chain.branch)
+        key = ("counting", branch, arithmetic, component, *self.dtypes.items())
+        written = self.program.written
+        if key not in written:
+            written[key] = write_counting(
+                self.program, self.chain, self.dtypes, arithmetic, weighted=component
+            )
+        made = written[key]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from cepkit.compile.sequence import SequenceProgram
 from cepkit.events import Events
 
 _FEW = 1 << 15  # places for which a search is as good as a kernel, which must be compiled first
-_FEW_OF = 16  # a search for one place in so many is faster than going over all of them
+_FEW_OF = 16  # a search for one place in so many is faster than going over all
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,21 @@ class Places:
 
     @cached_property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        if self.is_one_partition:
-            return np.zeros(self.n, np.int64), np.full(self.n, self.n)
         partition = self.events.partition_of_event
         size = np.bincount(partition, minlength=max(1, self.events.n_partitions))
         end = np.cumsum(size)
         own = partition[self.position_of_place]
         return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
 
-    @property
+    @cached_property
     def start_of_partition(self) -> np.ndarray:
         """First place of the partition of every place, int64, (n,)."""
-        return self._bounds[0]
+        return np.zeros(self.n, np.int64) if self.is_one_partition else self._bounds[0]
 
-    @property
+    @cached_property
     def end_of_partition(self) -> np.ndarray:
         """First place behind the partition of every place, int64, (n,)."""
-        return self._bounds[1]
+        return np.full(self.n, self.n) if self.is_one_partition else self._bounds[1]
 
     @cached_property
     def time(self) -> np.ndarray:
@@ -107,8 +105,8 @@ class Places:
         within = self.program.window.within
         if within is None:
             return self.start_of_partition
-        if self.n <= _FEW and (found := self._time_start_of(slice(None))) is not None:
-            return np.minimum(found, np.arange(self.n))
+        if self.n <= _FEW and (found := self._searched_starts()) is not None:
+            return found
         from cepkit.kernels.windows import window_starts
 
         out = np.empty(self.n, np.int64)
@@ -117,22 +115,25 @@ class Places:
 
     def window_start_of(self, places: np.ndarray) -> np.ndarray:
         """Return the first place in whose window each of these places is, rising ones the fastest."""
-        is_known = "time_start" in self.__dict__ or self.program.window.within_events is not None
-        if not is_known and len(places) * _FEW_OF <= self.n:
-            found = self._time_start_of(places)
-            if found is not None:
-                return np.minimum(found, places)
-        return self.window_start[places]
+        window = self.program.window
+        is_known = "time_start" in self.__dict__ or window.within is None or window.within_events is not None
+        if is_known or self.n <= _FEW or len(places) * _FEW_OF > self.n:
+            return self.window_start[places]
+        from cepkit.kernels.windows import window_starts_of
 
-    def _time_start_of(self, places: np.ndarray | slice) -> np.ndarray | None:
-        """Return where windows of these places begin, by search; None where only counting can tell."""
-        within = self.program.window.within
-        if not (self.is_one_partition and self.n and isinstance(within, int | np.integer)):
+        out = np.empty(len(places), np.int64)
+        start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
+        window_starts_of(places, self.time, start, window.within, window.closed, out)
+        return out
+
+    def _searched_starts(self) -> np.ndarray | None:
+        """Return where the time windows begin, by search; None where only a comparison of each can tell."""
+        within, time = self.program.window.within, self.time
+        is_whole = time.dtype.kind == "i" and isinstance(within, int | np.integer)
+        if not (self.is_one_partition and is_whole and self.n and int(time[0]) - within >= -(2**63)):
             return None
-        time = self.time
-        if time.dtype.kind != "i" or int(time[0]) - within < -(2**63):
-            return None
-        return np.searchsorted(time, time[places] - within, "left" if self.program.window.closed else "right")
+        found = np.searchsorted(time, time - within, "left" if self.program.window.closed else "right")
+        return np.minimum(found, np.arange(self.n))
 
     def _ends(self, width: int | float | None) -> np.ndarray:
         if width is None:
@@ -177,6 +178,6 @@ def accepted_places(accept: np.ndarray) -> np.ndarray:
         return np.flatnonzero(accept.view(np.bool_))
     from cepkit.kernels.chain_counts import list_places
 
-    out = np.empty(int(np.count_nonzero(accept.view(np.bool_))) + 1, np.int64)
-    list_places(accept, out)
-    return out[:-1]
+    out = np.empty(len(accept) + 1, np.int64)
+    n = list_places(accept, out)
+    return out[:n] if 2 * n > len(out) else out[:n].copy()

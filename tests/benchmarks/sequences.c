@@ -68,7 +68,7 @@ i64 seq3(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, c
 }
 
 /* The same from columns: types 0, 1 and 2 are A, B and C, times rise; returns the number of matches alone. */
-i64 seq3_of_columns(i64 n, const int32_t *type, const i64 *time, const double *x, i64 within) {
+i64 seq3_of_columns(i64 n, const int8_t *type, const i64 *time, const double *x, i64 within) {
     i64 *place[3], size[3] = {0, 0, 0};
     double *value[3];
     for (int s = 0; s < 3; s++) place[s] = malloc((n + 1) * sizeof(i64));
