@@ -463,6 +463,12 @@ def test_last_events_share_counted_windows(monkeypatch):
     )  # last events and windows
 
 
+def test_numbers_of_matches_beyond_53_bits_are_exact():
+    counts = np.array([2**60 + 1, 0, 3, 2**54 + 1], np.uint64)
+    numbering = chain_numbers.Numbering.of(counts, np.arange(4))
+    assert [int(n) for n in numbering.first_of_end] == [0, 2**60 + 1, 2**60 + 1, 2**60 + 4, 2**60 + 2**54 + 5]
+
+
 # --- memory ------------------------------------------------------------------------------------------------
 
 

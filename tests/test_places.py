@@ -46,7 +46,7 @@ def test_windows_begin_where_the_definition_says(few, closed, monkeypatch):
         for p in range(places.n):
             inside = [
                 s for s in range(p + 1)
-                if key[s] == key[p] and (time[p] - time[s] <= within if closed else time[p] - time[s] < within)
+                if key[s] == key[p] and (time[p] - time[s] < within or (closed and time[p] - time[s] == within))
             ]  # fmt: skip
             starts.append(min(inside, default=p))
         some = np.array(sorted(rng.sample(range(places.n), rng.randint(0, places.n))), np.int64)

@@ -192,7 +192,7 @@ class ChainWriter:
     def over_links(self, name: str, arguments: str, body: str, *, alive: str = "") -> list[list[str]]:
         """Return functions ``name0(i, lo, hi, …)`` … for the links, and ``name(k, i, …)`` that chooses.
 
-        Links with equal code share one, since each is compiled by itself; with a single one there is no choice.
+        Links with equal code share one, since each is compiled by itself; of a single one none is chosen.
 
         ``body`` has LOADS, and CONDITION as an expression; ``alive`` is a further condition, for links whose
         earlier event need not be the first of a match.

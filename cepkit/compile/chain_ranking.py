@@ -39,13 +39,13 @@ def write_window_counts(writer: ChainWriter) -> KernelSource:
 
 
 def write_fitting(writer: ChainWriter) -> KernelSource:
-    """Write the kernel that tells which rows of entries, one per state of a line, are matches but for the window.
+    """Write the kernel that tells which rows of entries, one per state of a line, are paths.
 
     Returns
     -------
     KernelSource
-        ``fits(rows, low, high, *values, out)`` writes 1 to ``out[m]`` where each entry of ``rows[m]``, int64 of
-        shape (n, n_states), may follow the one before it, else 0.
+        ``fits(rows, low, high, *values, out)`` writes 1 to ``out[m]`` where each entry of ``rows[m]``, int64
+        of shape (n, n_states), may follow the one before it, else 0.
 
     Notes
     -----

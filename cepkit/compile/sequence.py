@@ -96,7 +96,7 @@ class SequenceProgram(Bound):
 
     @cached_property
     def written(self) -> dict[tuple, object]:
-        """Sources of kernels by what they are for: a program may see many small frames, in a stream or a task."""
+        """Sources of kernels by what they are for: a program may see many small frames."""
         return {}
 
     @property

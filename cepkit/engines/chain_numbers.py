@@ -55,7 +55,7 @@ class Numbering:
             own = counts[place_of_end]
             if own.dtype != object and own.sum(dtype=np.float64) < SMALL:
                 first = np.zeros(len(own) + 1, np.int64)
-                np.cumsum(own, out=first[1:])
+                np.cumsum(own.astype(np.int64), out=first[1:])  # unsigned into signed would go through floats
                 return cls(first)
             return cls([0, *accumulate(map(int, own.tolist()))])
         return cls([0, *accumulate(int(counts[place]) for place in place_of_end.tolist())])
@@ -161,7 +161,7 @@ class PathFinder:
         return window
 
     def fitting(self, rows: np.ndarray) -> np.ndarray:
-        """Return which rows of entries, one per state of a line, are matches but for the window, bool, (n,)."""
+        """Return which rows of entries, one per state of a line, are paths, bool, (n,)."""
         out = np.zeros(len(rows), np.int64)
         self._fits(rows, self.entries.low, self.entries.high, *self.entries.values, out)
         return out > 0

@@ -1,4 +1,4 @@
-"""Uniform samples of the matches of a line of states: by trial where that succeeds often, else by counting."""
+"""Uniform samples of the matches of a line of states: by trial where that is quick, else by counting."""
 
 from __future__ import annotations
 
@@ -73,7 +73,12 @@ class LineSample:
         return np.stack(lows, axis=1), np.stack(sizes, axis=1)
 
     def _tried(
-        self, last: np.ndarray, n_wanted: np.ndarray, n_trials: np.ndarray, lows: np.ndarray, sizes: np.ndarray
+        self,
+        last: np.ndarray,
+        n_wanted: np.ndarray,
+        n_trials: np.ndarray,
+        lows: np.ndarray,
+        sizes: np.ndarray,
     ) -> Iterator[np.ndarray]:
         """Yield matches found by drawing rows of entries, of each last entry as many as wanted."""
         missing = n_wanted.copy()

@@ -9,7 +9,7 @@ WIDTH = 8
 
 @njit(cache=True, nogil=True)
 def list_places(accept, out):
-    """Write the places where ``accept`` (uint8, 0 or 1) is 1; ``out`` has room for one more. Returns how many.
+    """Write the places where ``accept`` (uint8, 0 or 1) is 1, return how many; ``out`` has room for one more.
 
     Notes
     -----

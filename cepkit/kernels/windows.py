@@ -58,8 +58,8 @@ def window_starts_of(places, time, start_of_partition, width, closed, out):
 
     Notes
     -----
-    Time O(len(places) x log n_places), mostly much less: a window is first thought as long as the last one, and
-    its start is looked for from there in steps that double.
+    Time O(len(places) x log n_places), mostly much less: a window is first thought as long as the last one,
+    and its start is looked for from there in steps that double.
     """
     start, last = 0, -1
     for i in range(len(places)):

@@ -192,7 +192,7 @@ def rising_polars(frame, within: int):
 
 
 def rising_polars_buckets(frame, within: int):
-    """The same as joins on stretches of time as long as the window, each event in its own and the one before."""
+    """The same as joins on stretches of time as long as the window, later events also in the one before."""
     import polars as pl
 
     events = frame.lazy().with_columns(g=pl.col("t") // max(1, within))
@@ -239,7 +239,7 @@ where next is null or c.t < next""",
 
 
 def no_b_duckdb(frame: pd.DataFrame, within: int, formulation: str) -> tuple[float, int]:
-    """SEQ(A, !B, C), no B with a greater x than A's, on one thread: CPU seconds of the query, and the count."""
+    """SEQ(A, !B, C), no B with a greater x than A: CPU seconds of the query on one thread, and the count."""
     import duckdb
 
     connection = duckdb.connect()

@@ -85,7 +85,9 @@ def stream(n: int, share: float = 1.0, seed: int = 0) -> pd.DataFrame:
 def called(function: Callable, *arguments: np.ndarray | int) -> int:
     """Call a function of the twin."""
     native = (
-        argument.ctypes.data_as(ctypes.c_void_p) if isinstance(argument, np.ndarray) else ctypes.c_int64(argument)
+        argument.ctypes.data_as(ctypes.c_void_p)
+        if isinstance(argument, np.ndarray)
+        else ctypes.c_int64(argument)
         for argument in arguments
     )
     return function(*native)
