@@ -44,10 +44,9 @@ def test_windows_begin_where_the_definition_says(few, closed, monkeypatch):
         key = [keys[p] for p in places.position_of_place]
         starts = []
         for p in range(places.n):
-            inside = [
-                s for s in range(p + 1)
-                if key[s] == key[p] and (time[p] - time[s] < within or (closed and time[p] - time[s] == within))
-            ]  # fmt: skip
+            inside = [s for s in range(p + 1) if key[s] == key[p] and time[p] - time[s] <= within]
+            if not closed:
+                inside = [s for s in inside if time[p] - time[s] < within]
             starts.append(min(inside, default=p))
         some = np.array(sorted(rng.sample(range(places.n), rng.randint(0, places.n))), np.int64)
         again = np.concatenate([some, some])

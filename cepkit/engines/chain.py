@@ -267,6 +267,16 @@ class ChainCount(ChainEvents):
 
     # --- passes
 
+    def _counting(self, arithmetic: str, component: int | None) -> ChainKernel:
+        """Return the counting kernel, written once per program."""
+        key = ("counting", arithmetic, component, *self.dtypes.items())
+        known = self.program.written.setdefault(key, [])
+        made = next((made for chain, made in known if chain == self.chain), None)
+        if made is None:
+            made = write_counting(self.program, self.chain, self.dtypes, arithmetic, weighted=component)
+            known.append((self.chain, made))
+        return made
+
     def pass_over(
         self, arithmetic: str, modulus: int = 0, *, component: int | None = None, weight=None
     ) -> list[np.ndarray]:
@@ -274,14 +284,7 @@ class ChainCount(ChainEvents):
 
         ``weight`` are the residues of the weights of the members of the component's pool, uint64.
         """
-        branch = next(i for i, bound in enumerate(self.program.branches) if bound is self.chain.branch)
-        key = ("counting", branch, arithmetic, component, *self.dtypes.items())
-        written = self.program.written
-        if key not in written:
-            written[key] = write_counting(
-                self.program, self.chain, self.dtypes, arithmetic, weighted=component
-            )
-        made = written[key]
+        made = self._counting(arithmetic, component)
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:
