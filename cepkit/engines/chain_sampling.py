@@ -15,7 +15,7 @@ _LEAST_SHARE = (
 )
 
 _MOST_TRIALS = 256  # a match of a last event is looked for by trial when it takes at most so many
-_FEW_PAIRS = 1 << 20  # up to so many pairs of events are counted at once, by kernels that others need too
+_FEW_PAIRS = 1 << 26  # up to so many pairs of events are counted at once, by kernels that others need too
 _TRIALS_PER_CALL = 1 << 16
 
 
