@@ -146,7 +146,7 @@ class SequenceMatches:
         return self._frame(self._first(whole_number("n", n)))
 
     def _first(self, n: int) -> MatchBlock:
-        return self._found.take(list(range(min(n, self.count()))))
+        return self._found.glance(n)
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.

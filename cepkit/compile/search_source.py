@@ -67,7 +67,7 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
     lines += [f"def accepting({', '.join(['start', 'stop', *writer.arguments(), 'out'])}):"]
     tests = tests_of(program)
     lines += [f"    out{i} = out[{i}]" for i in range(len(tests))]
-    lines += ["    for y in range(start, stop):"]
+    lines += ["    for y in range(np.uint64(start), np.uint64(stop)):"]  # signed: without vector instructions
     for i, terms in enumerate(tests):
         leaves = [leaf for term in terms for leaf in term.walk() if leaf.op == "element"]
         writer.names = {leaf: f"x{n}" for n, leaf in enumerate(dict.fromkeys(leaves))}

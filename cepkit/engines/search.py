@@ -58,7 +58,11 @@ def accepted(places: Places) -> np.ndarray:
     """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
-    run = kernel(program, write_accepting(program, dtypes_of(inputs)).text, "accepting")
+    dtypes = dtypes_of(inputs)
+    key = ("accepting", *dtypes.items())
+    if key not in program.written:
+        program.written[key] = write_accepting(program, dtypes)
+    run = kernel(program, program.written[key].text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
         run(0, places.n, *inputs.arguments(), accept)
     return accept

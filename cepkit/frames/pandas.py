@@ -102,10 +102,10 @@ class PandasSource:
         data = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
-                data[name] = self._series(values.column).take(values.rows).reset_index(drop=True)
+                data[name] = self._series(values.column).array.take(values.rows)  # without an index to take
             else:
                 data[name] = _series_of_arrow(values)
-        return pd.DataFrame(data)
+        return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """Return these rows of the frame under their own index, with ``columns`` in front."""
