@@ -42,6 +42,32 @@ class Selection:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What there is in all, where a picture is given a part of it; None: not known."""
+
+    n_events: int
+    n_partitions: int
+    n_matches: int
+    is_exact: bool  # False: there are at least ``n_matches``
+    n_partitions_matched: int | None
+    n_events_matched: int | None
+
+
+def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.DataFrame) -> Totals:
+    """Return the totals of a picture that is given everything there is."""
+    matched = rows["row"].unique()
+    n_matched = 1 if partition_of_event is None else partition_of_event.iloc[matched].nunique(dropna=False)
+    return Totals(
+        chosen.n_events,
+        chosen.n_partitions,
+        chosen.n_matches,
+        True,
+        min(n_matched, len(matched)),
+        len(matched),
+    )
+
+
 def select(
     ticks: np.ndarray,
     partition_of_event: pd.Series | None,

@@ -10,8 +10,8 @@ from cepkit.compile.automaton import ANY
 # Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
 INK = "#767b84"
 GRID = "rgba(118,123,132,0.28)"
-BAND = "rgba(86,180,233,0.17)"
-BAND_EDGE = "rgba(86,180,233,0.6)"
+BAND, BAND_EDGE = 0.17, 0.6  # opacity of a band that lies alone, and of its outline
+DARKEST_BAND, DARKEST_EDGE = 0.34, 0.75  # of any number of bands over one another
 STATE_BLUE = "#0072b2"
 ACCEPT_GREEN = "#009e73"
 TINT_ALPHA = "2b"  # of a state's fill, two hexadecimal digits
@@ -45,6 +45,50 @@ class Style(NamedTuple):
 
     colour: str
     symbol: str
+
+
+def band_colours(depth: int) -> tuple[str, str]:
+    """Return the colours of bands and of their outlines, when up to ``depth`` lie over one another.
+
+    However many there are, what lies below them stays visible.
+
+    Examples
+    --------
+    >>> band_colours(1)
+    ('rgba(86,180,233,0.17)', 'rgba(86,180,233,0.6)')
+    >>> band_colours(20)
+    ('rgba(86,180,233,0.0206)', 'rgba(86,180,233,0.067)')
+    """
+    made = []
+    for alone, together in ((BAND, DARKEST_BAND), (BAND_EDGE, DARKEST_EDGE)):
+        opacity = min(alone, 1 - (1 - together) ** (1 / max(1, depth)))
+        made.append(f"rgba(86,180,233,{opacity:.3g})")
+    return made[0], made[1]
+
+
+def layout(height: int) -> dict:
+    """Return the layout that all figures share: transparent paper, mid-tones, the page's fonts."""
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK, "family": SANS, "size": 12},
+        "height": height,
+    }
+
+
+def title_at_left(lines: Sequence[str]) -> dict:
+    """Return a title of plotly, its first line above the smaller others; the lines are plotly's markup."""
+    return {
+        "text": lines[0],
+        "subtitle": {"text": "<br>".join(lines[1:]), "font": {"size": 12}},
+        "font": {"size": 16},
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1,
+        "yanchor": "top",
+        "pad": {"t": 14},
+    }
 
 
 def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:
