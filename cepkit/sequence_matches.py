@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
 from cepkit.errors import CepError, ResultTooLargeError
@@ -64,7 +65,7 @@ class SequenceMatches:
     def __len__(self) -> int:
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {n:,} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
         return n
 
     def __bool__(self) -> bool:
@@ -124,7 +125,7 @@ class SequenceMatches:
         if not isinstance(key, int | np.integer):
             raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
         if not -n <= key < n:
-            raise IndexError(f"match {key} of {n:,}")
+            raise IndexError(f"match {key} of {count_text(n)}")
         number = int(key) % n
         return next(self._matches(self._found.take([number]), number))
 
@@ -187,8 +188,8 @@ class SequenceMatches:
         n = self.count()
         if n > limit:
             raise ResultTooLargeError(
-                f"there are {n:,} matches, more than limit={limit:,}; take a part with head(), sample() or a "
-                "slice, go through chunks(), or ask for aggregate()"
+                f"there are {count_text(n)} matches, more than limit={limit:,}; take a part with head(), "
+                "sample() or a slice, go through chunks(), or ask for aggregate()"
             )
         return self._found.ending(0, self._found.events.n_events)
 
@@ -242,7 +243,7 @@ class SequenceMatches:
         else:
             n = self.count()
             if not -n <= number < n:
-                raise IndexError(f"match {number} of {n:,}")
+                raise IndexError(f"match {number} of {count_text(n)}")
             first = number % n
             block = self._found.take([first])
         matches = block.match_of_item if first < 2**62 else block.match_of_item.astype(object)
@@ -345,7 +346,7 @@ class SequenceMatches:
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        found = "no match" if n == 0 else "1 match" if n == 1 else f"{'' if is_exact else '≥ '}{n:,} matches"
+        found = "no match" if n == 0 else "1 match" if n == 1 else f"{count_text(n, exact=is_exact)} matches"
         return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
 
     def _as_pandas(self, frame) -> pd.DataFrame:
@@ -361,7 +362,7 @@ class SequenceMatches:
         more = n - len(self._shown)
         if not is_exact:
             return "… and more"
-        return f"… {more:,} more" if more > 0 else ""
+        return f"… {count_text(more)} more" if more > 0 else ""
 
     def __repr__(self) -> str:
         if not len(self._shown):

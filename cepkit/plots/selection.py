@@ -57,15 +57,13 @@ class Totals:
 def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.DataFrame) -> Totals:
     """Return the totals of a picture that is given everything there is."""
     matched = rows["row"].unique()
-    n_matched = 1 if partition_of_event is None else partition_of_event.iloc[matched].nunique(dropna=False)
-    return Totals(
-        chosen.n_events,
-        chosen.n_partitions,
-        chosen.n_matches,
-        True,
-        min(n_matched, len(matched)),
-        len(matched),
-    )
+    n_matched = len(matched)
+    if partition_of_event is None:
+        n_partitions_matched = min(1, n_matched)
+    else:
+        n_partitions_matched = partition_of_event.iloc[matched].nunique(dropna=False)
+    n_partitions, n_matches = chosen.n_partitions, chosen.n_matches
+    return Totals(chosen.n_events, n_partitions, n_matches, True, n_partitions_matched, n_matched)
 
 
 def select(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,8 +11,10 @@ from cepkit.compile.automaton import ANY
 # Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
 INK = "#767b84"
 GRID = "rgba(118,123,132,0.28)"
-BAND, BAND_EDGE = 0.17, 0.6  # opacity of a band that lies alone, and of its outline
-DARKEST_BAND, DARKEST_EDGE = 0.34, 0.75  # of any number of bands over one another
+_BAND = "rgba(86,180,233,{:.3g})"
+BAND, DARKEST_BAND = 0.17, 0.34  # opacity of one band, and where most lie over one another
+BAND_EDGE = _BAND.format(0.6)
+FAINT_EDGE = _BAND.format(0.25)  # of bands that lie over others
 STATE_BLUE = "#0072b2"
 ACCEPT_GREEN = "#009e73"
 TINT_ALPHA = "2b"  # of a state's fill, two hexadecimal digits
@@ -47,23 +50,18 @@ class Style(NamedTuple):
     symbol: str
 
 
-def band_colours(depth: int) -> tuple[str, str]:
-    """Return the colours of bands and of their outlines, when up to ``depth`` lie over one another.
+def band_colour(depth: int, most: int) -> str:
+    """Return the colour where ``depth`` bands lie over one another, and ``most`` elsewhere.
 
     However many there are, what lies below them stays visible.
 
     Examples
     --------
-    >>> band_colours(1)
-    ('rgba(86,180,233,0.17)', 'rgba(86,180,233,0.6)')
-    >>> band_colours(20)
-    ('rgba(86,180,233,0.0206)', 'rgba(86,180,233,0.067)')
+    >>> band_colour(1, 200), band_colour(20, 200), band_colour(200, 200)
+    ('rgba(86,180,233,0.17)', 'rgba(86,180,233,0.266)', 'rgba(86,180,233,0.34)')
     """
-    made = []
-    for alone, together in ((BAND, DARKEST_BAND), (BAND_EDGE, DARKEST_EDGE)):
-        opacity = min(alone, 1 - (1 - together) ** (1 / max(1, depth)))
-        made.append(f"rgba(86,180,233,{opacity:.3g})")
-    return made[0], made[1]
+    share = math.log(depth) / math.log(most) if most > 1 else 0.0
+    return _BAND.format(BAND + (DARKEST_BAND - BAND) * share)
 
 
 def layout(height: int) -> dict:

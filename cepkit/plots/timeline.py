@@ -26,8 +26,7 @@ MAX_PANELS = 12
 SUBTITLE_CHARACTERS = 90  # of a line
 PANEL_GAP = 34  # pixels; has the name of the next panel
 TICKS_GAP = 34  # more of them, where every panel has the ticks of its own time
-FEW_EVENTS = 60  # a panel with fewer is not zoomed
-ZOOM_SHARE = 0.4  # matches with their surroundings are zoomed to where they take no more of the time
+ZOOM_SHARE = 0.25  # matches with as much time on either side are zoomed to where they take no more of all
 
 
 def timeline(
@@ -139,11 +138,6 @@ def timeline(
         for on_top, traces in ((False, bands), (True, points)):
             figure.add_traces(traces, rows=number, cols=1, secondary_ys=[on_top] * len(traces))
         figure.update_yaxes(own.axis(panel), row=number, col=1, secondary_y=True)
-        if not bands:
-            # An axis over one without traces would take the whole height of the figure.
-            [below] = figure.select_yaxes(row=number, col=1, secondary_y=False)
-            alone = {"overlaying": None, "domain": below.domain}
-            figure.update_yaxes(alone, row=number, col=1, secondary_y=True)
         if view.range:
             figure.update_xaxes(range=clock.bounds(*view.range), row=number, col=1)
     _lay_out(figure, clock, n_panels)
@@ -193,34 +187,41 @@ class _View:
 
 def _views(clock: TimeAxis, panels: Sequence[Panel]) -> list[_View]:
     """Return what each panel shows: all drawn events, or the matches where they are a small part of them."""
-    drawn = np.concatenate([clock.coordinates[panel.events] for panel in panels] or [clock.coordinates[:0]])
-    whole = float(clock.lengths(drawn.min(), drawn.max())) if len(drawn) else 0.0
-    views = [_zoomed(clock, panel) or _View(None, whole) for panel in panels]
+    whole = _length(clock, [panel.events for panel in panels])
+    views = [_zoomed(clock, panel, whole) or _View(None, whole) for panel in panels]
     if all(view.range is None for view in views):
         return views
-    # Without a common axis each panel is as long as its own events.
+    longest = max(view.extent for view in views if view.range)
     return [
-        view if view.range else _View(None, _length(clock, panel.events))
+        view if view.range else _whole(clock, panel, longest)
         for view, panel in zip(views, panels, strict=True)
     ]
 
 
-def _length(clock: TimeAxis, events: np.ndarray) -> float:
-    drawn = clock.coordinates[events]
+def _whole(clock: TimeAxis, panel: Panel, longest: float) -> _View:
+    """Return the view of all events of a panel with its own axis; ``longest`` is that of a moment."""
+    length = _length(clock, [panel.events])
+    if length or not len(panel.events):
+        return _View(None, length)
+    moment = np.repeat(clock.coordinates[panel.events[:1]], 2)
+    start, stop = clock.moved(moment, np.array([-longest / 2, longest / 2]))
+    return _View((start, stop), longest)
+
+
+def _length(clock: TimeAxis, events: Sequence[np.ndarray]) -> float:
+    drawn = clock.coordinates[np.concatenate([*events, np.zeros(0, np.int64)])]
     return float(clock.lengths(drawn.min(), drawn.max())) if len(drawn) else 0.0
 
 
-def _zoomed(clock: TimeAxis, panel: Panel) -> _View | None:
-    if panel.marks.empty or len(panel.events) < FEW_EVENTS:
+def _zoomed(clock: TimeAxis, panel: Panel, whole: float) -> _View | None:
+    if panel.marks.empty:
         return None
     matched = clock.coordinates[panel.marks["row"]]
-    first, last, whole = matched.min(), matched.max(), _length(clock, panel.events)
-    length = float(clock.lengths(first, last))
-    margin = max(length, whole / 100)
-    extent = length + 2 * margin
-    if extent > ZOOM_SHARE * whole:
+    length = float(clock.lengths(matched.min(), matched.max()))
+    if not 0 < 3 * length <= ZOOM_SHARE * whole:  # events at one moment are seen as they are
         return None
-    return _View((clock.moved(first, np.float64(-margin)), clock.moved(last, np.float64(margin))), extent)
+    bounds = clock.moved(np.array([matched.min(), matched.max()]), np.array([-length, length]))
+    return _View((bounds[0], bounds[1]), 3 * length)
 
 
 def _headline(chosen: Selection, totals: Totals) -> str:
@@ -233,11 +234,11 @@ def _headline(chosen: Selection, totals: Totals) -> str:
     if totals.is_exact and drawn == totals.n_matches and marked == totals.n_events_matched:
         return f"{n_matches} {'match' if drawn == 1 else 'matches'}, {marked:,} of {n_events} matched"
     parts = [f"{drawn:,} of {n_matches} {_plural('match', totals.n_matches)} shown"]
-    n_panels = sum(not panel.marks.empty for panel in chosen.panels)
-    if totals.n_partitions_matched is not None and n_panels < totals.n_partitions_matched:
+    if _leaves_out_matched(chosen, totals):
+        n_panels = sum(not panel.marks.empty for panel in chosen.panels)
         parts.append(f"{n_panels:,} of {totals.n_partitions_matched:,} partitions with matches")
     if totals.n_events_matched is None:
-        parts.append(f"with {marked:,} {_plural('event', marked)}")
+        parts.append(f"{marked:,} {_plural('event', marked)} in them")
     else:
         parts.append(
             f"{marked:,} of {totals.n_events_matched:,} matched {_plural('event', totals.n_events_matched)}"
@@ -245,10 +246,16 @@ def _headline(chosen: Selection, totals: Totals) -> str:
     return ", ".join(parts)
 
 
+def _leaves_out_matched(chosen: Selection, totals: Totals) -> bool:
+    n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+    return totals.n_partitions_matched is not None and n_panels < totals.n_partitions_matched
+
+
 def _notes(chosen: Selection, totals: Totals, *, is_zoomed: bool) -> list[str]:
     """Return what is left out, for the title."""
     notes = []
-    if (n_drawn := len(chosen.panels)) < totals.n_partitions:
+    n_drawn = len(chosen.panels)
+    if n_drawn < totals.n_partitions and not _leaves_out_matched(chosen, totals):
         n_left = totals.n_partitions - n_drawn
         notes.append(f"{n_drawn} of {totals.n_partitions:,} partitions drawn, {n_left:,} not shown")
     if chosen.n_events_drawn < chosen.n_events:

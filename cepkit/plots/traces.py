@@ -25,12 +25,14 @@ DIGIT_WIDTH = 0.011  # of the drawn time; match numbers that would touch the las
 def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
     """Return one bar per match from its first to its last event, and the numbers of the matches.
 
+    Bars that overlap are outlines, above one fill that is darker the more there are.
     ``extent`` is the drawn time, as `TimeAxis.lengths` counts it. The bars reach from 0 to 1.
     """
     import plotly.graph_objects as go
 
     if panel.marks.empty:
-        return []
+        # An axis over one without traces would take the whole height of the figure.
+        return [go.Scatter(x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")]
     ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
     bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
     starts, stops = bands["min"].to_numpy(), bands["max"].to_numpy()
@@ -43,14 +45,18 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         )
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
-    band, edge = theme.band_colours(_depth(clock.lengths(starts.min(), starts), widths))
+    begins = clock.moved(starts, (lengths - widths) / 2)
+    shades = _shades(begins, widths, clock)
+    fill, edge = theme.band_colour(1, 1), theme.BAND_EDGE
+    if shades:
+        fill, edge = "rgba(0,0,0,0)", theme.FAINT_EDGE
     bars = go.Bar(
         orientation="h",
-        base=clock.moved(starts, (lengths - widths) / 2),
+        base=begins,
         x=widths,
         y=np.full(len(bands), 0.5),
         width=1,
-        marker={"color": band, "line": {"color": edge, "width": 1}},
+        marker={"color": fill, "line": {"color": edge, "width": 1}},
         name="match",
         legendgroup="match",
         hovertext=hints,
@@ -70,7 +76,36 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         showlegend=False,
         legendgroup="match",
     )
-    return [bars, labels]
+    return [*shades, bars, labels]
+
+
+def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> list[go.BaseTraceType]:
+    """Return bars that do not overlap, each as dark as there are bands; none where bands do not."""
+    import plotly.graph_objects as go
+
+    first = begins.min()
+    starts = clock.lengths(first, begins)
+    ends = starts + widths
+    bounds = np.unique(np.concatenate([starts, ends]))
+    n_begun = np.searchsorted(np.sort(starts), bounds[:-1], side="right")
+    depth = n_begun - np.searchsorted(np.sort(ends), bounds[:-1], side="right")
+    most = int(depth.max())
+    if most == 1:
+        return []
+    kept = np.flatnonzero(depth)
+    return [
+        go.Bar(
+            orientation="h",
+            base=clock.moved(np.full(len(kept), first), bounds[kept]),
+            x=np.diff(bounds)[kept],
+            y=np.full(len(kept), 0.5),
+            width=1,
+            marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
+            name="match",
+            legendgroup="match",
+            hoverinfo="skip",
+        )
+    ]
 
 
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:
@@ -149,13 +184,6 @@ def _marks(
         customdata=marks[["match", "row"]].to_numpy(),
         hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>" + hint,
     )
-
-
-def _depth(starts: np.ndarray, lengths: np.ndarray) -> int:
-    """Return how many intervals lie over one another at most."""
-    n_begun = np.arange(1, len(starts) + 1)
-    n_ended = np.searchsorted(np.sort(starts + lengths), np.sort(starts), side="left")
-    return int((n_begun - n_ended).max(initial=0))
 
 
 def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:
