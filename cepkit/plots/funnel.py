@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cepkit.counts import count_text
 from cepkit.plots import theme
+from cepkit.plots.heights import nice_ticks
 from cepkit.plots.text import cut, escaped
 
 if TYPE_CHECKING:
@@ -83,11 +84,12 @@ def _ticks(top: float, is_log: bool) -> dict:
     """Return the ticks and the title of the axis."""
     if not is_log:
         return {"title": {"text": "partial matches"}, "nticks": _MOST_TICKS, "tickformat": ",~d"}
-    step = max(1, math.ceil(top / (_MOST_TICKS - 1)))
-    exponents = range(0, math.floor(1.1 * top) + 1, step)
+    exponents = [
+        round(tick) for tick in nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS) if tick == round(tick)
+    ]
     return {
         "title": {"text": "partial matches (log)"},
         "tickmode": "array",
-        "tickvals": list(exponents),
+        "tickvals": exponents,
         "ticktext": [f"{10**k:,}" if k < 5 else f"10<sup>{k}</sup>" for k in exponents],
     }
