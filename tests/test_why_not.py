@@ -173,7 +173,12 @@ class Judge:
         if reached < len(self.rows):  # the definition does not grow it by the next event either
             c, row = self.found.components[reached], self.rows[reached]
             longer = (*run[:-1], (*run[-1], row)) if c == len(run) - 1 else (*run, (row,))
-            if obstacle.kind != "absence" and c in (len(run) - 1, len(run)) and self.is_reachable(longer):
+            # A row of another partition may well begin a match of its own.
+            if (
+                obstacle.kind not in ("absence", "partition")
+                and c in (len(run) - 1, len(run))
+                and self.is_reachable(longer)
+            ):
                 return False
         return getattr(self, obstacle.kind)(places, obstacle)
 
@@ -507,6 +512,57 @@ def test_words(name):
     assert said(query, rows, **keywords) == expected
 
 
+CARDS = pd.DataFrame(
+    {
+        "kind": ["check", "check", "check", "check", "pay", "check", "pay"],
+        "ts": range(7),
+        "card": [7, 7, 7, 3, 3, 7, 7],
+        "result": ["refused", "refused", "accepted", "refused", None, "refused", None],
+    }
+)
+CARD_QUERY = """PATTERN SEQ(check r1, check r2, check ok, pay p) WHERE [card]
+AND r1.result = 'refused' AND r2.result = 'refused' AND ok.result = 'accepted'"""
+
+
+def test_the_component_that_nothing_is_given_for():
+    for rows, expected in {
+        (1, 2, 6): [
+            "r2 = row 1, ok = row 2, p = row 6",
+            "- nothing is given for check r1",
+            "  row 0 could be r1",
+        ],
+        (0, 1, 6): [
+            "r1 = row 0, r2 = row 1, p = row 6; row 6 cannot follow row 1",
+            "- nothing is given for check ok",
+            "  row 2 could be ok",
+            "  row 5 could not be ok: row 5: ok.result == 'accepted': 'refused' == 'accepted' is false",
+        ],
+    }.items():
+        assert said(CARD_QUERY, list(rows), CARDS) == [HEAD + expected[0], *expected[1:]]
+    # Where every component has an event, the one that it cannot be is said.
+    assert said(CARD_QUERY, [0, 1, 5, 6], CARDS)[1:] == [
+        "- row 5: ok.result == 'accepted': 'refused' == 'accepted' is false"
+    ]
+
+
+def test_rows_of_another_partition():
+    for rows in ([0, 1, 2, 4], {"r1": 0, "r2": 1, "ok": 2, "p": 4}):
+        assert said(CARD_QUERY, rows, CARDS) == [
+            "no match: r1 = row 0, r2 = row 1, ok = row 2, p = row 4; row 4 cannot follow row 2",
+            "- row 4 is of card 3, the others of card 7",
+        ]
+    # Before the order, which is wrong because of it; and every row that is elsewhere.
+    swapped = {"r1": 3, "r2": 1, "ok": 2, "p": 6}
+    assert said(CARD_QUERY, swapped, CARDS)[1:] == ["- row 3 is of card 3, the others of card 7"]
+    assert said(CARD_QUERY, [0, 1, 2, 3, 4], CARDS)[1:] == [
+        "- row 3 is of card 3, the others of card 7",
+        "- row 4 is of card 3, the others of card 7",
+    ]
+    assert said(CARD_QUERY, [0, 3], CARDS)[1:] == [
+        "- row 0 and row 3 are of different partitions: card 7 and 3"
+    ]
+
+
 def test_every_kind_has_words():
     kinds = {
         kind
@@ -591,7 +647,8 @@ def test_without_rows():
     found = FRAME.cep.why_not("PATTERN SEQ(Order o, Ready r) WHERE r.weight > 2 * o.weight", **KEYWORDS)
     assert repr(found).splitlines() == [
         "1 match of 'SEQ(Order o, Ready r)'",
-        "- 1 match; most is lost here: 1 of 10 events tried as r pass (r.weight > 2 * o.weight: 1 of 10)",
+        "- 1 match; most is lost here: 3 partial matches up to o, 1 up to r: "
+        "1 of 10 events tried as r pass (r.weight > 2 * o.weight: 1 of 10)",
     ]
     none = FRAME.cep.why_not("PATTERN SEQ(Order o, Paid p)", **KEYWORDS)
     assert repr(none).splitlines() == [

@@ -87,7 +87,7 @@ def _score(reading: Reading) -> tuple:
     kinds = [obstacle.kind for obstacle in reading.obstacles]
     misfits = sum(component is None for component in reading.components)
     out_of_order = sum(kind in ("type", "variable", "order") for kind in kinds)
-    missing = sum(kind in ("missing", "few") for kind in kinds)
+    missing = sum(kind in ("missing", "few", "alone") for kind in kinds)
     return not kinds, -misfits, -out_of_order, reading.reached, -missing, -len(kinds)
 
 
@@ -110,8 +110,8 @@ class _Reader:
         fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
         if all(fits) and self._can_be_read(fits):
             found = self._furthest(fits)
-            is_alone = any(obstacle.kind == "alone" for obstacle in found.obstacles)
-            return (self._with_gap(fits) if is_alone else None) or found
+            is_gap = any(obstacle.kind in ("alone", "missing") for obstacle in found.obstacles)
+            return (self._with_gap(fits) if is_gap else None) or found
         kept, of = self._longest(fits)
         obstacles = [self._misfit(i, fits, kept, of) for i in range(len(self.wanted)) if i not in of]
         components = [of.get(i) for i in range(len(self.wanted))]

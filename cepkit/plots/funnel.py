@@ -59,7 +59,7 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
             marker={"color": theme.PALETTE[b % len(theme.PALETTE)]},
             hovertemplate="%{y}: %{text}<extra></extra>",
         )
-    lines = [escaped(line) for line in textwrap.wrap(title, _TITLE_CHARACTERS)]
+    lines = [escaped(line) for line in textwrap.wrap(title, _TITLE_CHARACTERS) or [""]]
     n_bars = max((len(steps) for steps in branches), default=0)
     height = n_bars * max(BAR_PIXELS, 14 * len(branches)) + 112 + 18 * len(lines)
     line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
