@@ -26,7 +26,7 @@ MAX_PANELS = 12
 SUBTITLE_CHARACTERS = 90  # of a line
 PANEL_GAP = 34  # pixels; has the name of the next panel
 TICKS_GAP = 34  # more of them, where every panel has the ticks of its own time
-ZOOM_SHARE = 0.25  # matches with as much time on either side are zoomed to where they take no more of all
+ZOOM_SHARE = 0.2  # matches with as much time on either side are zoomed to where they take no more of all
 
 
 def timeline(
