@@ -784,7 +784,7 @@ def far_apart(gap: int, last: int) -> pd.DataFrame:
 
 
 def test_panels_are_zoomed_to_matches_that_would_be_slivers():
-    rows = pd.DataFrame({"match": [0, 0, 1, 1], "variable": ["a", "b"] * 2, "row": [100, 110, 1250, 1250]})
+    rows = pd.DataFrame({"match": [0, 0, 1, 1], "variable": ["a", "b"] * 2, "row": [100, 110, 1100, 1100]})
     figure = timeline(far_apart(86_400, 600), rows, time="ts", value="price", partition="symbol")
     shown = pd.to_datetime(list(figure.layout.xaxis.range))
     assert list(shown) == [pd.Timestamp("2024-01-02 00:01:30"), pd.Timestamp("2024-01-02 00:02:00")]
@@ -814,7 +814,7 @@ def alpha(colour: str) -> float:
 @pytest.mark.parametrize("n_matches", [2, 20, 200])
 def test_bands_over_one_another_stay_transparent(n_matches):
     rows = matched(*((k, 210) for k in range(n_matches)))
-    figure = timeline(stream(400), rows, time="ts", value="price")
+    figure = timeline(stream(400), rows, time="ts", value="price", max_events=len(rows))
     shades, bars = named(figure, "match")
     # The fills do not overlap, so that nothing adds up; the matches are outlines to point at.
     starts = (shades.base - np.datetime64("2024-01-02T09:30")) / np.timedelta64(1, "ms")
