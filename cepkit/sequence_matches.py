@@ -113,12 +113,13 @@ class SequenceMatches:
         n = self.count()
         if isinstance(key, slice):
             numbers = range(*key.indices(n))
-            if len(numbers) > LIMIT:
-                raise ResultTooLargeError(
-                    f"the slice has {len(numbers):,} matches, more than {LIMIT:,}; go through chunks()"
-                )
             if numbers.step < 0:
                 raise CepError("matches keep their order; a slice has no negative step")
+            n_wanted = -((numbers.start - numbers.stop) // numbers.step)  # len() ends at 2^63
+            if n_wanted > LIMIT:
+                raise ResultTooLargeError(
+                    f"the slice has {count_text(n_wanted)} matches, more than {LIMIT:,}; go through chunks()"
+                )
             block = self._found.take(list(numbers))
             part = KnownMatches(self._found.events, block)
             return SequenceMatches(self._program, self._source, part, self.engine, self._native)

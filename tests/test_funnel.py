@@ -179,6 +179,13 @@ def test_picture():
     assert layout.xaxis.title.text == "partial matches" and layout.xaxis.range[0] == 0
 
 
+def test_a_picture_of_several_branches():
+    figure = ORDERS.cep.funnel("PATTERN OR(Order o, SEQ(Scan s, Ready r))", **KEYWORDS).plot()
+    assert [list(bars.y[:-2]) for bars in figure.data] == [["o"], ["s", "r"]]
+    assert list(figure.layout.yaxis.categoryarray) == ["o", "s", "r", "matches", "reported"]
+    assert len({bars.marker.color for bars in figure.data}) == 2 and figure.layout.showlegend
+
+
 def test_a_picture_of_numbers_that_no_float_holds():
     branches = [
         [("a", 1100, True), ("p", 2**1100 - 1, True), ("q", 2**1100, False), ("z", 1, True), ("n", 0, True)]

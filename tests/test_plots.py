@@ -876,6 +876,9 @@ def test_more_matches_than_a_picture_has_room_for():
     assert repr(counted).endswith("… about 1.27e30 more")
     with pytest.raises(CepError, match=r"there are about 1\.27e30 matches, more than limit=1,000,000; take"):
         counted.to_frame()
+    with pytest.raises(CepError, match=r"the slice has about 6\.34e29 matches, more than 1,000,000"):
+        counted[::2]
+    assert counted[5:2].count() == 0 and counted[1:6:2].count() == 3
     with pytest.raises(IndexError, match=r"of about 1\.27e30"):
         counted[2**100]
 

@@ -19,6 +19,7 @@ LINEAR = 100  # the largest count is so many times the smallest at most, for an 
 LARGEST_LINEAR = 10**12
 BAR_PIXELS = 26
 SHORTEST = 0.004  # of the axis: a bar of one partial match on a logarithmic axis
+N_ENDS = 2  # bars behind the steps: matches and reported ones
 _MOST_TICKS = 7
 _TITLE_CHARACTERS = 80
 
@@ -53,6 +54,8 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
             x=lengths,
             text=texts,
             textposition="outside",
+            textfont={"size": 11},
+            constraintext="none",
             cliponaxis=False,
             name=f"branch {b}",
             orientation="h",
@@ -67,13 +70,24 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
     figure.update_layout(
         title=theme.title_at_left(lines),
         xaxis={"range": [0, 1.18 * top], **_ticks(top, is_log), **line},
-        yaxis={"autorange": "reversed", "automargin": True, "showgrid": False, **line},
+        yaxis={"autorange": "reversed", **_order(branches), "automargin": True, "showgrid": False, **line},
         showlegend=len(branches) > 1,
         bargap=0.25,
         margin={"l": 60, "r": 20, "t": 34 + 18 * len(lines), "b": 60},
         **theme.layout(height),
     )
     return figure
+
+
+def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
+    """Return the order of the bars: the steps of each branch, and last the ends that all branches have."""
+    names = [[escaped(cut(name)) for name, _, _ in steps] for steps in branches]
+    every = dict.fromkeys(name for own in names for name in own)
+    ends = [name for name in every if all(name in own[-N_ENDS:] for own in names)]
+    return {
+        "categoryorder": "array",
+        "categoryarray": [name for name in every if name not in ends] + ends,
+    }
 
 
 def _log_length(n: int, top: float) -> float:
