@@ -281,7 +281,7 @@ def why_not(frame: Any, query: Query, *, rows: Any = None, **keywords: Any) -> W
     >>> cep.why_not(
     ...     scans, "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 5",
     ...     rows=[0, 2], event_type="kind", order_by="ts")
-    no match: o = row 0, r = row 2; the partial match ends at row 0
+    no match: o = row 0, r = row 2; row 2 cannot follow row 0
     - from row 0 to row 2 it lasts 8, more than 5
     """
     program, source, chosen = _sequence_program("why_not", frame, query, keywords)

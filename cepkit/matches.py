@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.program import Program
+from cepkit.counts import count_text
 from cepkit.engines.measures import measure
 from cepkit.engines.regex import Run, label_rows
 from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
-from cepkit.events import BOOLEAN, NUMBERS
 from cepkit.matchset import MatchSet
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Match:
 
 def no_such_match(number: int, n_matches: int) -> IndexError:
     """Return the error for a number that no match has."""
-    there = f"there are {n_matches:,}, numbered from 0" if n_matches else "there is none"
+    there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there is none"
     return IndexError(f"no match has number {number:,}; {there}")
 
 
@@ -233,52 +233,30 @@ class Matches:
         -------
         plotly.graph_objects.Figure
         """
-        from cepkit.plots.timeline import timeline
+        from cepkit.plots.found import plot_matches
+        from cepkit.plots.selection import Totals
 
-        query, schema, events = self.query, self._source.schema, self._matchset.events
-        partitions, max_events = (
-            whole_number("partitions", partitions, 1),
-            whole_number("max_events", max_events),
-        )
-        if value is not None and value not in self._source.schema:
-            raise column_not_found("value", value, self._source.schema)
-        if value is None:
-            value = next((name for name in self._program.columns if self._is_value(name)), None)
-        shown = pd.unique(self._matchset.partition)[:partitions]
-        if not len(shown):
-            shown = pd.unique(events.partition_of_event[:1000])[:partitions]
-        positions = np.flatnonzero(np.isin(events.partition_of_event, shown))
-        rows = events.rows(positions)
-        time = query.order_by[0] if query.order_by else None
-        drawn = {
-            name: self._source.arrow(name, rows).to_pandas() for name in dict.fromkeys([time, value]) if name
-        }
-        key = None
-        if query.partition_by:
-            key = ", ".join(query.partition_by)
-            parts = [self._source.arrow(name, rows).to_pandas().astype(str) for name in query.partition_by]
-            drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
-        chosen = self._matchset.take(np.flatnonzero(np.isin(self._matchset.partition, shown)))
-        numbers = np.flatnonzero(np.isin(self._matchset.partition, shown))
-        tidy = pd.DataFrame(
-            {
-                "match": numbers[chosen.lineage.match_of_item],
-                "variable": self._variables(chosen),
-                "row": np.searchsorted(positions, chosen.lineage.event_of_item),
-            }
-        )
-        frame = pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows)))
-        value = value if value in schema else None
-        title = str(query.pattern)
-        return timeline(
-            frame, tidy, time=time, value=value, partition=key, title=title, max_events=max_events
-        )
+        found = self._matchset
 
-    def _is_value(self, name: str) -> bool:
-        of = self._source.schema.get(name)
-        return (
-            of is not None and of.kind in NUMBERS and name not in self.query.order_by and of.kind != BOOLEAN
-        )
+        def marks(numbers: np.ndarray) -> pd.DataFrame:
+            chosen = found.take(numbers)
+            return pd.DataFrame(
+                {
+                    "match": numbers[chosen.lineage.match_of_item],
+                    "variable": self._variables(chosen),
+                    "position": chosen.lineage.event_of_item,
+                }
+            )
+
+        def totals(n_partitions: int) -> Totals:
+            n_matched = len(np.unique(found.lineage.event_of_item))
+            n_with = len(np.unique(found.partition))
+            return Totals(found.events.n_events, n_partitions, len(self), True, n_with, n_matched)
+
+        return plot_matches(
+            self.query, self._source, found.events, self._program.columns, found.partition, marks, totals,
+            value=value, partitions=partitions, max_events=max_events,
+        )  # fmt: skip
 
     # --- reprs
 

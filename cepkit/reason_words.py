@@ -159,6 +159,15 @@ class Words:
 
     def _partition(self, o: Obstacle) -> str:
         one, other = o.places
+        start = self.places.start_of_partition
+        n_others = sum(start[place] == start[other] for place in self.read.places)
+        if 2 * n_others > len(self.read.places):
+            own, others = (
+                ", ".join(f"{name} {_plain(self._value(name, place))}" for name in self.query.partition_by)
+                for place in (one, other)
+            )
+            return f"{self.row(one)} is of {own}, the others of {others}"
+        one, other = sorted(o.places, key=self.read.places.index)
         keys = [
             f"{name} {_plain(self._value(name, one))} and {_plain(self._value(name, other))}"
             for name in self.query.partition_by

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
 from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
-from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
-from cepkit.events import BOOLEAN, NUMBERS
+from cepkit.errors import CepError, ResultTooLargeError, whole_number
 from cepkit.matches import Match, no_such_match, plain_value
 from cepkit.planner import Engine
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
@@ -116,7 +116,7 @@ class SequenceMatches:
     def __len__(self) -> int:
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {n:,} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
         return n
 
     def __bool__(self) -> bool:
@@ -165,12 +165,13 @@ class SequenceMatches:
         n = self.count()
         if isinstance(key, slice):
             numbers = range(*key.indices(n))
-            if len(numbers) > LIMIT:
-                raise ResultTooLargeError(
-                    f"the slice has {len(numbers):,} matches, more than {LIMIT:,}; go through chunks()"
-                )
             if numbers.step < 0:
                 raise CepError("matches keep their order; a slice has no negative step")
+            n_wanted = -((numbers.start - numbers.stop) // numbers.step)  # len() ends at 2^63
+            if n_wanted > LIMIT:
+                raise ResultTooLargeError(
+                    f"the slice has {count_text(n_wanted)} matches, more than {LIMIT:,}; go through chunks()"
+                )
             block = self._found.take(list(numbers))
             part = KnownMatches(self._found.events, block)
             return SequenceMatches(self._program, self._source, part, self.engine, self._native)
@@ -238,8 +239,8 @@ class SequenceMatches:
         n = self.count()
         if limit is not None and n > whole_number("limit", limit):
             raise ResultTooLargeError(
-                f"there are {n:,} matches, more than limit={limit:,}; take a part with head(), sample() or a "
-                "slice, go through chunks(), or ask for aggregate()"
+                f"there are {count_text(n)} matches, more than limit={limit:,}; take a part with head(), "
+                "sample() or a slice, go through chunks(), or ask for aggregate()"
             )
         return self._found.ending(0, self._found.events.n_events)
 
@@ -353,54 +354,39 @@ class SequenceMatches:
         -------
         plotly.graph_objects.Figure
         """
-        from cepkit.plots.timeline import timeline
+        from cepkit.plots.found import plot_matches
 
-        partitions, max_events = (
-            whole_number("partitions", partitions, 1),
-            whole_number("max_events", max_events),
-        )
-        query, schema, events = self.query, self._source.schema, self._found.events
-        if value is not None and value not in schema:
-            raise column_not_found("value", value, schema)
-        if value is None:
-            value = next((name for name in self._program.columns if self._is_value(name)), None)
-        block = self._first(DRAWN)
-        partition = events.partition_of_event[block.last]
-        shown = pd.unique(partition)[:partitions]
-        if not len(shown):
-            shown = pd.unique(events.partition_of_event[:1000])[:partitions]
-        numbers = np.flatnonzero(np.isin(partition, shown))
-        positions = np.flatnonzero(np.isin(events.partition_of_event, shown))
-        rows = events.rows(positions)
-        time = query.order_by[0] if query.order_by else None
-        drawn = {
-            name: self._source.arrow(name, rows).to_pandas() for name in dict.fromkeys([time, value]) if name
-        }
-        key = None
-        if query.partition_by:
-            key = ", ".join(query.partition_by)
-            parts = [self._source.arrow(name, rows).to_pandas().astype(str) for name in query.partition_by]
-            drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
-        chosen = block.take(numbers)
-        tidy = pd.DataFrame(
-            {
-                "match": numbers[chosen.match_of_item],
-                "variable": self._variables(chosen),
-                "row": np.searchsorted(positions, chosen.event_of_item),
-            }
-        )
-        frame = pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows)))
-        value = value if value in schema else None
-        title = str(query.pattern)
-        return timeline(
-            frame, tidy, time=time, value=value, partition=key, title=title, max_events=max_events
-        )
+        events = self._found.events
+        block = self._found.glance(DRAWN)
 
-    def _is_value(self, name: str) -> bool:
-        of = self._source.schema.get(name)
-        return (
-            of is not None and of.kind in NUMBERS and name not in self.query.order_by and of.kind != BOOLEAN
-        )
+        def marks(numbers: np.ndarray) -> pd.DataFrame:
+            chosen = block.take(numbers)
+            return pd.DataFrame(
+                {
+                    "match": numbers[chosen.match_of_item],
+                    "variable": self._variables(chosen),
+                    "position": chosen.event_of_item,
+                }
+            )
+
+        return plot_matches(
+            self.query, self._source, events, self._program.columns, events.partition_of_event[block.last],
+            marks, partial(self._totals, block), value=value, partitions=partitions, max_events=max_events,
+        )  # fmt: skip
+
+    def _totals(self, block: MatchBlock, n_partitions: int):
+        """Return what there is, for a picture that has ``block``, without enumerating more."""
+        from cepkit.plots.selection import Totals
+
+        events = self._found.events
+        if len(block) < DRAWN:  # all of them
+            n, is_exact, ends = len(block), True, block.last
+        else:
+            n, is_exact = self._found.at_least()
+            ends = np.asarray(self._found.ends()[0], np.int64) if is_exact else None
+        n_matched = None if ends is None else len(np.unique(events.partition_of_event[ends]))
+        whole = len(np.unique(block.event_of_item)) if is_exact and n == len(block) else None
+        return Totals(events.n_events, n_partitions, n, is_exact, n_matched, whole)
 
     # --- reprs
 
@@ -411,7 +397,7 @@ class SequenceMatches:
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        found = "no match" if n == 0 else "1 match" if n == 1 else f"{'' if is_exact else '≥ '}{n:,} matches"
+        found = "no match" if n == 0 else "1 match" if n == 1 else f"{count_text(n, exact=is_exact)} matches"
         return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
 
     def _as_pandas(self, frame) -> pd.DataFrame:
@@ -427,7 +413,7 @@ class SequenceMatches:
         more = n - len(self._shown)
         if not is_exact:
             return "… and more"
-        return f"… {more:,} more" if more > 0 else ""
+        return f"… {count_text(more)} more" if more > 0 else ""
 
     def __repr__(self) -> str:
         if not len(self._shown):

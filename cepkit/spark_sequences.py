@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import default_measures
 from cepkit.errors import UnsupportedQueryError, whole_number
@@ -154,7 +155,7 @@ class SparkSequenceMatches(LazyMatches):
     def __len__(self) -> int:
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {n:,} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
         return n
 
     def __bool__(self) -> bool:

@@ -18,7 +18,7 @@ FLOORS = (
     {
         "kernels": ["kernels"], "layout": ["layout"], "trace": ["trace"], "errors": ["errors"],
         "shipped": ["_shipped"], "datasets": ["datasets"], "progress": ["progress"],
-        "cache": ["cache"],
+        "cache": ["cache"], "counts": ["counts"],
     },
     {"language": ["language"], "events": ["events"], "cost": ["cost"]},
     {"compile": ["compile", "state"], "matchset": ["matchset", "sequence_set"], "streams": ["streams"]},
