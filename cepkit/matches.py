@@ -45,7 +45,8 @@ class Match:
 def no_such_match(number: int, n_matches: int) -> IndexError:
     """Return the error for a number that no match has."""
     there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there is none"
-    return IndexError(f"no match has number {number:,}; {there}")
+    sign = "-" if number < 0 else ""
+    return IndexError(f"no match has number {sign}{count_text(abs(number))}; {there}")
 
 
 def plain_value(value: Any) -> Any:
