@@ -50,9 +50,10 @@ def run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
     return FoundLater(events, partial(_found, program, events))
 
 
-def _found(program: SequenceProgram, events: Events) -> SequenceSet:
+def _found(program: SequenceProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
     own = OrderedEvents(program, events)
-    return ordered_sequence(own, [branch_order(own, bound).order for bound in program.branches])
+    orders = [branch_order(own, bound).order for bound in program.branches]
+    return ordered_sequence(own, orders, most_calls=most_calls)
 
 
 def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> list[BranchOrder]:

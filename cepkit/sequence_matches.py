@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # matches in a repr
 DRAWN = 200  # matches in a picture
 LIMIT = 1_000_000  # matches of a frame, unless another limit is given
+_PART = "none in the part that was looked at; count() looks at all of it"
 _HINT = "df.cep.why_not(…) says what stopped the matches you expected"
 
 
@@ -146,7 +147,7 @@ class SequenceMatches:
         return self._frame(self._first(whole_number("n", n)))
 
     def _first(self, n: int) -> MatchBlock:
-        return self._found.glance(n)
+        return self._found.first(n)
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
@@ -397,7 +398,13 @@ class SequenceMatches:
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        found = "no match" if n == 0 else "1 match" if n == 1 else f"{count_text(n, exact=is_exact)} matches"
+        found = (
+            "no match"
+            if n == 0 and is_exact
+            else "1 match"
+            if n == 1 and is_exact
+            else f"{count_text(n, exact=is_exact)} matches"
+        )
         return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
 
     def _as_pandas(self, frame) -> pd.DataFrame:
@@ -412,18 +419,18 @@ class SequenceMatches:
         n, is_exact = self._found.at_least()
         more = n - len(self._shown)
         if not is_exact:
-            return "… and more"
+            return "… and more" if n else _PART
         return f"… {count_text(more)} more" if more > 0 else ""
 
     def __repr__(self) -> str:
         if not len(self._shown):
-            return f"{self._headline}\n{_HINT}"
+            return f"{self._headline}\n{self._more or _HINT}"
         table = self._shown.to_string(max_rows=SHOWN)
         return "\n".join(part for part in (self._headline, table, self._more) if part)
 
     def _repr_html_(self) -> str:
         head = f"<p><b>{html.escape(self._headline)}</b></p>"
         if not len(self._shown):
-            return f"{head}<p>{html.escape(_HINT)}</p>"
+            return f"{head}<p>{html.escape(self._more or _HINT)}</p>"
         more = f"<p>{self._more}; <code>sample(…)</code> draws from all of them</p>" if self._more else ""
         return head + self._shown.to_html(max_rows=SHOWN, border=0) + more

@@ -154,10 +154,9 @@ def test_it_goes_on_where_it_stopped(some, monkeypatch):
 def test_too_many_to_keep(some, monkeypatch):
     wanted = cep.match(some, QUERY, event_type="kind", order_by="t", engine="search")
     lines = wanted.lineage()
-    monkeypatch.setattr("cepkit.engines.ordered.known_or_searched.__defaults__", (10,))
     monkeypatch.setattr(
         "cepkit.evaluation_order.ordered_sequence",
-        lambda own, orders: ordered_sequence(own, orders, most_known=10),
+        lambda own, orders, **limits: ordered_sequence(own, orders, most_known=10, **limits),
     )
     found = cep.match(some, QUERY, event_type="kind", order_by="t")
     assert found.engine.name == "ordered"

@@ -142,3 +142,20 @@ def test_reprs_are_short():
     a, b = cep.event("a", "check"), cep.event("b", "pay")
     assert repr(cep.seq(a, b)) == "<pattern SEQ(check a, pay b)>"
     assert repr(b["amount"] > 3) == "<b.amount > 3>"
+
+
+@pytest.mark.parametrize("least", [0, 25, 10**9])
+def test_a_look_at_what_takes_forever_to_search(least):
+    """No engine counts a condition on a whole loop without making every match: here 2^100 of them."""
+    frame = pd.DataFrame({"ts": range(100), "kind": "a", "x": np.arange(100) % 7 + 1.0})
+    found = match(f"PATTERN SEQ(a+ p[]) WHERE sum(p.x) > {least}", frame)
+    text = repr(found)
+    assert text.startswith("≥ ")
+    if least == 10**9:
+        assert "none in the part that was looked at" in text
+    else:
+        shown = [line.split()[-1] for line in text.splitlines()[2:-1]]
+        assert len(shown) == 10 and shown == sorted(shown, key=int)
+        assert found.head(3).equals(found.head(10).head(3))
+        assert bool(found)
+    assert found.plot().layout.title.text

@@ -327,7 +327,7 @@ _SEARCH = """def search(ARGUMENTS):
             open[d], cursor[d], entering = state, path[d] + 1, 0
         state, j = open[d], cursor[d]
         p = path[d]
-        if state & 3 == 0 or j >= window_end[s] or j >= gap_end[p]:
+        if state & 3 == 0 or j >= window_end[s] or j >= gap_end[p] or position[j] >= high:
             d -= 1
             continue
         work += 1

@@ -164,17 +164,24 @@ class OrderedSearch:
                 )  # fmt: skip
             yield int(report[N_MATCHES])
 
-    def matches(self, low: int, high: int, most: int | None = None) -> MatchBlock | None:
-        """Return the matches that end from ``low`` to ``high``, in no order; None when more than ``most``."""
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``, in no order, and whether these are all.
+
+        They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
+        """
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
         made, n_made = [], 0
-        for n in self._calls(low, high, np.empty(0, np.int64), out):
+        for call, n in enumerate(self._calls(low, high, np.empty(0, np.int64), out)):
+            if call == most_calls:
+                return joined(made), False
             n_made += n
-            if most is not None and n_made > most:
-                return None
             if n:
                 made.append(self._block(out[:n]))
-        return joined(made)
+            if most is not None and n_made > most:
+                return joined(made), False
+        return joined(made), True
 
     def _block(self, places: np.ndarray) -> MatchBlock:
         n = len(places)
@@ -195,7 +202,11 @@ class OrderedSearch:
 
 
 def ordered_sequence(
-    own: OrderedEvents, orders: Sequence[tuple[int, ...]], *, most_known: int = MOST_KNOWN
+    own: OrderedEvents,
+    orders: Sequence[tuple[int, ...]],
+    *,
+    most_known: int = MOST_KNOWN,
+    most_calls: int | None = None,
 ) -> SequenceSet:
     """Find the matches of a program, each branch's components bound in an order of their own.
 
@@ -205,7 +216,7 @@ def ordered_sequence(
         The events, of a program that `ordered_unsupported` has nothing against.
     orders : sequence of tuple of int
         For every branch its components, those to be bound first in front.
-    most_known : int
+    most_known, most_calls : int
         As of `search_sequence`.
 
     Returns
@@ -222,4 +233,4 @@ def ordered_sequence(
         return KnownMatches(own.events, joined([]))
     branches = zip(own.program.branches, orders, strict=True)
     searches = [OrderedSearch(own, bound, number, order) for number, (bound, order) in enumerate(branches)]
-    return known_or_searched(own.events, searches, most_known)
+    return known_or_searched(own.events, searches, most_known, most_calls)

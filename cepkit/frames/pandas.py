@@ -102,7 +102,9 @@ class PandasSource:
         data = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
-                data[name] = self._series(values.column).array.take(values.rows)  # without an index to take
+                own = self._series(values.column)
+                # Without an index to take; with the type, which pandas would guess anew for objects.
+                data[name] = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
             else:
                 data[name] = _series_of_arrow(values)
         return pd.DataFrame(data, copy=False)
