@@ -12,6 +12,7 @@ from cepkit.api import CepAccessor, explain, funnel, match, tag, why_not
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.functions import function, pure
+from cepkit.language.operands import corr, cosine, l2
 from cepkit.language.patterns import any_of_patterns, var
 from cepkit.language.query import RegexQuery, regex_query
 from cepkit.language.sequence_query import SequenceQuery, sequence_query
@@ -27,10 +28,13 @@ __all__ = [
     "all_of",
     "any_of",
     "any_of_patterns",
+    "corr",
+    "cosine",
     "event",
     "explain",
     "function",
     "funnel",
+    "l2",
     "match",
     "param",
     "pure",

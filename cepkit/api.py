@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from cepkit.engines.measures import measure, measure_expressions
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
 from cepkit.engines.sequence_measures import default_measures, sequence_measures
-from cepkit.errors import CepError, CepWarning, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, CepWarning, PatternSyntaxError, UnsupportedQueryError, nearest
+from cepkit.evaluation_order import branch_orders
 from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
@@ -28,7 +31,7 @@ from cepkit.frames.building import build_events, check_columns
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
 from cepkit.language.builder import QueryBuilder
-from cepkit.language.expressions import Attribute, Reference
+from cepkit.language.expressions import Attribute, Comparison, Literal, Reference
 from cepkit.language.patterns import Pattern
 from cepkit.language.query import RegexQuery, regex_query
 from cepkit.language.sequence_checks import check_ready
@@ -61,6 +64,7 @@ def match(
     within_closed: bool = True,
     strict_time: bool = False,
     after_match: str | None = None,
+    evaluation_order: list[str] | None = None,
     measures: Mapping[str, Any] | None = None,
     engine: str = "auto",
     trace: bool = False,
@@ -94,7 +98,8 @@ def match(
         Default of a regex: first and last of every order column, and the count; of a sequence: the order
         columns at the event of every variable.
     engine : str
-        ``"auto"``, or a name of ``cepkit.planner.ENGINES``.
+        ``"auto"``, or a name of ``cepkit.planner.ENGINES``. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and
+        ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made.
     event_type : str, optional
         Of sequences: the column of event types.
     strategy : str, optional
@@ -108,6 +113,9 @@ def match(
     after_match : str, optional
         Of sequences: which other matches a match takes away: ``"none"`` (default), ``"past_last"``,
         ``"to_next"``, ``"to_first(b)"``, ``"to_last(b)"``.
+    evaluation_order : list of str, optional
+        Of sequences of single events: all variables, those to be looked for first in front. It changes how
+        long a search takes, never its matches; default: what a sample of the events says, see `explain`.
     trace : bool
         Not supported yet.
 
@@ -141,7 +149,7 @@ def match(
     """
     given = _Given(
         define, params, partition_by, order_by, within, within_closed, measures,
-        event_type, strategy, scope, strict_time, after_match,
+        event_type, strategy, scope, strict_time, after_match, evaluation_order,
     )  # fmt: skip
     value = as_query(query, given)
     check_engine(engine)
@@ -177,6 +185,8 @@ def explain(
 ) -> Explanation | SequenceExplanation:
     """Say how a query is read and how it will run, without running it.
 
+    Where the order of the search depends on the events, a sample of them is measured.
+
     Parameters
     ----------
     frame, query, engine, **keywords
@@ -186,13 +196,30 @@ def explain(
     -------
     Explanation
         Prints as text; in a notebook with the automaton drawn.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"kind": list("AABAABAACAAB") * 20, "x": range(240)})
+    >>> query = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + 200"
+    >>> for line in str(cep.explain(frame, query, event_type="kind")).splitlines()[8:12]:
+    ...     print(line)
+    evaluation   c, b, a  [least cost: 2,108 tests, 6,485 in the order of the pattern]
+                 c: 20 events, 10.2 in a window; 20 partial matches
+                 b: 60 events, 30 in a window; 600 partial matches
+                 a: 160 events, 79.3 in a window; 23,800 partial matches
     """
     value = as_query(query, _Given(**keywords))
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
-    return (Explanation if chosen.run is None else SequenceExplanation)(program, chosen)
+    if chosen.run is None:
+        return Explanation(program, chosen)
+    if chosen.name != "ordered" or spark:
+        return SequenceExplanation(program, chosen)
+    return SequenceExplanation(program, chosen, tuple(branch_orders(program, build_events(source, program))))
 
 
 def funnel(frame: Any, query: Query, **keywords: Any) -> FunnelResult:
@@ -254,7 +281,7 @@ def why_not(frame: Any, query: Query, *, rows: Any = None, **keywords: Any) -> W
     >>> cep.why_not(
     ...     scans, "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 5",
     ...     rows=[0, 2], event_type="kind", order_by="ts")
-    no match: o = row 0, r = row 2; the partial match ends at row 0
+    no match: o = row 0, r = row 2; row 2 cannot follow row 0
     - from row 0 to row 2 it lasts 8, more than 5
     """
     program, source, chosen = _sequence_program("why_not", frame, query, keywords)
@@ -305,15 +332,20 @@ def match_source(
 def _warn_of_unknown_types(program: Bound, events: Events) -> None:
     name = program.query.event_type
     column = events.columns.get(name)
-    if column is None or column.categories is None or not events.n_events:
+    if column is None or not events.n_events:
         return
-    known = list(column.categories)
     wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
-    unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+    if column.categories is not None:
+        known = list(column.categories)
+        unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+    else:
+        unknown = [of for of in wanted if of is not None and not (column.values == of).any()]
+        known = np.unique(column.values[:10_000]).tolist() if unknown else []
     if unknown:
         shown = f"{known[:20]}{' …' if len(known) > 20 else ''}"
         warnings.warn(
-            f"{unknown} never occurs in the column of event types, {name!r}.{nearest(unknown[0], known)} "
+            f"{unknown} never occurs in the column of event types, {name!r}."
+            f"{nearest(str(unknown[0]), map(str, known))} "
             f"It has {shown}",
             CepWarning,
             stacklevel=5,
@@ -337,6 +369,8 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
         program = compile_regex(value, source.schema)
         measure(value, MatchSet(no_events, none, none), source)
     _check_result_names(value)
+    _warn_of_bare_durations(value, source)
+    _warn_of_null_comparisons(value)
     if not program.pure:
         impure = [name for name, function in program.functions.items() if not function.pure]
         warnings.warn(
@@ -346,6 +380,37 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
             stacklevel=4,
         )
     return program
+
+
+def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:
+    """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
+    clock = source.schema.get(value.order_by[0]) if value.order_by else None
+    if clock is None or clock.unit is None:
+        return
+    for name in ("within", "gap_within"):
+        said = getattr(value, name, None)
+        if said is not None and not isinstance(said, str | timedelta):
+            warnings.warn(
+                f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
+                f"write '{said} {clock.unit}', or the unit that is meant",
+                CepWarning,
+                stacklevel=5,
+            )
+
+
+def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
+    for role, tree in value.trees():
+        for node in tree.walk():
+            if isinstance(node, Comparison) and any(
+                isinstance(side, Literal) and side.value is None for side in (node.left, node.right)
+            ):
+                kept = node.right if isinstance(node.left, Literal) else node.left
+                wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
+                warnings.warn(
+                    f"{role}: '{node}' is never true, nothing equals or differs from NULL; write '{wanted}'",
+                    CepWarning,
+                    stacklevel=5,
+                )
 
 
 def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Any) -> None:
@@ -383,6 +448,7 @@ class _Given:
     scope: str = "run"
     strict_time: bool = False
     after_match: str | None = None
+    evaluation_order: list[str] | None = None
 
 
 def as_query(query: Query, given: _Given) -> RegexQuery | SequenceQuery:
@@ -391,11 +457,24 @@ def as_query(query: Query, given: _Given) -> RegexQuery | SequenceQuery:
         isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
     ):
         return _as_sequence(query, given)
+    _check_is_query(query)
     _only_for_sequences(
         event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
-        strict_time=given.strict_time, after_match=given.after_match,
+        strict_time=given.strict_time, after_match=given.after_match, evaluation_order=given.evaluation_order,
     )  # fmt: skip
     return _as_regex(query, given)
+
+
+def _check_is_query(query: object) -> None:
+    if not isinstance(query, str):
+        if not isinstance(query, Pattern | RegexQuery):
+            kind = type(query).__name__
+            raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
+        return
+    if not query.strip():
+        raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
+    if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
+        raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
 
 
 def _as_sequence(query: Query, given: _Given) -> SequenceQuery:

@@ -18,6 +18,7 @@ import cepkit
 from cepkit.errors import CepError, CepWarning, nearest
 
 USER_ERROR, INTERRUPTED = 2, 130
+MOST_WRITTEN = 10_000_000  # matches in a file
 _NAME = re.compile(r"[^\W\d]\w*")
 
 _MATCH_EXAMPLE = """example:
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     except CepError as error:
-        print(f"cepkit {given.command}: {error}", file=sys.stderr)
+        print(f"cepkit {given.command}: {_as_options(str(error))}", file=sys.stderr)
         return USER_ERROR
     except MemoryError:
         print(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", file=sys.stderr)
@@ -102,14 +103,20 @@ def _match(given: argparse.Namespace) -> None:
     if shown is not None:
         print(shown.to_string(max_colwidth=60, index=given.rows == "one"))
     if given.rows == "one" and n_matches > given.limit:
-        print(f"… {n_matches - given.limit:,} more; --limit {n_matches} prints all, --out FILE writes all")
+        ways = f"; --limit {n_matches} prints all, --out FILE writes all" if n_matches <= MOST_WRITTEN else ""
+        print(f"… {n_matches - given.limit:,} more{ways}")
     if given.rows == "all" and shown is not None and len(shown) == given.limit:
         print("… there may be further rows; --out FILE writes all")
     if not n_matches:
         print("`cepkit explain` with the same arguments shows how the query was read")
     print(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
     if out:
-        whole = _as_pandas(matches.to_frame(rows=given.rows))
+        if n_matches > MOST_WRITTEN:
+            raise CepError(
+                f"--out {given.out}: {n_matches:,} matches are more than the {MOST_WRITTEN:,} that a file "
+                "gets; narrow the query, by a shorter --within or a partition"
+            )
+        whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
         write_table(whole, out)
         print(f"{_counted(len(whole), 'row', 'rows')} written to {out}")
 
@@ -174,6 +181,7 @@ def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "event_type": given.event_type,
         "strategy": given.strategy,
         "after_match": given.after_match,
+        "scope": given.scope or "run",
     }
 
 
@@ -224,6 +232,14 @@ def _as_pandas(frame: Any) -> Any:
     if isinstance(frame, pd.DataFrame):
         return frame
     return frame.toArrow().to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _as_options(message: str) -> str:
+    """Return a message with the arguments of Python's functions as options: ``within='5 s'`` is --within."""
+    names = "event_type|order_by|partition_by|within|strategy|scope|after_match"
+    return re.sub(
+        rf"\b({names})=('[^']*')", lambda found: f"--{found[1].replace('_', '-')} {found[2]}", message
+    )
 
 
 def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -361,6 +377,7 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
             "POLICY",
             "of event sequences: past_last, to_next, to_first(b) …",
         ),
+        ("--scope", "NAME", "of event sequences under --strategy next: run (as without it) or edge"),
     ):
         parser.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(

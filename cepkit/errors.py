@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import operator
+import os
+import traceback
 from collections.abc import Iterable
 
 
@@ -12,6 +15,20 @@ class CepError(Exception):
     def __str__(self) -> str:
         # KeyError, one of the bases below, would print the message quoted.
         return str(self.args[0]) if self.args else ""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the message, and the user's own lines that led to it."""
+        frames = traceback.extract_tb(self.__traceback__)
+        others = (os.path.dirname(__file__), os.path.dirname(os.__file__))
+        own = [f for f in frames if not f.filename.startswith(others) and "site-packages" not in f.filename]
+        lines = [f"line {f.lineno}{_file(f.filename)}: {f.line}" for f in own]
+        return [*lines, f"{type(self).__name__}: {self}"]
+
+
+def _file(name: str) -> str:
+    """Return `` of name.py``; nothing for a cell of a notebook, which has a number for a name."""
+    base = os.path.basename(name)
+    return "" if base.startswith("<") or base.removesuffix(".py").isdigit() else f" of {base}"
 
 
 class CepWarning(UserWarning):
@@ -96,6 +113,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     found = difflib.get_close_matches(name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6)
     return f" Did you mean {next(k for k in known if k.lower() == found[0])!r}?" if found else ""
+
+
+def whole_number(what: str, value: object, least: int = 0) -> int:
+    """Return ``value``, an argument called ``what``, when it is a whole number not below ``least``.
+
+    Examples
+    --------
+    >>> whole_number("n", 2.5)
+    Traceback (most recent call last):
+    cepkit.errors.CepError: n=2.5: expected a whole number
+    """
+    if isinstance(value, bool):
+        raise CepError(f"{what}={value!r}: expected a whole number")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise CepError(f"{what}={value!r}: expected a whole number") from None
+    if number < least:
+        raise CepError(f"{what}={number}: expected a whole number, {least} or more")
+    return number
 
 
 def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotFoundError:

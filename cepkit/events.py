@@ -63,6 +63,7 @@ class Column:
 
     ``values`` has shape (n_events,): int64 or a smaller integer, float32/64, int8 (boolean: 0, 1, -1), int32
     or int64 codes of ``categories`` (text), int64 ticks (time, duration), or objects (other).
+    Those of an array column that conditions compare are float64 of shape (n_events, length).
     """
 
     type: ColumnType

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cepkit.engines.funnel import BranchFunnel, Count, StepCount
+from cepkit.language.sequence_printing import duration_text
 from cepkit.language.sequence_query import SequenceQuery
 
 if TYPE_CHECKING:
@@ -35,20 +36,20 @@ class FunnelResult:
             matches of the pattern cut off behind this step, with ``exact`` False where it is a lower bound;
             ``tried``: events looked at behind a partial match; ``passed``: those that fulfil the conditions
             decided here; ``selectivity``: their share; ``absent``: partial matches that an absent event
-            ended. Null where a number has no meaning.
+            ended; ``share``: the part of the possible first events behind which ``tried`` and ``passed`` are
+            counted in full, 1 where nothing is left out. Null where a number has no meaning.
         """
         rows = []
         for b, branch in enumerate(self.branches):
-            rows += [_row(b, step) for step in branch.steps]
+            rows += [_row(b, step) | {"share": branch.share} for step in branch.steps]
             rows.append({"branch": b, "step": "matches", **_number(branch.complete)})
             rows.append({"branch": b, "step": "reported", **_number(branch.reported)})
         names = ["branch", "step", "event_type", "events", "passing", "partial", "exact", "tried", "passed"]
-        frame = pd.DataFrame(rows, columns=[*names, "selectivity", "absent"])
+        frame = pd.DataFrame(rows, columns=[*names, "selectivity", "absent", "share"])
         for name in ("events", "passing", "partial", "tried", "passed", "absent"):
             frame[name] = _integers(frame[name])
         frame["exact"] = frame["exact"].astype("boolean")
-        frame["selectivity"] = frame["selectivity"].astype("float64")
-        return frame
+        return frame.astype({"selectivity": "float64", "share": "float64"})
 
     def conditions(self) -> pd.DataFrame:
         """Return a row per condition of each step.
@@ -57,7 +58,7 @@ class FunnelResult:
         -------
         pandas.DataFrame
             ``branch``, ``step``, ``condition`` (its text), ``alone`` (whether it is on the event alone),
-            ``tried`` and ``passed``, and ``selectivity``, each condition by itself.
+            ``tried`` and ``passed``, and ``selectivity``, each by itself; ``share`` as in `to_frame`.
         """
         rows = [
             (
@@ -68,13 +69,14 @@ class FunnelResult:
                 one.looked_at,
                 one.passed,
                 _share(one.passed, one.looked_at),
+                1.0 if one.alone else branch.share,
             )
             for b, branch in enumerate(self.branches)
             for step in branch.steps
             for one in step.conditions
         ]
-        names = ["branch", "step", "condition", "alone", "tried", "passed", "selectivity"]
-        return pd.DataFrame(rows, columns=names).astype({"selectivity": "float64"})
+        names = ["branch", "step", "condition", "alone", "tried", "passed", "selectivity", "share"]
+        return pd.DataFrame(rows, columns=names).astype({"selectivity": "float64", "share": "float64"})
 
     def count(self) -> Count:
         """Return the number of matches over all branches, before any after-match policy."""
@@ -89,45 +91,37 @@ class FunnelResult:
 
     def _words(self, b: int, branch: BranchFunnel) -> list[str]:
         name = f"branch {b}: " if len(self.branches) > 1 else ""
-        losses = list(_losses(branch))
-        if not losses:
-            if not branch.complete.exact:
-                return [f"{name}{_matches(branch.complete)}; counting was cut short"]
-            return [f"{name}nothing is lost: {_matches(branch.complete)}"]
-        text = min(losses, key=lambda loss: loss[0])[1]
         head = "no match" if branch.complete.n == 0 and branch.complete.exact else _matches(branch.complete)
-        return [f"{name}{head}; most is lost here: {text}"]
+        losses = list(_losses(branch, _limits(self.query)))
+        if losses:
+            return [f"{name}{head}; most is lost here: {min(losses, key=lambda loss: loss[0])[1]}"]
+        if not branch.complete.exact:
+            return [f"{name}{head}; counting was cut short"]
+        refused = [(_share(s.passed, s.looked_at), s) for s in branch.steps[1:] if s.passed < s.looked_at]
+        if refused:
+            fewest = _tried(min(refused, key=lambda one: one[0])[1], branch.share)
+            return [f"{name}{head}; no step has fewer than the one before, fewest events pass here: {fewest}"]
+        is_one = len(branch.steps) == 1
+        return [f"{name}{head}; {'nothing is lost' if is_one else 'no step has fewer than the one before'}"]
 
     # --- pictures and reprs
 
     def plot(self) -> go.Figure:
-        """Draw the partial matches that reach each step as bars, on a logarithmic axis.
+        """Draw the partial matches that reach each step as bars.
 
         Returns
         -------
         plotly.graph_objects.Figure
-            A trace per branch.
+            A trace per branch. The axis is logarithmic where the numbers differ much; its title says so.
         """
-        import plotly.graph_objects as go
+        from cepkit.plots.funnel import funnel_figure
 
-        figure = go.Figure()
-        for b, branch in enumerate(self.branches):
-            counts = [step.partial for step in branch.steps]
-            counts += [branch.complete] + ([branch.reported] if branch.reported else [])
-            figure.add_bar(
-                y=[*(step.variable for step in branch.steps), "matches", "reported"][: len(counts)],
-                x=[float(one.n) for one in counts],
-                text=[str(one) for one in counts],
-                name=f"branch {b}",
-                orientation="h",
-            )
-        figure.update_layout(
-            title=str(self.query.pattern),
-            xaxis={"title": "partial matches", "type": "log"},
-            yaxis={"autorange": "reversed"},
-            showlegend=len(self.branches) > 1,
-        )
-        return figure
+        drawn = []
+        for branch in self.branches:
+            counts = [(step.variable, step.partial) for step in branch.steps]
+            counts += [("matches", branch.complete), ("reported", branch.reported)]
+            drawn.append([(name, one.n, one.exact) for name, one in counts if one is not None])
+        return funnel_figure(str(self.query.pattern), drawn)
 
     def _shown(self) -> pd.DataFrame:
         frame = self.to_frame().astype({"partial": object, "absent": object})
@@ -141,14 +135,11 @@ class FunnelResult:
         columns = ["event_type", "events", "passing", "tried", "passed", "absent"]
         for name in columns:
             frame[name] = ["" if pd.isna(x) else x if isinstance(x, str) else f"{x:,}" for x in frame[name]]
-        return frame.drop(columns=["exact"] + ([] if len(self.branches) > 1 else ["branch"]))
+        return frame.drop(columns=["exact", "share"] + ([] if len(self.branches) > 1 else ["branch"]))
 
     def _notes(self) -> list[str]:
         partly = [branch.share for branch in self.branches if branch.share < 1]
-        note = (
-            f"tried and passed: in full behind {min(partly, default=1):.2%} of the possible first events only"
-        )
-        return [*self.words(), *([note] if partly else [])]
+        return [*self.words(), *([f"tried and passed: {_behind(min(partly))}"] if partly else [])]
 
     def __repr__(self) -> str:
         return "\n".join([str(self.query.pattern), self._shown().to_string(index=False), *self._notes()])
@@ -194,43 +185,88 @@ def _matches(count: Count) -> str:
     return f"{count} match" + ("es" if count.n != 1 or not count.exact else "")
 
 
-def _losses(branch: BranchFunnel):
-    """Yield (share that is kept, sentence) of everything that stops events or partial matches."""
+def _losses(branch: BranchFunnel, limits: str):
+    """Yield (share that is kept, sentence) of everything that stops partial matches.
+
+    Conditions on an event alone choose events; they stop partial matches only where no event is left.
+    """
     before: StepCount | None = None
     for step in branch.steps:
-        kind = "event" if step.event_type is None else f"{step.event_type} event"
         if step.n_of_type == 0:
-            yield -1.0, f"there is no {kind} for {step.variable}"
+            yield -1.0, f"there is no {_kind(step)} for {step.variable}"
             return
-        conditions = sorted(step.conditions, key=lambda one: _share(one.passed, one.looked_at))
-        if step.n_alone < step.n_of_type:
-            worst = next((f" ({_said(one)})" for one in conditions if one.alone), "")
-            yield (
-                step.n_alone / step.n_of_type,
-                f"{step.n_alone:,} of {step.n_of_type:,} {kind}s can be {step.variable}{worst}",
-            )
         if step.n_alone == 0:
+            conditions = [one for one in step.conditions if one.alone]
+            worst = min(conditions, key=lambda one: one.passed, default=None)
+            said = "" if worst is None else f" ({_said(worst)})"
+            yield 0.0, f"0 of {step.n_of_type:,} {_kind(step)}s can be {step.variable}{said}"
             return
-        if before is not None and before.partial.n and step.looked_at == 0 and branch.share == 1:
-            behind = f"{_partials(before.partial)} up to {before.variable}"
-            yield 0.0, f"no {kind} that could be {step.variable} follows in the window of {behind}"
-            return
-        if step.passed < step.looked_at:
-            worst = next((f" ({_said(one)})" for one in conditions if not one.alone), "")
-            yield (
-                step.passed / step.looked_at,
-                f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{worst}",
-            )
-        if step.absent is not None and step.absent.n:
-            total = step.absent.n + step.partial.n
-            text = f"an absent event ends {_partials(step.absent)} of {total:,} in front of {step.variable}"
-            yield step.partial.n / total, text
+        lost = 0 if step.absent is None else step.absent.n
+        is_exact = before is not None and before.partial.exact and step.partial.exact
+        if is_exact and step.partial.n + lost < before.partial.n:
+            n = Count(step.partial.n + lost)
+            why = _why(step, limits, branch.share)
+            text = f"{_partials(before.partial)} up to {before.variable}, {n} up to {step.variable}{why}"
+            yield n.n / before.partial.n, text
+        if lost:
+            total = Count(lost + step.partial.n)
+            text = f"an absent event ends {_partials(step.absent)} of {total} in front of {step.variable}"
+            yield step.partial.n / total.n, text
         if step.partial.n == 0:
             return
         before = step
     if branch.reported is not None and branch.complete.n and branch.reported.n < branch.complete.n:
         text = f"after_match reports {branch.reported} of {_matches(branch.complete)}"
         yield branch.reported.n / branch.complete.n, text
+
+
+def _why(step: StepCount, limits: str, share: float) -> str:
+    """Return what stops most partial matches in front of a step."""
+    n, late, never = step.followed.n, step.followed.n_late, step.followed.n_never
+    if not n:
+        return ""
+    refused = 1 - step.passed / step.looked_at if step.looked_at else 0.0
+    could = f"{_kind(step)} that could be {step.variable}"
+    some = "" if share == 1 else f" ({_behind(share)})"
+    causes = [
+        (late, f"for {late:,} of {n:,} the next {could} comes after the {limits}{some}"),
+        (never, f"for {never:,} of {n:,} no {could} follows{some}"),
+        ((n - late - never) * refused, _tried(step, share)),
+    ]
+    weight, text = max(causes, key=lambda cause: cause[0])
+    return f": {text}" if weight > 0 else ""
+
+
+def _tried(step: StepCount, share: float) -> str:
+    joint = [one for one in step.conditions if not one.alone and one.looked_at]
+    worst = min(joint, key=lambda one: one.passed / one.looked_at, default=None)
+    said = "" if worst is None else f" ({_said(worst)})"
+    some = "" if share == 1 else f", {_behind(share)}"
+    return f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{said}{some}"
+
+
+def _behind(share: float) -> str:
+    """Return of which part of the data numbers are, that were not counted in full."""
+    if share == 0:
+        return "a sample, as behind every possible first event there was too much to look at"
+    part = f"{share:.2%}" if share >= 0.0001 else "less than 0.01%"
+    return f"in full behind {part} of the possible first events only"
+
+
+def _limits(query: SequenceQuery) -> str:
+    """Return what ends the time for the next event: ``window of 5 min``."""
+    made = []
+    if query.within is not None:
+        made.append(f"window of {duration_text(query.within)}")
+    if query.within_events is not None:
+        made.append(f"window of {query.within_events:,} events")
+    if query.gap_within is not None:
+        made.append(f"gap of {duration_text(query.gap_within)}")
+    return " or the ".join(made) or "window"
+
+
+def _kind(step: StepCount) -> str:
+    return "event" if step.event_type is None else f"{step.event_type} event"
 
 
 def _said(one) -> str:

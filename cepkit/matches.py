@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.program import Program
+from cepkit.counts import count_text
 from cepkit.engines.measures import measure
 from cepkit.engines.regex import Run, label_rows
-from cepkit.errors import CepError, ResultTooLargeError
-from cepkit.events import BOOLEAN, NUMBERS
+from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
 from cepkit.matchset import MatchSet
 
 if TYPE_CHECKING:
@@ -33,11 +33,25 @@ class Match:
     rows: Any  # a frame of the kind that was searched, with the column ``variable``
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self.measures:
+            raise column_not_found(f"match {self.number}", name, self.measures)
         return self.measures[name]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.measures.items())
         return f"Match({self.number}: {shown}; {len(self.rows)} rows)"
+
+
+def no_such_match(number: int, n_matches: int) -> IndexError:
+    """Return the error for a number that no match has."""
+    there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there is none"
+    sign = "-" if number < 0 else ""
+    return IndexError(f"no match has number {sign}{count_text(abs(number))}; {there}")
+
+
+def plain_value(value: Any) -> Any:
+    """Return the Python value of a number of numpy; others as they are."""
+    return value.item() if isinstance(value, np.integer | np.floating | np.bool_) else value
 
 
 class Matches:
@@ -74,7 +88,7 @@ class Matches:
 
     def head(self, n: int = 5):
         """Return the first ``n`` matches as a frame, as ``to_frame`` would."""
-        return self._frame(slice(0, max(0, n)))
+        return self._frame(slice(0, whole_number("n", n)))
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
@@ -86,8 +100,8 @@ class Matches:
         seed : int
             The same seed draws the same matches.
         """
-        rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(self), size=min(max(0, n), len(self)), replace=False)
+        rng = np.random.default_rng(whole_number("seed", seed))
+        drawn = rng.choice(len(self), size=min(whole_number("n", n), len(self)), replace=False)
         return self._frame(np.sort(drawn))
 
     def __getitem__(self, key: int | slice) -> Match | Matches:
@@ -96,7 +110,7 @@ class Matches:
         if not isinstance(key, int | np.integer):
             raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
         if not -len(self) <= key < len(self):
-            raise IndexError(f"match {key} of {len(self):,}")
+            raise no_such_match(int(key), len(self))
         number = int(key) % len(self)
         return next(self._matches(np.array([number])))
 
@@ -115,7 +129,7 @@ class Matches:
             items = slice(lineage.first_item_of_match[i], lineage.first_item_of_match[i + 1])
             frame = self._source.rows(rows[items], {"variable": variables[items]})
             # Column by column: a row as one Series would have one type.
-            measures = {name: table[name].iloc[i] for name in table.columns}
+            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
             yield Match(int(number), measures, self._native(frame))
 
     # --- frames
@@ -148,7 +162,7 @@ class Matches:
         """
         if rows not in ("one", "all"):
             raise CepError(f"rows={rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
-        if limit is not None and len(self) > limit:
+        if limit is not None and len(self) > whole_number("limit", limit):
             raise ResultTooLargeError(
                 f"there are {len(self):,} matches, more than limit={limit:,}; "
                 "take a part with head, sample or a slice"
@@ -220,46 +234,30 @@ class Matches:
         -------
         plotly.graph_objects.Figure
         """
-        from cepkit.plots.timeline import timeline
+        from cepkit.plots.found import plot_matches
+        from cepkit.plots.selection import Totals
 
-        query, schema, events = self.query, self._source.schema, self._matchset.events
-        if value is None:
-            value = next((name for name in self._program.columns if self._is_value(name)), None)
-        shown = pd.unique(self._matchset.partition)[:partitions]
-        if not len(shown):
-            shown = pd.unique(events.partition_of_event[:1000])[:partitions]
-        positions = np.flatnonzero(np.isin(events.partition_of_event, shown))
-        rows = events.rows(positions)
-        time = query.order_by[0] if query.order_by else None
-        drawn = {
-            name: self._source.arrow(name, rows).to_pandas() for name in dict.fromkeys([time, value]) if name
-        }
-        key = None
-        if query.partition_by:
-            key = ", ".join(query.partition_by)
-            parts = [self._source.arrow(name, rows).to_pandas().astype(str) for name in query.partition_by]
-            drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
-        chosen = self._matchset.take(np.flatnonzero(np.isin(self._matchset.partition, shown)))
-        numbers = np.flatnonzero(np.isin(self._matchset.partition, shown))
-        tidy = pd.DataFrame(
-            {
-                "match": numbers[chosen.lineage.match_of_item],
-                "variable": self._variables(chosen),
-                "row": np.searchsorted(positions, chosen.lineage.event_of_item),
-            }
-        )
-        frame = pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows)))
-        value = value if value in schema else None
-        title = str(query.pattern)
-        return timeline(
-            frame, tidy, time=time, value=value, partition=key, title=title, max_events=max_events
-        )
+        found = self._matchset
 
-    def _is_value(self, name: str) -> bool:
-        of = self._source.schema.get(name)
-        return (
-            of is not None and of.kind in NUMBERS and name not in self.query.order_by and of.kind != BOOLEAN
-        )
+        def marks(numbers: np.ndarray) -> pd.DataFrame:
+            chosen = found.take(numbers)
+            return pd.DataFrame(
+                {
+                    "match": numbers[chosen.lineage.match_of_item],
+                    "variable": self._variables(chosen),
+                    "position": chosen.lineage.event_of_item,
+                }
+            )
+
+        def totals(n_partitions: int) -> Totals:
+            n_matched = len(np.unique(found.lineage.event_of_item))
+            n_with = len(np.unique(found.partition))
+            return Totals(found.events.n_events, n_partitions, len(self), True, n_with, n_matched)
+
+        return plot_matches(
+            self.query, self._source, found.events, self._program.columns, found.partition, marks, totals,
+            value=value, partitions=partitions, max_events=max_events,
+        )  # fmt: skip
 
     # --- reprs
 

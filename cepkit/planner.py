@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from cepkit.compile.bound import Bound
 from cepkit.compile.program import Program
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.chained import chain_sequence, chain_unsupported
+from cepkit.engines.linked_matches import linked_sequence, sase_sequence, siddhi_like_sequence
+from cepkit.engines.linked_query import described, linked_query_unsupported
+from cepkit.engines.ordered import ordered_unsupported
 from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
+from cepkit.evaluation_order import run_in_order
 from cepkit.events import Events
-from cepkit.sequence_set import SequenceSet
+from cepkit.sequence_set import FoundLater, SequenceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,33 +32,87 @@ class Engine:
         Takes a program; returns the reason why the engine cannot run it, or None.
     run : callable, optional
         Takes a sequence program and events; returns all matches, before any after-match policy.
+    automatic : bool
+        Whether ``"auto"`` may choose it; the others run when they are named.
+    details : callable, optional
+        Takes a program that the engine can run; returns labels and texts for `explain`.
     """
 
     name: str
     summary: str
     unsupported: Callable[[Bound], str | None]
     run: Callable[[SequenceProgram, Events], SequenceSet] | None = None
+    automatic: bool = True
+    details: Callable[[SequenceProgram], list[tuple[str, str]]] | None = None
 
 
 def _regex_unsupported(program: Bound) -> str | None:
     return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
 
 
+def _chain_unsupported(program: Bound) -> str | None:
+    return chain_unsupported(program) or _has_order(program)
+
+
 def _search_unsupported(program: Bound) -> str | None:
-    return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
+    return _has_order(program) if isinstance(program, SequenceProgram) else "it runs event sequences only"
 
 
-# In the order in which "auto" tries them.
+def _has_order(program: Bound) -> str | None:
+    given = isinstance(program, SequenceProgram) and program.query.evaluation_order
+    return "evaluation_order is given, and it has an order of its own" if given else None
+
+
+def _linked_unsupported(program: Bound) -> str | None:
+    return linked_query_unsupported(program) or _has_order(program)
+
+
+def _search(program: SequenceProgram, events: Events) -> SequenceSet:
+    return FoundLater(events, partial(search_sequence, program, events))
+
+
+# In the order in which "auto" tries those that it may choose.
 ENGINES: dict[str, Engine] = {
     "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        chain_unsupported,
+        _chain_unsupported,
         chain_sequence,
     ),
+    "ordered": Engine(
+        "ordered",
+        "generated nested search over lists of single events, in the order that costs least",
+        ordered_unsupported,
+        run_in_order,
+    ),
     "search": Engine(
-        "search", "generated depth-first walk over partial matches", _search_unsupported, search_sequence
+        "search", "generated depth-first walk over partial matches", _search_unsupported, _search
+    ),
+    # The papers' ways, for comparison: they tell what they made in ``matches.run``.
+    "linked": Engine(
+        "linked",
+        "LinkedCEP: chains of partial matches, combined at the end",
+        _linked_unsupported,
+        linked_sequence,
+        automatic=False,
+        details=partial(described, chains=True),
+    ),
+    "sase_runs": Engine(
+        "sase_runs",
+        "a run per partial match, kept together as in SASE",
+        _linked_unsupported,
+        sase_sequence,
+        automatic=False,
+        details=partial(described, chains=False),
+    ),
+    "siddhi_like_runs": Engine(
+        "siddhi_like_runs",
+        "a run per partial match, kept by component as in Siddhi",
+        _linked_unsupported,
+        siddhi_like_sequence,
+        automatic=False,
+        details=partial(described, chains=False),
     ),
 }
 
@@ -66,7 +125,7 @@ def choose_engine(program: Bound, engine: str = "auto") -> Engine:
     program : Program or SequenceProgram
         The bound query.
     engine : str
-        ``"auto"``: the first of ``ENGINES`` that can; else the one of this name.
+        ``"auto"``: the first automatic one of ``ENGINES`` that can; else the one of this name.
 
     Raises
     ------
@@ -77,8 +136,14 @@ def choose_engine(program: Bound, engine: str = "auto") -> Engine:
     """
     check_engine(engine)
     able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
+    if engine == "auto" and not able:
+        reason = ENGINES["ordered"].unsupported(program)
+        raise UnsupportedQueryError(
+            f"evaluation_order: engine 'ordered', which takes one, cannot run this query: {reason}. "
+            "Leave evaluation_order out"
+        )
     if engine == "auto":
-        return ENGINES[able[0]]
+        return next(ENGINES[name] for name in able if ENGINES[name].automatic)
     if reason := ENGINES[engine].unsupported(program):
         raise UnsupportedQueryError(
             f"engine {engine!r} cannot run this query: {reason}. Engines that can: {able}"

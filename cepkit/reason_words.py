@@ -12,15 +12,17 @@ import pandas as pd
 
 from cepkit.compile.elements import ALL, EACH, EARLIER, LAST, PREVIOUS
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.compile.terms import Term
+from cepkit.compile.terms import Derived, Prepared, Term
 from cepkit.engines.funnel import conditions_alone
 from cepkit.engines.places import Places
 from cepkit.engines.plain_conditions import Seen
 from cepkit.engines.steps import Obstacle
+from cepkit.engines.vectors import similarity
 from cepkit.engines.why_not import Reading
 from cepkit.events import BOOLEAN, DURATION, NULL_CODE, NULL_INTEGER, TEXT, TIME, shared_categories
 from cepkit.language import expressions as ex
 from cepkit.language.durations import format_duration
+from cepkit.language.functions import VECTOR_FUNCTIONS
 from cepkit.language.sequence_printing import duration_text, type_text
 
 _SHOWN_FILLERS = 3
@@ -157,6 +159,15 @@ class Words:
 
     def _partition(self, o: Obstacle) -> str:
         one, other = o.places
+        start = self.places.start_of_partition
+        n_others = sum(start[place] == start[other] for place in self.read.places)
+        if 2 * n_others > len(self.read.places):
+            own, others = (
+                ", ".join(f"{name} {_plain(self._value(name, place))}" for name in self.query.partition_by)
+                for place in (one, other)
+            )
+            return f"{self.row(one)} is of {own}, the others of {others}"
+        one, other = sorted(o.places, key=self.read.places.index)
         keys = [
             f"{name} {_plain(self._value(name, one))} and {_plain(self._value(name, other))}"
             for name in self.query.partition_by
@@ -286,6 +297,8 @@ class Words:
                     return self._aggregate(node, seen)
                 case ex.Parameter(name=name):
                     return _literal(params[name])
+                case ex.Call(function=name) if name in VECTOR_FUNCTIONS:
+                    return self._similarity(node, seen)
                 case ex.Subscript(operand=ex.Reference() as reference, index=index):
                     return self._element(node, reference, seen, index)
                 case ex.Reference(name=str()):
@@ -301,10 +314,31 @@ class Words:
         for leaf in seen.place_of:
             column = leaf.data[2]
             derived = self.program.derived.get(column)
-            name = (derived.column, derived.index) if derived else (column, None)
+            name = (derived.column, derived.index) if isinstance(derived, Derived) else (column, None)
             if leaf.data[:2] == (reference.variable, which) and name == (reference.name, item):
                 return _literal(self._value(column, seen.place_of[leaf]))
         return ex.Literal(None) if isinstance(which, int) else node
+
+    def _similarity(self, e: ex.Call, seen: Seen) -> ex.Expression:
+        """Return what a function of two arrays is: arrays are too long to show."""
+        sides = []
+        for argument in e.arguments:
+            which = _INDEX.get(argument.index, argument.index)
+            if argument.variable not in self.query.group_variables and (which == LAST or which == 1):
+                which = EACH
+            leaf = next(
+                (
+                    leaf
+                    for leaf in seen.place_of
+                    if leaf.data[:2] == (argument.variable, which)
+                    and self.program.derived.get(leaf.data[2]) == Prepared(argument.name, e.function)
+                ),
+                None,
+            )
+            if leaf is None:
+                return ex.Literal(None) if isinstance(which, int) else e
+            sides.append(self.places.inputs.columns[leaf.data[2]][[seen.place_of[leaf]]])
+        return _literal(similarity(e.function, *sides)[0])
 
     def _aggregate(self, e: ex.Aggregate, seen: Seen) -> ex.Expression:
         names = {"avg": ("sum", "count_of"), "delta": ("last", "first"), "count": ("count_of",)}

@@ -130,12 +130,12 @@ def explain_rows(
         return _matching(program, words, found)
     reasons = tuple(words.reason(obstacle) for obstacle in reading.obstacles)
     kinds = tuple(obstacle.kind for obstacle in reading.obstacles)
-    reached = words.rows(reading.places[: reading.reached])
     head = f"no match: {words.reading()}"
     if reading.reached == len(wanted):
         head += "; a partial match"
     elif reading.reached:
-        head += f"; the partial match ends at {reached.split(', ')[-1]}"
+        last, following = reading.places[reading.reached - 1 : reading.reached + 1]
+        head += f"; {words.row(following)} cannot follow {words.row(last)}"
     return WhyNot(head, reasons, kinds, tuple(words.fillers()), False, None, words.table(reasons))
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from cepkit.compile.chain import chain_of
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.terms import Prepared
 from cepkit.engines.sequence_measures import default_measures
+from cepkit.evaluation_order import BranchOrder
 from cepkit.language.branches import Branch, Condition
 from cepkit.planner import ENGINES, Engine
 
@@ -25,6 +27,7 @@ class SequenceExplanation:
 
     program: SequenceProgram
     engine: Engine
+    orders: tuple[BranchOrder, ...] = ()
 
     def __str__(self) -> str:
         program, query = self.program, self.program.query
@@ -41,6 +44,8 @@ class SequenceExplanation:
             lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
         for number, conjunct in enumerate(query.where):
             lines.append(f"condition    {number + 1}. {conjunct}  [{self._class_of(number)}]")
+        prepared = [of for of in program.derived.values() if isinstance(of, Prepared)]
+        lines += [f"prepared     {of.column}, for {of.function}: once, before matching" for of in prepared]
         measures = default_measures(query) if query.measures is None else query.measures
         lines += [f"measure      {name}: {expression}" for name, expression in measures]
         if len(program.branches) > 1:
@@ -49,11 +54,20 @@ class SequenceExplanation:
             if len(program.branches) > 12:
                 lines.append(f"             … {len(program.branches) - 12} more")
         lines.append(f"engine       {self.engine.name}: {self.engine.summary}")
+        if self.engine.details is not None:
+            lines += [f"{label:12} {text}" for label, text in self.engine.details(program)]
         for name, engine in ENGINES.items():
-            reason = engine.unsupported(program)
+            reason = engine.unsupported(program) if engine.automatic else None
             if engine.run is not None and name != self.engine.name and reason:
                 lines.append(f"not          {name}: {reason}")
-        lines.append(f"counting     {self._counting()}")
+        for bound, order in zip(program.branches, self.orders, strict=False):
+            lines += _evaluation(bound.branch, order)
+        if self.engine.name == "ordered" and not self.orders:
+            lines.append(
+                f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}"
+            )
+        if self.engine.details is None:
+            lines.append(f"counting     {self._counting()}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -107,6 +121,32 @@ def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
     if max(components) - min(components) == 1 and len(components) == 2:
         return "on neighbours"
     return f"on {len(components)} events"
+
+
+def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
+    """Return the lines about the order in which a branch's events are looked for."""
+    names = [component.variable for component in branch.components]
+    lines = [
+        f"evaluation   {', '.join(names[c] for c in chosen.order)}  "
+        f"[{'as given' if chosen.is_given else 'least cost'}: {_number(chosen.cost)} tests, "
+        f"{_number(chosen.forward_cost)} in the order of the pattern]"
+    ]
+    for c, expected in zip(chosen.order, chosen.partial_matches, strict=True):
+        n, rate = chosen.statistics.n_events[c], chosen.statistics.in_window[c]
+        lines.append(
+            f"             {names[c]}: {n:,} events, {_number(rate)} in a window; "
+            f"{_number(expected)} partial matches"
+        )
+    if any(c.absence is None for c in branch.conditions) and not chosen.statistics.conditions:
+        lines.append("             selectivities are not measured: the search is short whatever they are")
+    for one in chosen.statistics.conditions:
+        share = f"{one.selectivity:.3g} ({one.n_held:,} of {one.n_tested:,})"
+        lines.append(f"             selectivity of {one.name}: {share}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}" if value < 1e6 else f"{value:.2e}"
 
 
 def _line(branch: Branch) -> str:

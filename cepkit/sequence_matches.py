@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
+from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
-from cepkit.errors import CepError, ResultTooLargeError
-from cepkit.events import BOOLEAN, NUMBERS
-from cepkit.matches import Match
+from cepkit.errors import CepError, ResultTooLargeError, whole_number
+from cepkit.matches import Match, no_such_match, plain_value
 from cepkit.planner import Engine
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # matches in a repr
 DRAWN = 200  # matches in a picture
 LIMIT = 1_000_000  # matches of a frame, unless another limit is given
+_PART = "none in the part that was looked at; count() looks at all of it"
 _HINT = "df.cep.why_not(…) says what stopped the matches you expected"
 
 
@@ -58,14 +60,64 @@ class SequenceMatches:
         """The query as a value."""
         return self._program.query
 
-    def count(self) -> int:
-        """Return the exact number of matches, an integer of any size."""
-        return self._found.count()
+    @property
+    def run(self):
+        """What the engine did, where it tells: of ``linked`` and the run engines a `PartialMatchRun`.
+
+        It has the numbers of partial matches, copies and chains, as of counting the matches; else None.
+        """
+        return getattr(self._found, "run", None)
+
+    def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
+        """Return the number of matches, an integer of any size, or an estimate of it.
+
+        Parameters
+        ----------
+        method : str
+            ``"exact"``; or ``"estimate"``: conditions that keep the matches from being counted without
+            enumeration are left out, the rest is counted, and a uniform sample of it tells which share
+            fulfils them.
+        samples, seed : int
+            Of an estimate: how many matches are drawn; the same seed draws the same.
+
+        Returns
+        -------
+        int or CountEstimate
+            An estimate has ``value``, ``low`` and ``high`` (95 % confidence), and says when it is exact.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            Of an estimate, when leaving out conditions is not enough: under an after-match policy, under a
+            strategy other than ``any``, with ``until``.
+
+        Notes
+        -----
+        See `cepkit.engines.estimate.estimate_count`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": range(400)})
+        >>> matches = cep.match(frame, "PATTERN SEQ(_ a, _ b, _ c) WHERE a.x + b.x < c.x")
+        >>> matches.count("estimate")
+        about 5.33e6 (95 % between 5.22e6 and 5.43e6; 10,000 samples of 1.06e7)
+        >>> matches.count()
+        5313300
+        """
+        if method not in ("exact", "estimate"):
+            raise CepError(f"method={method!r}: a count is 'exact' or an 'estimate'")
+        if method == "exact":
+            return self._found.count()
+        if isinstance(self._found, KnownMatches) and self.query.after_match[0] == "none":
+            return exactly(self._found.count())  # a slice
+        return estimate_count(self._program, self._found.events, samples=samples, seed=seed)
 
     def __len__(self) -> int:
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {n:,} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
         return n
 
     def __bool__(self) -> bool:
@@ -92,10 +144,10 @@ class SequenceMatches:
 
     def head(self, n: int = 5):
         """Return the first ``n`` matches as a frame, as ``to_frame`` would."""
-        return self._frame(self._first(n))
+        return self._frame(self._first(whole_number("n", n)))
 
     def _first(self, n: int) -> MatchBlock:
-        return self._found.take(list(range(min(max(0, n), self.count()))))
+        return self._found.first(n)
 
     def sample(self, n: int, seed: int = 0):
         """Return ``n`` matches drawn uniformly without replacement as a frame, in the order of the matches.
@@ -107,25 +159,27 @@ class SequenceMatches:
         seed : int
             The same seed draws the same matches.
         """
-        return self._frame(self._found.sample(max(0, n), seed))
+        return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
     def __getitem__(self, key: int | slice) -> Match | SequenceMatches:
+        """Return a match by its number, or the matches of a slice: of at most a million numbers."""
         n = self.count()
         if isinstance(key, slice):
             numbers = range(*key.indices(n))
-            if len(numbers) > LIMIT:
-                raise ResultTooLargeError(
-                    f"the slice has {len(numbers):,} matches, more than {LIMIT:,}; go through chunks()"
-                )
             if numbers.step < 0:
                 raise CepError("matches keep their order; a slice has no negative step")
+            n_wanted = -((numbers.start - numbers.stop) // numbers.step)  # len() ends at 2^63
+            if n_wanted > LIMIT:
+                raise ResultTooLargeError(
+                    f"the slice has {count_text(n_wanted)} matches, more than {LIMIT:,}; go through chunks()"
+                )
             block = self._found.take(list(numbers))
             part = KnownMatches(self._found.events, block)
             return SequenceMatches(self._program, self._source, part, self.engine, self._native)
         if not isinstance(key, int | np.integer):
             raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
         if not -n <= key < n:
-            raise IndexError(f"match {key} of {n:,}")
+            raise no_such_match(int(key), n)
         number = int(key) % n
         return next(self._matches(self._found.take([number]), number))
 
@@ -143,19 +197,17 @@ class SequenceMatches:
             items = slice(block.first_item_of_match[i], block.first_item_of_match[i + 1])
             frame = self._source.rows(rows[items], {"variable": variables[items]})
             # Column by column: a row as one Series would have one type.
-            measures = {name: table[name].iloc[i] for name in table.columns}
+            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
             yield Match(number + i, measures, self._native(frame))
 
     # --- frames
 
     def chunks(self, size: int = 65_536) -> Iterator[Any]:
-        """Yield all matches as frames of at most ``size`` rows; memory does not grow with their number."""
-        if size < 1:
-            raise CepError(f"size={size}: a chunk has at least one match")
-        for block in self._found.blocks(size):
-            yield self._frame(block)
+        """Return an iterator over all matches as frames of ``size`` rows; memory does not grow with them."""
+        size = whole_number("size", size, 1)
+        return (self._frame(block) for block in self._found.blocks(size))
 
-    def to_frame(self, rows: str = "one", *, limit: int = LIMIT):
+    def to_frame(self, rows: str = "one", *, limit: int | None = LIMIT):
         """Return the matches as a frame of the kind that was searched.
 
         Parameters
@@ -163,8 +215,8 @@ class SequenceMatches:
         rows : str
             ``"one"``: one row per match with the partition columns and the measures; ``"all"``: the matched
             rows of the frame under their own index, with ``match`` (its number) and ``variable`` in front.
-        limit : int
-            The largest number of matches wanted.
+        limit : int, optional
+            The largest number of matches wanted; None: any.
 
         Returns
         -------
@@ -184,12 +236,12 @@ class SequenceMatches:
         numbers = {"match": block.match_of_item, "variable": self._variables(block)}
         return self._native(self._source.rows(self._found.events.rows(block.event_of_item), numbers))
 
-    def _all(self, limit: int) -> MatchBlock:
+    def _all(self, limit: int | None) -> MatchBlock:
         n = self.count()
-        if n > limit:
+        if limit is not None and n > whole_number("limit", limit):
             raise ResultTooLargeError(
-                f"there are {n:,} matches, more than limit={limit:,}; take a part with head(), sample() or a "
-                "slice, go through chunks(), or ask for aggregate()"
+                f"there are {count_text(n)} matches, more than limit={limit:,}; take a part with head(), "
+                "sample() or a slice, go through chunks(), or ask for aggregate()"
             )
         return self._found.ending(0, self._found.events.n_events)
 
@@ -243,7 +295,7 @@ class SequenceMatches:
         else:
             n = self.count()
             if not -n <= number < n:
-                raise IndexError(f"match {number} of {n:,}")
+                raise no_such_match(number, n)
             first = number % n
             block = self._found.take([first])
         matches = block.match_of_item if first < 2**62 else block.match_of_item.astype(object)
@@ -303,48 +355,39 @@ class SequenceMatches:
         -------
         plotly.graph_objects.Figure
         """
-        from cepkit.plots.timeline import timeline
+        from cepkit.plots.found import plot_matches
 
-        query, schema, events = self.query, self._source.schema, self._found.events
-        if value is None:
-            value = next((name for name in self._program.columns if self._is_value(name)), None)
-        block = self._first(DRAWN)
-        partition = events.partition_of_event[block.last]
-        shown = pd.unique(partition)[:partitions]
-        if not len(shown):
-            shown = pd.unique(events.partition_of_event[:1000])[:partitions]
-        numbers = np.flatnonzero(np.isin(partition, shown))
-        positions = np.flatnonzero(np.isin(events.partition_of_event, shown))
-        rows = events.rows(positions)
-        time = query.order_by[0] if query.order_by else None
-        drawn = {
-            name: self._source.arrow(name, rows).to_pandas() for name in dict.fromkeys([time, value]) if name
-        }
-        key = None
-        if query.partition_by:
-            key = ", ".join(query.partition_by)
-            parts = [self._source.arrow(name, rows).to_pandas().astype(str) for name in query.partition_by]
-            drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
-        chosen = block.take(numbers)
-        tidy = pd.DataFrame(
-            {
-                "match": numbers[chosen.match_of_item],
-                "variable": self._variables(chosen),
-                "row": np.searchsorted(positions, chosen.event_of_item),
-            }
-        )
-        frame = pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows)))
-        value = value if value in schema else None
-        title = str(query.pattern)
-        return timeline(
-            frame, tidy, time=time, value=value, partition=key, title=title, max_events=max_events
-        )
+        events = self._found.events
+        block = self._found.glance(DRAWN)
 
-    def _is_value(self, name: str) -> bool:
-        of = self._source.schema.get(name)
-        return (
-            of is not None and of.kind in NUMBERS and name not in self.query.order_by and of.kind != BOOLEAN
-        )
+        def marks(numbers: np.ndarray) -> pd.DataFrame:
+            chosen = block.take(numbers)
+            return pd.DataFrame(
+                {
+                    "match": numbers[chosen.match_of_item],
+                    "variable": self._variables(chosen),
+                    "position": chosen.event_of_item,
+                }
+            )
+
+        return plot_matches(
+            self.query, self._source, events, self._program.columns, events.partition_of_event[block.last],
+            marks, partial(self._totals, block), value=value, partitions=partitions, max_events=max_events,
+        )  # fmt: skip
+
+    def _totals(self, block: MatchBlock, n_partitions: int):
+        """Return what there is, for a picture that has ``block``, without enumerating more."""
+        from cepkit.plots.selection import Totals
+
+        events = self._found.events
+        if len(block) < DRAWN:  # all of them
+            n, is_exact, ends = len(block), True, block.last
+        else:
+            n, is_exact = self._found.at_least()
+            ends = np.asarray(self._found.ends()[0], np.int64) if is_exact else None
+        n_matched = None if ends is None else len(np.unique(events.partition_of_event[ends]))
+        whole = len(np.unique(block.event_of_item)) if is_exact and n == len(block) else None
+        return Totals(events.n_events, n_partitions, n, is_exact, n_matched, whole)
 
     # --- reprs
 
@@ -355,7 +398,13 @@ class SequenceMatches:
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        found = "no match" if n == 0 else "1 match" if n == 1 else f"{'' if is_exact else '≥ '}{n:,} matches"
+        found = (
+            "no match"
+            if n == 0 and is_exact
+            else "1 match"
+            if n == 1 and is_exact
+            else f"{count_text(n, exact=is_exact)} matches"
+        )
         return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
 
     def _as_pandas(self, frame) -> pd.DataFrame:
@@ -370,18 +419,18 @@ class SequenceMatches:
         n, is_exact = self._found.at_least()
         more = n - len(self._shown)
         if not is_exact:
-            return "… and more"
-        return f"… {more:,} more" if more > 0 else ""
+            return "… and more" if n else _PART
+        return f"… {count_text(more)} more" if more > 0 else ""
 
     def __repr__(self) -> str:
         if not len(self._shown):
-            return f"{self._headline}\n{_HINT}"
+            return f"{self._headline}\n{self._more or _HINT}"
         table = self._shown.to_string(max_rows=SHOWN)
         return "\n".join(part for part in (self._headline, table, self._more) if part)
 
     def _repr_html_(self) -> str:
         head = f"<p><b>{html.escape(self._headline)}</b></p>"
         if not len(self._shown):
-            return f"{head}<p>{html.escape(_HINT)}</p>"
+            return f"{head}<p>{html.escape(self._more or _HINT)}</p>"
         more = f"<p>{self._more}; <code>sample(…)</code> draws from all of them</p>" if self._more else ""
         return head + self._shown.to_html(max_rows=SHOWN, border=0) + more

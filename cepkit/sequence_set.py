@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -15,6 +15,7 @@ import numpy as np
 from cepkit.events import Events
 
 MATCHES_PER_BLOCK = 1 << 16
+CALLS_OF_A_LOOK = 8  # of a search's kernel, some 10^6 events looked at each
 _CELLS = 1 << 25  # of the table by which matches are sorted
 
 
@@ -146,8 +147,12 @@ class SequenceSet(ABC):
         """Return a number of matches that is cheap to know, and whether it is the exact one."""
         return self.count(), True
 
+    def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches, or all when there are no more."""
+        return self.glance(n)
+
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` of the first matches, at little cost."""
+        """Return up to ``n`` matches, the first ones where these are cheap to find."""
         return self.take(list(range(min(n, self.count()))))
 
     @cached_property
@@ -227,3 +232,69 @@ class KnownMatches(SequenceSet):
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
         return self.block.take(np.asarray(numbers, np.int64))
+
+
+class FoundLater(SequenceSet):
+    """Matches that an engine looks for when they are asked for the first time.
+
+    A first look, for what is cheap to know, may look for them within limits: ``find(most_calls=…)``.
+    """
+
+    def __init__(self, events: Events, find: Callable[..., SequenceSet]):
+        self.events, self._find = events, find
+
+    @cached_property
+    def _looked(self) -> SequenceSet:
+        return self._find(most_calls=CALLS_OF_A_LOOK)
+
+    @cached_property
+    def _found(self) -> SequenceSet:
+        looked = self.__dict__.get("_looked")
+        return looked if isinstance(looked, KnownMatches) else self._find()
+
+    def _at_hand(self) -> SequenceSet:
+        return self._found if "_found" in self.__dict__ else self._looked
+
+    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
+        """Return the positions where matches end and how many end at each."""
+        return self._found.ends()
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        return self._found.ending(low, high)
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return self._found.count()
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return self._found.any()
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return self._at_hand().at_least()
+
+    def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches, or all when there are no more."""
+        return self._found.first(n)
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        return self._at_hand().glance(n)
+
+    def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of about ``size``; matches with the same last event stay together."""
+        return self._found.whole_blocks(size)
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``."""
+        return self._found.blocks(size)
+
+    def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order."""
+        return self._found.take(numbers)
+
+    def sample(self, n: int, seed: int = 0) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        return self._found.sample(n, seed)

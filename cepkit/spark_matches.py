@@ -18,7 +18,7 @@ from cepkit import errors
 from cepkit.api import compile_checked
 from cepkit.compile.bound import Bound
 from cepkit.engines.measures import measure_expressions
-from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
+from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError, whole_number
 from cepkit.events import ColumnType
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
@@ -335,7 +335,7 @@ class SparkMatches(LazyMatches):
 
     def head(self, n: int = 5) -> pd.DataFrame:
         """Return the first ``n`` matches as a pandas DataFrame."""
-        return collected(self.to_frame().limit(max(0, n)))
+        return collected(self.to_frame().limit(whole_number("n", n)))
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
         """Return ``n`` matches drawn uniformly without replacement as a pandas DataFrame, in their order.

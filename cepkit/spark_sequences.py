@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
 from cepkit.engines.sequence_aggregates import aggregate_matches
 from cepkit.engines.sequence_measures import default_measures
-from cepkit.errors import UnsupportedQueryError
+from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.spark import EmptySource, check_convertible, too_many
@@ -136,14 +137,25 @@ class SparkSequenceMatches(LazyMatches):
 
     # --- how many
 
-    def count(self) -> int:
-        """Return the exact number of matches, an integer of any size; every task counts its own."""
+    def count(self, method: str = "exact") -> int:
+        """Return the exact number of matches, an integer of any size; every task counts its own.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For ``method="estimate"``: a sample for an estimate is drawn from all events at once.
+        """
+        if method != "exact":
+            raise UnsupportedQueryError(
+                f"method={method!r}: matches in a Spark frame are counted exactly; for an estimate, match a "
+                "part of the events: df.limit(…) or df.filter(…), then toPandas().cep.match(…)"
+            )
         return sum(int(row[0], 16) for row in clearly(self._run(tasks.counted).collect))
 
     def __len__(self) -> int:
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {n:,} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
         return n
 
     def __bool__(self) -> bool:
@@ -170,9 +182,10 @@ class SparkSequenceMatches(LazyMatches):
 
     def head(self, n: int = 5) -> pd.DataFrame:
         """Return the first ``n`` matches as a pandas DataFrame; no task makes many more."""
-        run = self._run(First(max(0, n)))
+        n = whole_number("n", n)
+        run = self._run(First(n))
         place = self._place_columns(len(self._names))
-        return collected(self._result(run.orderBy(*place).limit(max(0, n))))
+        return collected(self._result(run.orderBy(*place).limit(n)))
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
         """Return ``n`` matches drawn uniformly without replacement as a pandas DataFrame, in their order.

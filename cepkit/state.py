@@ -178,6 +178,7 @@ def sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
         "order_by": list(query.order_by),
         "event_type": query.event_type,
         "after_match": policy if variable is None else f"{policy}({variable})",
+        "evaluation_order": list(query.evaluation_order),
         "measures": measures,
         "params": {name: _param_as_json(name, value) for name, value in query.params},
     }

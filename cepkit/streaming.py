@@ -25,6 +25,7 @@ from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matchset import MatchSet
 from cepkit.parallel.replicas import Found, Matcher, Replica, ReplicaThreads, Share, gather
+from cepkit.planner import check_engine
 from cepkit.sequence_streaming import SequenceStream
 from cepkit.state import Saved, load_file, query_of_json, save_file, sequence_of_json
 from cepkit.stream_files import restore_stream, saved_schema, saved_stream
@@ -74,6 +75,7 @@ def stream(
     pulse_every: int = 1000,
     idle_after: Any = None,
     max_live: int | None = None,
+    engine: str = "auto",
 ) -> Stream | SequenceStream:
     """Open a stream: `Stream.push` takes batches of events and returns the matches that end.
 
@@ -105,6 +107,8 @@ def stream(
     max_live : int, optional
         Most live partial matches of one key that a batch may leave behind; more are an error. Default: no
         limit.
+    engine : str
+        ``"auto"``: a stream chooses its engine itself.
 
     Returns
     -------
@@ -143,6 +147,12 @@ def stream(
         event_type, strategy, scope, strict_time, after_match,
     )  # fmt: skip
     value = as_query(query, given)
+    check_engine(engine)
+    if engine != "auto":
+        raise UnsupportedQueryError(
+            f"engine={engine!r}: a stream chooses its engine itself, and the matches are the same. Leave it "
+            "out; cep.match runs a frame by any engine"
+        )
     if isinstance(value, SequenceQuery):
         _only_for_regex(options)
         return SequenceStream(value, schema_of(schema), rows, kind_of_batch(schema))

@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -325,7 +326,7 @@ def _value(expression: ex.Expression, place: Place) -> Any:
         case ex.Arithmetic(operator=symbol, left=left, right=right):
             return _apply(ARITHMETIC[symbol], place.value(left), place.value(right))
         case ex.Call(function=name, arguments=arguments):
-            function = place.functions[name] if name in place.functions else FUNCTIONS[name]
+            function = {**FUNCTIONS, **ARRAY_FUNCTIONS, **place.functions}[name]
             return _apply(function, *(place.value(argument) for argument in arguments))
     raise TypeError(f"no meaning for expression {type(expression).__name__}")
 
@@ -436,6 +437,34 @@ def _power(base, exponent):
         return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
 
 
+def _of_arrays(function: Callable[[list[Fraction], list[Fraction]], float | None]) -> Callable[..., Any]:
+    """Return ``function`` of two arrays as exact numbers; null where one is empty or has a null in it."""
+
+    def or_null(x: Sequence, y: Sequence) -> float | None:
+        if len(x) == 0 or len(y) == 0 or any(without_nan(item) is None for item in (*x, *y)):
+            return None
+        if len(x) != len(y):
+            raise ValueError(f"arrays of {len(x)} and {len(y)} numbers")
+        return function([Fraction(item) for item in x], [Fraction(item) for item in y])
+
+    return or_null
+
+
+def _corr(x: list[Fraction], y: list[Fraction]) -> float | None:
+    """Return the correlation of Pearson: the cosine of what is left when each array's mean is taken off."""
+    centred = [[item - sum(items) / len(items) for item in items] for items in (x, y)]
+    return _cosine(*centred)
+
+
+def _cosine(x: list[Fraction], y: list[Fraction]) -> float | None:
+    dot, product = sum(map(operator.mul, x, y)), sum(map(operator.mul, x, x)) * sum(map(operator.mul, y, y))
+    return math.copysign(math.sqrt(dot * dot / product), dot) if product else None
+
+
+def _l2(x: list[Fraction], y: list[Fraction]) -> float:
+    return math.sqrt(sum((one - other) ** 2 for one, other in zip(x, y, strict=True)))
+
+
 def _rounded(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
     """Return ``rounding`` with the type of its argument: integers stay integers, floats floats."""
     return lambda x: x if isinstance(x, int) or math.isinf(x) else float(rounding(x))
@@ -457,6 +486,12 @@ ARITHMETIC: Functions = {
     "//": _null_when_undefined(operator.floordiv),
     "%": _null_when_undefined(operator.mod),
 }
+ARRAY_FUNCTIONS: Functions = {
+    "corr": _of_arrays(_corr),
+    "cosine": _of_arrays(_cosine),
+    "l2": _of_arrays(_l2),
+}
+
 FUNCTIONS: Functions = {
     "abs": abs,
     "sqrt": _null_when_undefined(math.sqrt),

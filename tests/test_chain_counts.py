@@ -16,6 +16,7 @@ from cepkit.compile.chain import chain_of
 from cepkit.compile.chain_source import AT_LEAST, MODULAR, WRAPPING, write_counting
 from cepkit.compile.sequence import compile_sequence
 from cepkit.engines import chain as chains
+from cepkit.engines import places as places_of_events
 from cepkit.engines.chain_aggregates import aggregate
 from cepkit.engines.places import Places
 from cepkit.engines.residues import is_prime, moduli, number_of, primes_below
@@ -286,7 +287,11 @@ def case(seed: int, n_shapes: int = N_SHAPES) -> tuple[Spec, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("block", range(0, len(SEEDS), 20))
-def test_counts_are_those_of_all_paths(block):
+def test_counts_are_those_of_all_paths(block, monkeypatch):
+    if block % 40:  # as with many events, of which few match
+        monkeypatch.setattr(chains, "_FEW", 0)
+        monkeypatch.setattr(places_of_events, "_FEW", 0)
+        monkeypatch.setattr(places_of_events, "_FEW_OF", 0)
     for seed in SEEDS[block : block + 20]:
         check(*case(seed))
 

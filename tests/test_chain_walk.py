@@ -15,7 +15,7 @@ import pytest
 
 from cepkit.compile.chain import chain_of
 from cepkit.compile.sequence import compile_sequence
-from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk
+from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk, places
 from cepkit.engines.chain_walk import ChainWalk
 from cepkit.engines.places import Places
 from cepkit.engines.search import accepted, search_sequence
@@ -287,6 +287,8 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(chain_numbers, "_FEW_EVENTS", 1)
         monkeypatch.setattr(chain_numbers, "SMALL", 1)
         monkeypatch.setattr(chain_walk, "_STRETCH", 2)
+        monkeypatch.setattr(chain_entries, "_FEW_OF", 0)
+        monkeypatch.setattr(places, "_FEW", 0)
         monkeypatch.setattr(chain_walk, "FEW", 2)
         monkeypatch.setattr(chain_numbers, "FEW", 2)
 
@@ -410,7 +412,7 @@ def uniform(walk: ChainWalk, counts, n: int, n_seeds: int) -> None:
     assert abs(pairs - expected_pairs) < 5 * expected_pairs**0.5, (pairs, expected_pairs)
 
 
-@pytest.mark.parametrize("kind", ["line", "line with digits", "graph", "several ways"])
+@pytest.mark.parametrize("kind", ["line", "line by counting", "line with digits", "graph", "several ways"])
 def test_samples_are_uniform(kind, monkeypatch):
     n_seeds = 1000 if JIT else 300
     link = [(0, "x", "<="), (1, "x", "<=")]
@@ -418,6 +420,7 @@ def test_samples_are_uniform(kind, monkeypatch):
         "graph": [("A", 1, 1), ("B", 1, None), ("C", 1, 1)],
         "several ways": [(None, 1, None), (None, 1, 2), ("C", 1, 1)],
     }.get(kind, [("A", 1, 1), ("B", 1, 1), ("C", 1, 1)])
+    monkeypatch.setattr(chain_sampling, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
     if kind == "line with digits":
         monkeypatch.setattr(chain_numbers, "SMALL", 1)
         monkeypatch.setattr(chain_walk, "SMALL", 1)
@@ -431,6 +434,7 @@ def test_samples_are_uniform(kind, monkeypatch):
 
 def test_last_events_share_counted_windows(monkeypatch):
     n_windows, n_drawn = [], []
+    monkeypatch.setattr(chain_sampling, "_FEW_PAIRS", 1 << 60)
     window, drawn = chain_numbers.PathFinder.window, chain_sampling.LineSample._drawn
     monkeypatch.setattr(
         chain_numbers.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
@@ -457,6 +461,12 @@ def test_last_events_share_counted_windows(monkeypatch):
         sum(n_drawn),
         len(n_windows),
     )  # last events and windows
+
+
+def test_numbers_of_matches_beyond_53_bits_are_exact():
+    counts = np.array([2**60 + 1, 0, 3, 2**54 + 1], np.uint64)
+    numbering = chain_numbers.Numbering.of(counts, np.arange(4))
+    assert [int(n) for n in numbering.first_of_end] == [0, 2**60 + 1, 2**60 + 1, 2**60 + 4, 2**60 + 2**54 + 5]
 
 
 # --- memory ------------------------------------------------------------------------------------------------

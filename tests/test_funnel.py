@@ -15,11 +15,16 @@ from naive_sequences import Search, sequence_matches
 from test_sequences import bound
 
 import cepkit as cep
+from cepkit.counts import count_text
 from cepkit.engines import funnel as fn
+from cepkit.engines import tally
 from cepkit.engines.places import Places
 from cepkit.engines.search import accepted, search_sequence
+from cepkit.engines.tally import Followed
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.funnels import FunnelResult
+from cepkit.plots import theme
+from cepkit.plots.funnel import funnel_figure
 
 SEEDS = range(10)
 MORE = [(seed, "negation") for seed in range(10, 40)]  # what decides an absence is rare
@@ -167,6 +172,38 @@ def test_picture():
     [bars] = figure.data
     assert list(bars.y) == ["o", "r", "matches", "reported"]
     assert list(bars.x) == [2, 0, 0, 0]
+    assert list(bars.text) == ["2", "0", "0", "0"]
+    layout = figure.layout
+    assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
+    assert layout.template.layout.colorway is None and layout.font.color == theme.INK
+    assert layout.xaxis.title.text == "partial matches" and layout.xaxis.range[0] == 0
+
+
+def test_a_picture_of_several_branches():
+    figure = ORDERS.cep.funnel("PATTERN OR(Order o, SEQ(Scan s, Ready r))", **KEYWORDS).plot()
+    assert [list(bars.y[:-2]) for bars in figure.data] == [["o"], ["s", "r"]]
+    assert list(figure.layout.yaxis.categoryarray) == ["o", "s", "r", "matches", "reported"]
+    assert len({bars.marker.color for bars in figure.data}) == 2 and figure.layout.showlegend
+
+
+def test_a_picture_of_numbers_that_no_float_holds():
+    branches = [
+        [("a", 1100, True), ("p", 2**1100 - 1, True), ("q", 2**1100, False), ("z", 1, True), ("n", 0, True)]
+    ]
+    figure = funnel_figure("SEQ(a a, p+ p[])", branches)
+    [bars] = figure.data
+    a, p, q, z, n = bars.x
+    assert a == pytest.approx(np.log10(1100)) and p == q == pytest.approx(1100 * np.log10(2))
+    assert 0 < z < 0.01 * p and n == 0  # one partial match is still seen, none is not
+    assert list(bars.text) == ["1,100", "about 1.36e331", "≥ 1.35e331", "1", "0"]
+    axis = figure.layout.xaxis
+    assert axis.title.text == "partial matches (log)" and axis.range[0] == 0 and axis.range[1] > p
+    assert axis.ticktext[:2] == ("1", "10<sup>100</sup>") and axis.tickvals[1] == 100
+    small = funnel_figure("", [[("a", 5000, True), ("b", 3, True)]]).layout.xaxis
+    assert small.ticktext == ("1", "10", "100", "1,000", "10,000")[: len(small.ticktext)]
+    assert len(small.ticktext) >= 4
+    assert funnel_figure("", [[("a", 2**1100, True)]]).layout.xaxis.range[1] > 331
+    assert funnel_figure("", []).layout.xaxis.range == (0, 1.18)
 
 
 @pytest.mark.parametrize(
@@ -179,20 +216,93 @@ def test_picture():
         ),
         (
             "SEQ(Order o, Ready r) WHERE r.weight > 2 * o.weight AND o.weight > 4",
-            "no match; most is lost here: 0 of 2 events tried as r pass (r.weight > 2 * o.weight: 0 of 2)",
+            "no match; most is lost here: 1 partial match up to o, 0 up to r: "
+            "0 of 2 events tried as r pass (r.weight > 2 * o.weight: 0 of 2)",
         ),
         (
             "SEQ(Cancel o, Order r, Cancel c)",
-            "no match; most is lost here: no Cancel event that could be c follows in the window of "
-            "1 partial match up to r",
+            "no match; most is lost here: 1 partial match up to r, 0 up to c: "
+            "for 1 of 1 no Cancel event that could be c follows",
         ),
-        ("SEQ(Order o)", "nothing is lost: 3 matches"),
+        ("SEQ(Order o)", "3 matches; nothing is lost"),
     ],
 )
 def test_words(query, words):
     if "Cancel c" not in query:
         query += " WITHIN 1 hour"
     assert ORDERS.cep.funnel(f"PATTERN {query}", **KEYWORDS).words() == [words]
+
+
+def late_pairs(n_near: int, n_far: int, n_alone: int) -> pd.DataFrame:
+    """Pairs of A and B on a card each: 1 s apart, 60 s apart, and A without B."""
+    rows = []
+    for card, gap in enumerate([1] * n_near + [60] * n_far + [None] * n_alone):
+        rows.append(("A", 0, card))
+        if gap is not None:
+            rows.append(("B", gap, card))
+    return pd.DataFrame(rows, columns=["kind", "t", "card"]).sort_values("t", ignore_index=True)
+
+
+def test_the_window_is_named_when_it_stops_most():
+    text = "PATTERN SEQ(A a, B b) WHERE [card] WITHIN 5"
+    keywords = {"event_type": "kind", "order_by": "t"}
+    head = "2 matches; most is lost here: 14 partial matches up to a, 2 up to b: "
+    assert late_pairs(2, 9, 3).cep.funnel(text, **keywords).words() == [
+        head + "for 9 of 14 the next B event that could be b comes after the window of 5"
+    ]
+    assert late_pairs(2, 3, 9).cep.funnel(text, **keywords).words() == [
+        head + "for 9 of 14 no B event that could be b follows"
+    ]
+    gap = text.replace("WITHIN 5", "GAP 5")
+    assert late_pairs(0, 2, 0).cep.funnel(gap, **keywords).words() == [
+        "no match; most is lost here: 2 partial matches up to a, 0 up to b: "
+        "for 2 of 2 the next B event that could be b comes after the gap of 5"
+    ]
+
+
+def test_conditions_on_single_events_are_no_losses_of_partial_matches():
+    frame = late_pairs(8, 2, 0).assign(x=0)
+    frame.loc[frame.kind == "A", "x"] = [1] * 5 + [0] * 3 + [1] * 2
+    words = frame.cep.funnel(
+        "PATTERN SEQ(A a, B b) WHERE [card] AND a.x > 0 WITHIN 5", event_type="kind", order_by="t"
+    ).words()
+    assert words == [
+        "5 matches; most is lost here: 7 partial matches up to a, 5 up to b: "
+        "for 2 of 7 the next B event that could be b comes after the window of 5"
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_follows_partial_matches(seed):
+    rng = np.random.default_rng(seed)
+    n = 40
+    frame = pd.DataFrame(
+        {"kind": rng.choice(["A", "B", "C"], n, p=[0.5, 0.3, 0.2]), "t": np.sort(rng.integers(0, 90, n)),
+         "x": rng.integers(0, 9, n), "card": rng.integers(0, 3, n)}
+    )  # fmt: skip
+    result = frame.cep.funnel(
+        "PATTERN SEQ(A a, B b, C c) WHERE [card] AND b.x > 2 AND b.x > a.x WITHIN 12",
+        event_type="kind", order_by="t",
+    )  # fmt: skip
+    rows = list(frame.itertuples())
+    pairs = [
+        (a, b) for a in rows for b in rows
+        if (a.kind, b.kind) == ("A", "B") and a.card == b.card and a.Index < b.Index and b.t - a.t <= 12
+        and b.x > 2 and b.x > a.x
+    ]  # fmt: skip
+    for step, partial, kind, least in (
+        (1, [(a, a) for a in rows if a.kind == "A"], "B", 2), (2, pairs, "C", -1),
+    ):  # fmt: skip
+        late = never = 0
+        for first, last in partial:
+            behind = [
+                one.t - first.t <= 12
+                for one in rows
+                if one.Index > last.Index and one.kind == kind and one.x > least and one.card == last.card
+            ]
+            never += not behind
+            late += bool(behind) and not any(behind)
+        assert result.branches[0].steps[step].followed == Followed(len(partial), late, never)
 
 
 def test_words_about_reported_matches():
@@ -228,10 +338,31 @@ def test_numbers_that_take_too_long_are_lower_bounds(monkeypatch):
     assert branch.complete == second.partial
     result = FunnelResult(program.query, (branch,))
     assert "≥ " in repr(result)
-    assert "of the possible first events only" in repr(result)
+    note = repr(result).splitlines()[-1]
+    assert note.startswith("tried and passed: ") and ("in full behind" in note or "a sample" in note)
+    assert result.to_frame()["share"].tolist()[:2] == [branch.share] * 2
     assert result.words() == [f"{second.partial} matches; counting was cut short"]
     assert not result.to_frame()["exact"].any()
     assert not result.count().exact
+
+
+def test_what_is_counted_in_part_says_so(monkeypatch):
+    frame = pd.DataFrame({"kind": ["A", "B"] * 200, "t": range(400), "x": [3, 1] * 200})
+    text = "PATTERN SEQ(A a, B b) WHERE a.x > 2 AND b.x > a.x WITHIN 30"
+    for most, is_whole in ((100_000, True), (2_000, False), (10, False)):
+        monkeypatch.setattr(tally, "MOST_TALLIED", most)
+        result = frame.cep.funnel(text, event_type="kind", order_by="t")
+        share = result.branches[0].share
+        assert (share == 1) == is_whole
+        assert result.to_frame()["exact"].all()  # the partial matches are counted in any case
+        assert result.to_frame()["share"].tolist()[:2] == [share] * 2
+        by_text = result.conditions().set_index("condition")["share"]
+        assert by_text.to_dict() == {"a.x > 2": 1.0, "b.x > a.x": share}
+        partly = f"in full behind {share:.2%}" if share else "a sample, as behind every"
+        assert (partly in repr(result).splitlines()[-1]) == (not is_whole)
+        if result.branches[0].steps[1].looked_at:
+            assert (partly in result.words()[0]) == (not is_whole)
+    assert share == 0
 
 
 def test_after_match_is_not_asked_when_there_are_too_many(monkeypatch):
@@ -296,6 +427,21 @@ def test_large_numbers_stay_exact():
     counts = fn.count_funnel(program, events, search_sequence, count=lambda *_: fn.Count(2**80))
     table = FunnelResult(program.query, counts).to_frame()
     assert table["partial"].tolist() == [2**80] * 4
+    assert "about 1.21e24" in repr(FunnelResult(program.query, counts))
+
+
+def test_short_texts_of_counts():
+    for n in (10**21, 10**22 - 1, 9_995 * 10**30, 10**400, 10**5000 - 1, 2**20_000, 3**11):
+        head, _, exponent = count_text(n).removeprefix("about ").partition("e")
+        if not exponent:
+            assert count_text(n) == f"{n:,}"
+            continue
+        unit = 10 ** (int(exponent) - 2)
+        assert 99 <= n // unit <= 1000 and abs(n - round(100 * float(head)) * unit) <= unit // 2
+        low, _, exponent = count_text(n, exact=False).removeprefix("≥ ").partition("e")
+        bound = round(100 * float(low)) * 10 ** (int(exponent) - 2)
+        assert bound <= n < bound + 10 ** (int(exponent) - 2)
+    assert count_text(10**21 - 1) == "999," * 6 + "999"
 
 
 def test_what_a_funnel_is_not_for():

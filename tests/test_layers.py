@@ -18,13 +18,13 @@ FLOORS = (
     {
         "kernels": ["kernels"], "layout": ["layout"], "trace": ["trace"], "errors": ["errors"],
         "shipped": ["_shipped"], "datasets": ["datasets"], "progress": ["progress"],
-        "cache": ["cache"],
+        "cache": ["cache"], "counts": ["counts"],
     },
     {"language": ["language"], "events": ["events"], "cost": ["cost"]},
     {"compile": ["compile", "state"], "matchset": ["matchset", "sequence_set"], "streams": ["streams"]},
     {"engines": ["engines"], "statistics": ["statistics"], "plots": ["plots"]},
     {"parallel": ["parallel"], "shedding": ["shedding"]},
-    {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner"]},
+    {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner", "evaluation_order"]},
     {"widgets": ["widgets"]},
     {
         "api": [

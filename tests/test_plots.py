@@ -22,8 +22,9 @@ from cepkit.errors import CepError, ColumnNotFoundError, MissingDependencyError,
 from cepkit.language.patterns import Pattern, any_of_patterns, seq, var
 from cepkit.plots import places, theme
 from cepkit.plots.automaton import automaton_dot, edges
+from cepkit.plots.heights import nice_ticks
 from cepkit.plots.layered import layered_svg
-from cepkit.plots.selection import select
+from cepkit.plots.selection import Totals, select
 from cepkit.plots.svg import automaton_svg, dot_to_svg
 from cepkit.plots.timeline import timeline
 
@@ -517,12 +518,52 @@ def test_values_of_every_number_type(dtype):
     assert list(line.y) == list(range(40))
 
 
-def test_matched_events_without_a_value_are_counted_in_the_title():
+def test_matched_events_without_a_value_have_lanes_below():
     events = stream()
-    events.loc[[4, 20], "price"] = [np.nan, np.inf]
+    events.loc[[4, 6, 20], "price"] = [np.nan, np.inf, np.nan]
     figure = timeline(events, matched((3, 6)), time="ts", value="price")
-    assert "1 matched event without a value not marked" in subtitle(figure)
-    assert np.isnan(named(figure, "price")[0].y[[4, 20]]).all()
+    assert np.isnan(named(figure, "price")[0].y[[4, 6, 20]]).all()
+    rises, [drop] = named(figure, "rise"), named(figure, "drop")
+    assert [trace.customdata[:, 1].tolist() for trace in rises] == [[5], [4]]
+    assert [trace.showlegend for trace in rises] == [True, False]
+    axis = figure.layout.yaxis2
+    lane_of = dict(zip(axis.ticktext, axis.tickvals, strict=True))
+    # The lanes stand below all values, in the order of the variables, at a distance that keeps marks apart.
+    assert list(rises[1].y) == [lane_of["rise"]] and list(drop.y) == [lane_of["drop"]]
+    low = events["price"][np.isfinite(events["price"])].min()
+    bottom, top = axis.range
+    assert bottom < lane_of["drop"] < lane_of["rise"] < low < top
+    pixel = (top - bottom) / (figure.layout.height - figure.layout.margin.t - figure.layout.margin.b)
+    assert lane_of["rise"] - lane_of["drop"] == pytest.approx(15 * pixel, rel=0.05)
+    assert set(axis.ticktext) - {"rise", "drop"} == {"100", "102", "104", "106"}
+    assert "price null<br>row %{customdata[1]}" in drop.hovertemplate and n_drawn(figure) == 40
+
+
+def test_no_value_at_all_leaves_lanes():
+    events = stream().assign(price=np.nan)
+    figure = timeline(events, matched((3, 6)), time="ts", value="price")
+    assert figure.layout.yaxis2.ticktext == ("any", "rise", "drop")
+    assert [len(set(named(figure, name)[0].y)) for name in ("any", "rise", "drop")] == [1, 1, 1]
+
+
+def test_a_line_is_not_drawn_through_fragments():
+    events = stream()
+    events.loc[events.index % 3 == 1, "price"] = np.nan
+    figure = timeline(events, matched((3, 6)), time="ts", value="price")
+    [points] = named(figure, "price")
+    assert points.mode == "markers" and points.showlegend and not scatters(figure, "lines")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.0, 1.0, [0, 0.5, 1]), (-3.0, 11.0, [0, 5, 10]), (5.0, 5.0, [5]),
+        (1e9, 1e9 + 1, [1e9, 1e9 + 0.5, 1e9 + 1]),
+        (0.31, 0.34, [0.31, 0.32, 0.33, 0.34]),
+    ],
+)  # fmt: skip
+def test_ticks_are_round(low, high, ticks):
+    assert nice_ticks(low, high) == pytest.approx(ticks)
 
 
 def test_no_match():
@@ -641,8 +682,8 @@ def test_whole_matches_are_drawn_until_there_is_no_room():
     rows = matched(*((10 * k, 10 * k + 4) for k in range(50)))
     figure = timeline(stream(1000), rows, time="ts", value="price", max_events=23)
     assert len(named(figure, "match")[0].x) == 4 and n_drawn(figure) == 23
-    assert "50 matches, 250 of 1,000 events matched" in figure.layout.title.text
-    assert "4 of 50 matches drawn; 23 of 1,000 events drawn" in subtitle(figure)
+    assert figure.layout.title.text == "4 of 50 matches shown, 20 of 250 matched events"
+    assert "23 of 1,000 events drawn" in subtitle(figure)
 
 
 def test_a_match_that_is_too_long_is_cut():
@@ -693,6 +734,153 @@ def test_selection_agrees_with_its_definition(seed):
         assert list(panel.events) == [e for e in in_time[panel.name] if e in set(panel.events)]
         together = np.diff([in_time[panel.name].index(e) for e in panel.events]) == 1
         assert ((np.diff(panel.places) == 1) == together).all()
+
+
+def test_totals_of_what_the_picture_is_a_part_of():
+    def said(rows, **known) -> str:
+        totals = Totals(**({"n_events": 2500, "n_partitions": 32, "is_exact": True} | known))
+        figure = timeline(
+            stream(), rows, time="ts", value="price", partition="kind", title="T", totals=totals
+        )
+        return subtitle(figure)
+
+    two = pd.DataFrame({"match": [0, 0, 1, 1], "variable": ["a", "b"] * 2, "row": [0, 9, 1, 4]})
+    more = {"n_matches": 7, "n_partitions_matched": 5, "n_events_matched": 26}
+    assert said(two, **more) == "2 of 7 matches shown, 2 of 5 partitions with matches, 4 of 26 matched events"
+    unknown = {"n_matches": 10_000, "is_exact": False, "n_partitions_matched": None, "n_events_matched": None}
+    assert said(two, **unknown) == (
+        "2 of ≥ 10,000 matches shown, 4 events in them; 3 of 32 partitions drawn, 29 not shown"
+    )
+    huge = {"n_matches": 2**1100, "n_partitions_matched": 2, "n_events_matched": None}
+    assert said(two, **huge).startswith("2 of about 1.36e331 matches shown, 4 events in them; 3 of 32")
+    whole = {"n_matches": 2, "n_partitions_matched": 2, "n_events_matched": 4}
+    assert said(two, **whole).startswith("2 matches, 4 of 2,500 events matched; 3 of 32 partitions drawn")
+    none = {"n_matches": 0, "n_partitions_matched": 0, "n_events_matched": 0}
+    assert said(two[:0], **none).startswith("no match in 2,500 events; 3 of 32 partitions drawn")
+
+
+@pytest.mark.parametrize("value", [None, "price", "kind"])
+def test_every_axis_has_a_trace(value):
+    """An axis over one without traces would be drawn over the whole figure."""
+    some = pd.DataFrame({"match": [0], "variable": ["a"], "row": [5]})
+    for rows in (some[:0], some):
+        figure = timeline(partitioned(3), rows, time="ts", value=value, partition="symbol")
+        axes = {axis.plotly_name.replace("axis", "") for axis in figure.select_yaxes()}
+        drawn = {trace.yaxis for trace in figure.data if len(trace.x)}
+        assert drawn == axes == {"y", *(f"y{k}" for k in range(2, 7))}
+        # Nothing of the empty axis is seen: not in the legend, under the pointer or as a mark.
+        for trace in figure.data:
+            if trace.y is not None and list(trace.y) == [None]:
+                assert not trace.showlegend and trace.hoverinfo == "skip"
+
+
+def far_apart(gap: int, last: int) -> pd.DataFrame:
+    """Two partitions with an event a second, the second one ``gap`` seconds later."""
+    seconds = np.concatenate([np.arange(last), gap + np.arange(last)])
+    return pd.DataFrame(
+        {"ts": pd.Timestamp("2024-01-02") + pd.to_timedelta(seconds, unit="s"),
+         "price": seconds % 7 + seconds // 300, "symbol": np.repeat(["A", "B"], last)}
+    )  # fmt: skip
+
+
+def test_panels_are_zoomed_to_matches_that_would_be_slivers():
+    rows = pd.DataFrame({"match": [0, 0, 1, 1], "variable": ["a", "b"] * 2, "row": [100, 110, 1100, 1100]})
+    figure = timeline(far_apart(86_400, 600), rows, time="ts", value="price", partition="symbol")
+    shown = pd.to_datetime(list(figure.layout.xaxis.range))
+    assert list(shown) == [pd.Timestamp("2024-01-02 00:01:30"), pd.Timestamp("2024-01-02 00:02:00")]
+    assert figure.layout.xaxis2.range is None and figure.layout.xaxis.matches is None
+    assert "zoomed to the matches, a double click shows all events" in subtitle(figure)
+    # All events are there, and the values fill the part that is seen.
+    assert n_drawn(figure) == 1200 and figure.layout.yaxis2.range[1] < 10 < figure.layout.yaxis4.range[1]
+    wide = pd.DataFrame({"match": [0, 0], "variable": ["a", "b"], "row": [100, 400]})
+    figure = timeline(far_apart(600, 600), wide, time="ts", value="price", partition="symbol")
+    assert figure.layout.xaxis.range is None and figure.layout.xaxis.matches == "x2"
+    assert "zoomed" not in (subtitle(figure) if figure.layout.title.subtitle.text else "")
+
+
+def test_a_panel_of_one_moment_is_as_long_as_the_others():
+    events = pd.DataFrame({"ts": [0, 10, 5000, 5000], "symbol": ["A", "A", "B", "B"], "price": 1.0})
+    rows = pd.DataFrame({"match": [0, 0, 1, 1], "variable": ["a", "b"] * 2, "row": range(4)})
+    figure = timeline(events, rows, time="ts", value="price", partition="symbol")
+    assert figure.layout.xaxis.range == (-10, 20) and figure.layout.xaxis2.range == (4985, 5015)
+    (_, bar) = named(figure, "match")
+    assert bar.x[0] < 0.01 * 30
+
+
+def alpha(colour: str) -> float:
+    return float(colour.removesuffix(")").rpartition(",")[2])
+
+
+@pytest.mark.parametrize("n_matches", [2, 20, 200])
+def test_bands_over_one_another_stay_transparent(n_matches):
+    rows = matched(*((k, 210) for k in range(n_matches)))
+    figure = timeline(stream(400), rows, time="ts", value="price", max_events=len(rows))
+    shades, bars = named(figure, "match")
+    # The fills do not overlap, so that nothing adds up; the matches are outlines to point at.
+    starts = (shades.base - np.datetime64("2024-01-02T09:30")) / np.timedelta64(1, "ms")
+    assert (np.diff(starts) == shades.x[:-1]).all() and shades.x.sum() == 210 * 30_000
+    opacities = [alpha(colour) for colour in shades.marker.color]
+    assert opacities == sorted(opacities) and 0.17 == opacities[0] < opacities[-1] <= 0.34
+    assert alpha(bars.marker.color) == 0 and len(bars.hovertext) == len(bars.x) == n_matches
+    assert [shades.showlegend, bars.showlegend] == [True, False] and shades.hoverinfo == "skip"
+    [alone] = named(timeline(stream(400), matched((3, 50), (60, 90)), time="ts", value="price"), "match")
+    assert alpha(alone.marker.color) == 0.17
+
+
+# --- pictures of found matches --------------------------------------------------------------------
+
+
+def payments() -> pd.DataFrame:
+    """Five cards with a match each, three without."""
+    rows = [
+        (card, 100 * card + 3 * k, kind)
+        for card in range(8)
+        for k, kind in enumerate(["check", "pay", "pay"])
+    ]
+    frame = pd.DataFrame(rows, columns=["card", "ts", "kind"])
+    frame["amount"] = np.where(frame["kind"] == "pay", frame["ts"] % 100 + 1.0, np.nan)
+    return frame[(frame["card"] < 5) | (frame["kind"] == "check")].reset_index(drop=True)
+
+
+SEQUENCE = "PATTERN SEQ(check c, pay p) WHERE [card] AND p.amount > {}"
+AS_SEQUENCE = {"event_type": "kind", "order_by": "ts"}
+
+
+def test_found_sequences_say_how_many_there_are():
+    matches = payments().cep.match(SEQUENCE.format(5), **AS_SEQUENCE)
+    figure = matches.plot()
+    assert subtitle(figure).startswith(
+        "4 of 5 matches shown, 4 of 5 partitions with matches, 8 of 10 matched events"
+    )
+    lanes = figure.layout.yaxis2.ticktext
+    assert "c" in lanes and [len(trace.x) for trace in named(figure, "c")] == [1] * 4
+    assert subtitle(matches.plot(partitions=5)).startswith("5 matches, 10 of 18 events matched; 5 of 8")
+
+
+def test_empty_results_show_the_events():
+    for matches in (
+        payments().cep.match(SEQUENCE.format(500), **AS_SEQUENCE),
+        payments().cep.match("hi", define={"hi": "amount > 500"}, partition_by="card", order_by="ts"),
+    ):
+        figure = matches.plot()
+        assert subtitle(figure).startswith("no match in 18 events; 4 of 8 partitions drawn, 4 not shown")
+        assert [trace.name for trace in figure.data if trace.showlegend] == ["amount"]
+        assert sum(len(trace.x) for trace in named(figure, "amount")) == 12
+
+
+def test_more_matches_than_a_picture_has_room_for():
+    frame = pd.DataFrame({"ts": range(100), "kind": "pay", "amount": 1.0})
+    counted = frame.cep.match("PATTERN SEQ(pay+ p[])", **AS_SEQUENCE)
+    assert subtitle(counted.plot("amount")).startswith("200 of about 1.27e30 matches shown, 8 events in them")
+    assert repr(counted).startswith("about 1.27e30 matches of 'SEQ(pay+ p[])' in 100 events")
+    assert repr(counted).endswith("… about 1.27e30 more")
+    with pytest.raises(CepError, match=r"there are about 1\.27e30 matches, more than limit=1,000,000; take"):
+        counted.to_frame()
+    with pytest.raises(CepError, match=r"the slice has about 6\.34e29 matches, more than 1,000,000"):
+        counted[::2]
+    assert counted[5:2].count() == 0 and counted[1:6:2].count() == 3
+    with pytest.raises(IndexError, match=r"there are about 1\.27e30, numbered from 0"):
+        counted[2**100]
 
 
 # --- timeline: text and errors --------------------------------------------------------------------

@@ -706,7 +706,13 @@ def test_seq_and_any_of_make_regex_patterns_of_names():
         (lambda: B.plus(greedy=True, reluctant=True), CepError, "either greedy or reluctant"),
         (lambda: B.plus(inner="nex"), CepError, "inner: unknown strategy 'nex'"),
         (lambda: B.times(2.5), CepError, "expected whole numbers, got 2.5"),
-        (lambda: B.times(3, 2), ValueError, "need 0 <= low <= high"),
+        (
+            lambda: B.times(3, 2),
+            CepError,
+            "repetition {3,2} of AAPL b: it needs 0 <= low <= high and high >= 1",
+        ),
+        (lambda: B.plus()["x"], CepError, "as in b['x'] with b = event"),
+        (lambda: B.amount > 3, AttributeError, "the value of a column is b['amount']"),
         (lambda: B.plus(until="price >"), PatternSyntaxError, "until: expected a value"),
         (lambda: B.where("price >"), PatternSyntaxError, "where of 'b': expected a value"),
         (lambda: seq(A, B).where(B == 5), PredicateError, "got bool; columns of events are b['x']"),
@@ -748,7 +754,9 @@ def test_an_event_pattern_stays_a_value():
     assert event("a", "A") == sq.EventPattern("a", "A")
     assert len({event("a", "A"), sq.EventPattern("a", "A"), event("a")}) == 2
     assert isinstance(A["x"], Operand)
-    assert repr(A["x"]) == f"Operand(expression={A['x'].expression!r})"
+    assert repr(A["x"]) == "<a.x>"
+    assert repr(A.plus()) == "<pattern GOOG+ a[]>"
+    assert repr(A.plus().within("5 min")) == f"<query {A.plus().within('5 min')}>"
 
 
 # --- what is said beside the pattern -------------------------------------------------------------

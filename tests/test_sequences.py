@@ -7,9 +7,11 @@ from functools import cache
 import generate_sequences as gs
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 from naive_sequences import SequenceMatch, sequence_matches
 
+import cepkit as cep
 from cepkit.compile.sequence import SequenceProgram, compile_sequence
 from cepkit.engines.reuse import report_matches
 from cepkit.frames.building import build_events
@@ -17,7 +19,8 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.planner import ENGINES
 from cepkit.sequence_set import MatchBlock, SequenceSet
 
-SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None]
+# Those that only run when named have tests of their own: test_linked_query.
+SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None and engine.automatic]
 FAMILIES = list(gs.FAMILIES)
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes with many streams each. Interpreted, each case has its own.
@@ -80,3 +83,11 @@ def test_engine_is_the_definition(shape_seed, seed, family, engine):
     positions, counts = found.ends()
     lasts = [match.rows[-1] for match in wanted]
     assert np.repeat(positions, np.asarray(counts, dtype=np.int64)).tolist() == lasts
+
+
+@pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")
+def test_aggregates_of_expressions():
+    frame = pd.DataFrame({"t": range(4), "kind": list("ABBC"), "x": [1, 2, 3, 4]})
+    text = "PATTERN SEQ(A a, B+ b[]) WHERE max(b.x * 2) > 5"
+    found = cep.match(frame, text, event_type="kind", order_by="t", measures={"n": "count(b)"})
+    assert found.to_frame()["n"].tolist() == [1, 2]

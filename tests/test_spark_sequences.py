@@ -844,3 +844,16 @@ def test_connect(tmp_path):
     script.write_text(textwrap.dedent(CONNECT))
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
     assert "the same over Connect" in run.stdout, run.stderr[-4000:]
+
+
+def test_estimates_are_refused_and_orders_are_kept(spark):
+    rows = [("k", kind, t) for t, kind in enumerate("ABCABC")]
+    frame = spark.createDataFrame(rows, "k string, kind string, t long")
+    query = "PATTERN SEQ(A a, B b, C c) WHERE c.t > a.t + 2"
+    keywords = {"event_type": "kind", "order_by": "t", "partition_by": "k"}
+    with pytest.raises(UnsupportedQueryError, match="counted exactly"):
+        frame.cep.match(query, **keywords).count("estimate")
+    assert frame.cep.match(query, **keywords, evaluation_order=["c", "a", "b"]).count() == 2
+    assert "evaluation   c, a, b" in str(
+        frame.cep.explain(query, **keywords, evaluation_order=["c", "a", "b"])
+    )

@@ -173,7 +173,12 @@ class Judge:
         if reached < len(self.rows):  # the definition does not grow it by the next event either
             c, row = self.found.components[reached], self.rows[reached]
             longer = (*run[:-1], (*run[-1], row)) if c == len(run) - 1 else (*run, (row,))
-            if obstacle.kind != "absence" and c in (len(run) - 1, len(run)) and self.is_reachable(longer):
+            # A row of another partition may well begin a match of its own.
+            if (
+                obstacle.kind not in ("absence", "partition")
+                and c in (len(run) - 1, len(run))
+                and self.is_reachable(longer)
+            ):
                 return False
         return getattr(self, obstacle.kind)(places, obstacle)
 
@@ -314,22 +319,22 @@ def said(query: str, rows, frame: pd.DataFrame = FRAME, **keywords) -> list[str]
 GOLDEN = {
     "type": (
         "PATTERN SEQ(Order o, Ready r)", [0, 1], {},
-        ["no match: o = row 0, ? = row 1; the partial match ends at row 0",
+        ["no match: o = row 0, ? = row 1; row 1 cannot follow row 0",
          "- row 1 is of type 'Scan', the pattern has Order, Ready"],
     ),
     "type of an absent event": (
         "PATTERN SEQ(Order o, !Cancel x, Ready r)", [0, 3, 5], {},
-        ["no match: o = row 0, ? = row 3, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, ? = row 3, r = row 5; row 3 cannot follow row 0",
          "- row 3 is of type 'Cancel', which must be absent, the pattern has Order, Ready"],
     ),
     "type as given": (
         "PATTERN SEQ(Order o, Ready r)", {"o": 0, "r": 1}, {},
-        ["no match: o = row 0, ? = row 1; the partial match ends at row 0",
+        ["no match: o = row 0, ? = row 1; row 1 cannot follow row 0",
          "- row 1 is of type 'Scan', r is of type 'Ready'"],
     ),
     "variable": (
         "PATTERN SEQ(Order o, OR(Scan s, Ready r))", {"o": 0, "s": 1, "r": 5}, {},
-        ["no match: o = row 0, s = row 1, ? = row 5; the partial match ends at row 1",
+        ["no match: o = row 0, s = row 1, ? = row 5; row 5 cannot follow row 1",
          "- row 5 is given as 'r', which no match has together with o, s"],
     ),
     "alone": (
@@ -339,29 +344,29 @@ GOLDEN = {
     ),
     "condition": (
         "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight", [0, 5], {},
-        ["no match: o = row 0, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
          "- r.weight > o.weight: 3.0 > 5.0 is false"],
     ),
     "condition that is null": (
         "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight", [0, 7], {},
-        ["no match: o = row 0, r = row 7; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 7; row 7 cannot follow row 0",
          "- r.weight > o.weight: null > 5.0 is null"],
     ),
     "condition on texts and times": (
         "PATTERN SEQ(Order o, Ready r) WHERE r.ts > o.ts + '10 min' OR r.kind = o.kind", [0, 5], {},
-        ["no match: o = row 0, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
          "- r.ts > o.ts + '10 min' or r.kind == o.kind: "
          "'2024-01-01 10:05:00' > '2024-01-01 10:00:00' + '10 min' or 'Ready' == 'Order' is false"],
     ),
     "condition on each event": (
         "PATTERN SEQ(Scan+ s[], Ready r) WHERE s[i].weight < s[i-1].weight", [1, 4, 5], {},
-        ["no match: s = row 1, row 4, r = row 5; the partial match ends at row 1",
+        ["no match: s = row 1, row 4, r = row 5; row 4 cannot follow row 1",
          "- s[i].weight < s[i-1].weight: 7.0 < 6.0 is false"],
     ),
     "condition on a group": (
         "PATTERN SEQ(Scan+ s[], Ready r) WHERE avg(s.weight) < s[LEN].weight - 1 AND count(s) > 0",
         [1, 4, 5], {},
-        ["no match: s = row 1, row 4, r = row 5; the partial match ends at row 4",
+        ["no match: s = row 1, row 4, r = row 5; row 5 cannot follow row 4",
          "- avg(s.weight) < s[LEN].weight - 1: 6.5 < 7.0 - 1 is false"],
     ),
     "condition at the end": (
@@ -371,7 +376,7 @@ GOLDEN = {
     ),
     "partition": (
         "PATTERN SEQ(Order o, Ready r) WHERE [item]", [0, 9], {},
-        ["no match: o = row 0, r = row 9; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 9; row 9 cannot follow row 0",
          "- row 0 and row 9 are of different partitions: item 1 and 2"],
     ),
     "order": (
@@ -389,7 +394,7 @@ GOLDEN = {
     ),
     "missing between": (
         "PATTERN SEQ(Order o, Scan s, Ready r) WHERE s.weight < o.weight", [0, 5], {},
-        ["no match: o = row 0, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
          "- nothing is given for Scan s",
          "  row 1 could not be s: s.weight < o.weight: 6.0 < 5.0 is false",
          "  row 4 could not be s: s.weight < o.weight: 7.0 < 5.0 is false"],
@@ -402,74 +407,74 @@ GOLDEN = {
     ),
     "few": (
         "PATTERN SEQ(Scan{2,} s[], Ready r)", [1, 5], {},
-        ["no match: s = row 1, r = row 5; the partial match ends at row 1",
+        ["no match: s = row 1, r = row 5; row 5 cannot follow row 1",
          "- s needs at least 2 events, 1 is given"],
     ),
     "many": (
         "PATTERN SEQ(Scan{1,2} s[], Ready r)", [1, 4, 6, 7], {},
-        ["no match: s = row 1, row 4, row 6, r = row 7; the partial match ends at row 4",
+        ["no match: s = row 1, row 4, row 6, r = row 7; row 6 cannot follow row 4",
          "- s is at most 2 events, 3 are given: row 1, row 4, row 6"],
     ),
     "window": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 1 hour", [0, 10], {},
-        ["no match: o = row 0, r = row 10; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 10; row 10 cannot follow row 0",
          "- from row 0 to row 10 it lasts 1 h 25 min, more than 1 h"],
     ),
     "open window": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 5 min", [0, 5], {"within_closed": False},
-        ["no match: o = row 0, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
          "- from row 0 to row 5 it lasts 5 min, not less than 5 min"],
     ),
     "events": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 3 EVENTS", [0, 5], {},
-        ["no match: o = row 0, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
          "- from row 0 to row 5 there are 6 events, more than 3"],
     ),
     "gap": (
         "PATTERN SEQ(Order o, Scan s, Ready r) GAP 2 min", [0, 1, 5], {},
-        ["no match: o = row 0, s = row 1, r = row 5; the partial match ends at row 1",
+        ["no match: o = row 0, s = row 1, r = row 5; row 5 cannot follow row 1",
          "- from row 1 to row 5 it lasts 4 min, more than 2 min between successive events"],
     ),
     "strict_time": (
         "PATTERN SEQ(Ready r, Order o)", [7, 8], {"strict_time": True},
-        ["no match: r = row 7, o = row 8; the partial match ends at row 7",
+        ["no match: r = row 7, o = row 8; row 8 cannot follow row 7",
          "- row 7 and row 8 happen at the same time (10:07)"],
     ),
     "skipped under next": (
         "PATTERN SEQ(Order o, Ready r)", [0, 7], {"strategy": "next"},
-        ["no match: o = row 0, r = row 7; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 7; row 7 cannot follow row 0",
          "- row 5 lies between row 0 and row 7 and could be r: strategy 'next' may not skip it"],
     ),
     "skipped under partition": (
         "PATTERN SEQ(Scan s, Ready r) WHERE [item]", [4, 7], {"strategy": "partition"},
-        ["no match: s = row 4, r = row 7; the partial match ends at row 4",
+        ["no match: s = row 4, r = row 7; row 7 cannot follow row 4",
          "- row 5 lies between row 4 and row 7, and no event of the partition may be skipped there"],
     ),
     "skipped under strict": (
         "PATTERN SEQ(Ready r, Ready q) WHERE [item]", [5, 7], {"strategy": "strict"},
-        ["no match: r = row 5, q = row 7; the partial match ends at row 5",
+        ["no match: r = row 5, q = row 7; row 7 cannot follow row 5",
          "- row 6 lies between row 5 and row 7, and no event of the stream may be skipped there"],
     ),
     "until": (
         "PATTERN SEQ(Order o, Scan+ s[] UNTIL (kind = 'Cancel'), Ready r)", [0, 1, 4, 5], {},
-        ["no match: o = row 0, s = row 1, row 4, r = row 5; the partial match ends at row 1",
+        ["no match: o = row 0, s = row 1, row 4, r = row 5; row 4 cannot follow row 1",
          "- row 3 ends the loop of s: kind == 'Cancel' is true"],
     ),
     "greedy": (
         "PATTERN SEQ(Order o, _+ s[] GREEDY, Ready r)", {"o": 0, "s": [1, 2, 3, 4], "r": 5},
         {"strategy": "partition"},
-        ["no match: o = row 0, s = row 1, row 2, row 3, row 4, r = row 5; the partial match ends at row 4",
+        ["no match: o = row 0, s = row 1, row 2, row 3, row 4, r = row 5; row 5 cannot follow row 4",
          "- row 5 could be s too, and s is greedy"],
     ),
     "reluctant": (
         "PATTERN SEQ(Order o, _{1,} s[] RELUCTANT, Scan r)", {"o": 2, "s": [3, 4], "r": 6},
         {"strategy": "partition"},
-        ["no match: o = row 2, s = row 3, row 4, r = row 6; the partial match ends at row 3",
+        ["no match: o = row 2, s = row 3, row 4, r = row 6; row 4 cannot follow row 3",
          "- row 4 could be r too, and s is reluctant"],
     ),
     "absence": (
         "PATTERN SEQ(Order o, !Cancel x, Ready r)", [2, 5], {},
-        ["no match: o = row 2, r = row 5; the partial match ends at row 2",
+        ["no match: o = row 2, r = row 5; row 5 cannot follow row 2",
          "- Cancel x, which must be absent, is row 3 (10:03) between o and r"],
     ),
     "absence before": (
@@ -489,7 +494,7 @@ GOLDEN = {
     ),
     "two reasons": (
         "PATTERN SEQ(Order o, !Cancel x, Ready r) WHERE r.weight > o.weight", [0, 5], {},
-        ["no match: o = row 0, r = row 5; the partial match ends at row 0",
+        ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
          "- r.weight > o.weight: 3.0 > 5.0 is false",
          "- Cancel x, which must be absent, is row 3 (10:03) between o and r"],
     ),
@@ -505,6 +510,57 @@ GOLDEN = {
 def test_words(name):
     query, rows, keywords, expected = GOLDEN[name]
     assert said(query, rows, **keywords) == expected
+
+
+CARDS = pd.DataFrame(
+    {
+        "kind": ["check", "check", "check", "check", "pay", "check", "pay"],
+        "ts": range(7),
+        "card": [7, 7, 7, 3, 3, 7, 7],
+        "result": ["refused", "refused", "accepted", "refused", None, "refused", None],
+    }
+)
+CARD_QUERY = """PATTERN SEQ(check r1, check r2, check ok, pay p) WHERE [card]
+AND r1.result = 'refused' AND r2.result = 'refused' AND ok.result = 'accepted'"""
+
+
+def test_the_component_that_nothing_is_given_for():
+    for rows, expected in {
+        (1, 2, 6): [
+            "r2 = row 1, ok = row 2, p = row 6",
+            "- nothing is given for check r1",
+            "  row 0 could be r1",
+        ],
+        (0, 1, 6): [
+            "r1 = row 0, r2 = row 1, p = row 6; row 6 cannot follow row 1",
+            "- nothing is given for check ok",
+            "  row 2 could be ok",
+            "  row 5 could not be ok: row 5: ok.result == 'accepted': 'refused' == 'accepted' is false",
+        ],
+    }.items():
+        assert said(CARD_QUERY, list(rows), CARDS) == [HEAD + expected[0], *expected[1:]]
+    # Where every component has an event, the one that it cannot be is said.
+    assert said(CARD_QUERY, [0, 1, 5, 6], CARDS)[1:] == [
+        "- row 5: ok.result == 'accepted': 'refused' == 'accepted' is false"
+    ]
+
+
+def test_rows_of_another_partition():
+    for rows in ([0, 1, 2, 4], {"r1": 0, "r2": 1, "ok": 2, "p": 4}):
+        assert said(CARD_QUERY, rows, CARDS) == [
+            "no match: r1 = row 0, r2 = row 1, ok = row 2, p = row 4; row 4 cannot follow row 2",
+            "- row 4 is of card 3, the others of card 7",
+        ]
+    # Before the order, which is wrong because of it; and every row that is elsewhere.
+    swapped = {"r1": 3, "r2": 1, "ok": 2, "p": 6}
+    assert said(CARD_QUERY, swapped, CARDS)[1:] == ["- row 3 is of card 3, the others of card 7"]
+    assert said(CARD_QUERY, [0, 1, 2, 3, 4], CARDS)[1:] == [
+        "- row 3 is of card 3, the others of card 7",
+        "- row 4 is of card 3, the others of card 7",
+    ]
+    assert said(CARD_QUERY, [0, 3], CARDS)[1:] == [
+        "- row 0 and row 3 are of different partitions: card 7 and 3"
+    ]
 
 
 def test_every_kind_has_words():
@@ -591,7 +647,8 @@ def test_without_rows():
     found = FRAME.cep.why_not("PATTERN SEQ(Order o, Ready r) WHERE r.weight > 2 * o.weight", **KEYWORDS)
     assert repr(found).splitlines() == [
         "1 match of 'SEQ(Order o, Ready r)'",
-        "- 1 match; most is lost here: 1 of 10 events tried as r pass (r.weight > 2 * o.weight: 1 of 10)",
+        "- 1 match; most is lost here: 3 partial matches up to o, 1 up to r: "
+        "1 of 10 events tried as r pass (r.weight > 2 * o.weight: 1 of 10)",
     ]
     none = FRAME.cep.why_not("PATTERN SEQ(Order o, Paid p)", **KEYWORDS)
     assert repr(none).splitlines() == [

@@ -18,6 +18,7 @@ from cepkit.compile.terms import (
     START,
     Constant,
     Derived,
+    Prepared,
     Table,
     Term,
     clipped,
@@ -40,7 +41,7 @@ from cepkit.events import (
 )
 from cepkit.language import expressions as ex
 from cepkit.language.durations import duration_ticks
-from cepkit.language.functions import registered_function
+from cepkit.language.functions import VECTOR_FUNCTIONS, registered_function
 from cepkit.language.query import RegexQuery
 
 _MATH = {
@@ -69,7 +70,7 @@ class Binder:
     constants: list[Constant] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     columns: dict[str, None] = field(default_factory=dict)  # in order of first use
-    derived: dict[str, Derived] = field(default_factory=dict)
+    derived: dict[str, Derived | Prepared] = field(default_factory=dict)
     used_functions: dict[str, object] = field(default_factory=dict)
     text_groups: list[set[str]] = field(default_factory=list)  # columns that share categories
     ordered_text: set[str] = field(default_factory=set)  # columns whose codes must be in text order
@@ -246,7 +247,7 @@ class Binder:
 
     def _column(self, name: str, of: ColumnType, e: ex.Expression) -> Term:
         if of.kind == LIST:
-            raise self.wrong(e, f"column {name!r} holds lists; take an item, as in {e}[0]")
+            raise self.wrong(e, holds_lists(name, e))
         self.columns.setdefault(name)
         unit = name if of.kind == TEXT else of.unit
         return Term("column", (), of.kind, unit, of.nullable or of.kind == FLOAT, name, EVENT)
@@ -404,6 +405,8 @@ class Binder:
             if not isinstance(e.arguments[1], ex.Literal) or not isinstance(e.arguments[1].value, str):
                 raise self.wrong(e, f"{e.function}() needs a quoted text as its second argument")
             return self._text_test(e.function, e.arguments[0], e.arguments[1].value, e)
+        if e.function in VECTOR_FUNCTIONS:
+            return self._similarity(e)
         if e.function in _MATH:
             return self._math(e)
         try:
@@ -426,6 +429,15 @@ class Binder:
                 "write texts into the function",
             )
         return term
+
+    def _similarity(self, e: ex.Call) -> Term:
+        name = e.function
+        raise self.wrong(
+            e,
+            f"{name}() compares events of a sequence. Of rows that follow each other: PATTERN SEQ(_ a, _ b) "
+            f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query: "
+            f"{name}(first(x), last(x))",
+        )
 
     def _math(self, e: ex.Call) -> Term:
         args = tuple(self._number(argument, e) for argument in e.arguments)
@@ -452,6 +464,12 @@ class Binder:
             kind = INTEGER if kinds == {INTEGER} else FLOAT
             return Term(name, args, kind, None, nullable or kind == FLOAT, name, level)
         return Term(name, args, FLOAT, None, True, name, level)
+
+
+def holds_lists(name: str, e: ex.Expression) -> str:
+    """Return what is wrong with an array column as a value, and what there is instead."""
+    whole = ", ".join(f"{function}(…)" for function in VECTOR_FUNCTIONS)
+    return f"column {name!r} holds lists; take an item, as in {e}[0], or compare whole arrays: {whole}"
 
 
 def _as_quoted(value: object) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.terms import Constant, Derived, Table, Term
+from cepkit.compile.terms import Constant, Derived, Prepared, Table, Term
 from cepkit.errors import PredicateError
 from cepkit.events import TEXT, Column, ColumnType, shared_categories
 
@@ -36,7 +36,7 @@ class Bound:
     columns: tuple[str, ...]
     constants: tuple[Constant, ...]
     tables: tuple[Table, ...]
-    derived: Mapping[str, Derived]
+    derived: Mapping[str, Derived | Prepared]
     text_groups: tuple[frozenset[str], ...]
     ordered_text: frozenset[str]
     functions: Mapping[str, object]

@@ -118,7 +118,7 @@ def _link(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int
     """Return which two components a condition links and its leaves of the earlier event."""
     of, components = condition.component_of_variable, bound.branch.components
     leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
-    reason = f"condition {condition.condition.conjunct + 1} looks at more than two neighbouring events"
+    reason = f"condition {condition.condition.conjunct + 1} does not link just two neighbouring events"
     if not leaves or any(leaf.op == "group" for leaf in leaves):
         return reason
     at = condition.condition.decided_at

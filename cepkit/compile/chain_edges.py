@@ -10,7 +10,8 @@ from cepkit.compile.chain import Chain, EdgeAbsence
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.compile.source import decorator, module_header
 from cepkit.compile.terms import Term
-from cepkit.compile.writing import TermWriter
+from cepkit.compile.writing import VECTOR, TermWriter
+from cepkit.events import LIST
 
 Key = tuple[str | int, ...]
 
@@ -101,11 +102,16 @@ class EdgeWriter(TermWriter):
         """Return the name of the element in the code being written."""
         return self.names[term]
 
+    def similarity(self, term: Term) -> str:
+        """Return the code of a function of two arrays; the name of one is its column and row."""
+        return f"{term.data}({', '.join(map(self.leaf, term.args))})"
+
     # --- arrays
 
     def array(self, *key: str | int, dtype: str = "int64") -> str:
         """Return the name of the array of a key, which becomes an argument of the kernel."""
-        self.found[key] = f'T.Array(T.{dtype}, 1, "C")'
+        item, n_axes = ("float64", 2) if dtype == VECTOR else (dtype, 1)
+        self.found[key] = f'T.Array(T.{item}, {n_axes}, "C")'
         return self.array_name(key)
 
     def column(self, pool: int, name: str) -> str:
@@ -147,7 +153,7 @@ class EdgeWriter(TermWriter):
         terms : tuple of Term
             What is tested.
         vectors : mapping of Term to str
-            Leaves that are the value at r in an array.
+            Leaves that are the value at r in an array; for array columns ``array, row``, or ``array``.
         scalars : mapping of Term to str
             Leaves that have one value, read before the loop.
         bounds : iterable of (str, str, str)
@@ -155,9 +161,15 @@ class EdgeWriter(TermWriter):
         """
         lines = []
         for leaf, array in vectors.items():
-            self.names[leaf] = self.wide(leaf.data[-1], f"{array}[r]")
+            if leaf.kind == LIST:
+                self.names[leaf] = array if "," in array else f"{array}, r"
+            else:
+                self.names[leaf] = self.wide(leaf.data[-1], f"{array}[r]")
         for leaf, value in scalars.items():
             column = leaf.data[-1]
+            if leaf.kind == LIST:
+                self.names[leaf] = value.replace("[", ", ").removesuffix("]")
+                continue
             self.names[leaf] = f"y{self.numbers.index(column)}"
             lines.append(f"{self.names[leaf]} = {self.wide(column, value)}")
         more = []
@@ -166,7 +178,7 @@ class EdgeWriter(TermWriter):
             more.append(f"{array}[r] {sign} bound{len(more)}")
         # Without jumps, unless a function of the user should be called only where it decides.
         sign = " and " if any(self.is_costly(term) for term in terms) else " & "
-        parts = dict.fromkeys([*more, *(self.true(term) for term in terms)])
+        parts = dict.fromkeys([*more, *map(self.true, sorted(terms, key=self.is_costly))])
         return list(dict.fromkeys(lines)), sign.join(f"({part})" for part in parts) or None
 
     # --- the module
@@ -187,7 +199,7 @@ class EdgeWriter(TermWriter):
         types = [*(t for _, t in arguments), *self.found.values(), *self.argument_types()]
         types += [t for _, t in outputs]
         names = [*(n for n, _ in arguments), *names, *self.arguments(), *(n for n, _ in outputs)]
-        lines = module_header().splitlines()
+        lines = [*module_header().splitlines(), *self.similarities]
         lines += ['U1 = T.Array(T.uint64, 1, "C")', *constants, "", ""]
         if not self.python:
             line = decorator(types, user_functions=self.user_functions)[0]

@@ -19,6 +19,7 @@ from cepkit.compile.path_writing import PathWriter
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.compile.source import KernelSource, decorator, module_header
 from cepkit.compile.terms import Term
+from cepkit.events import LIST
 
 READ, INT1, INT2, SHORT1 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int16, 1, "C")'
 
@@ -118,7 +119,7 @@ class ChainWriter:
 
     def module(self, helpers: list[list[str]], *kernels: tuple[str, list[str]]) -> KernelSource:
         """Return a module: tables of the chain's shape, helping functions, and kernels with their types."""
-        lines = [*module_header().splitlines(), *self.tables, "", ""]
+        lines = [*module_header().splitlines(), *self.writer.similarities, *self.tables, "", ""]
         for helper in helpers:
             lines += [*([] if self.python else [_helper(self.program)]), *helper, "", ""]
         for text, types in kernels:
@@ -166,11 +167,13 @@ class ChainWriter:
         lines, names, cut = [], {}, []
         for number, leaf in enumerate(dict.fromkeys(leaves)):
             column = leaf.data[-1]
-            if leaf in link.earlier:
+            if leaf.kind == LIST:  # by its place among all entries
+                names[leaf] = ("lo + j" if lists else "g") if leaf in link.earlier else "i"
+            elif leaf in link.earlier:
                 names[leaf] = writer.load(column, "j" if lists else "g")
                 cut.append(f"c{writer.columns.index(column)}")
             else:
-                names[leaf] = f"x{k}_{number}"
+                names[leaf] = f"x{number}" if lists else f"x{k}_{number}"
                 lines.append(f"{names[leaf]} = {writer.load(column, 'i')}")
         conditions = []
         if link.has_far:
@@ -190,27 +193,33 @@ class ChainWriter:
         return lines, (" and " if costly else " & ").join(conditions) or "True"
 
     def over_links(self, name: str, arguments: str, body: str, *, alive: str = "") -> list[list[str]]:
-        """Return functions ``name(k, i, lo, hi, …)``, one per link, and the one that chooses among them.
+        """Return functions ``name0(i, lo, hi, …)`` … for the links, and ``name(k, i, …)`` that chooses.
+
+        Links with equal code share one, since each is compiled by itself; of a single one none is chosen.
 
         ``body`` has LOADS, and CONDITION as an expression; ``alive`` is a further condition, for links whose
         earlier event need not be the first of a match.
         """
-        helpers = []
         rest = f"{arguments}, {self.values}"
-        choose = [f"def {name}(k, i, lo, hi, {rest}):"]
+        links_of_body: dict[tuple[str, ...], list[int]] = {}
         for k, link in enumerate(self.links):
             loads, condition = self.link_lines(k, lists=True)
             if alive and (link.source > 0 or link.source == link.target):
-                condition = (
-                    f"{alive} and ({condition})" if " and " in condition else f"{alive} & ({condition})"
-                )
-            lines = [f"def {name}{k}(i, lo, hi, {rest}):"]
+                costly = any(self.writer.is_costly(term) for term in link.terms)
+                sign = "and" if costly or " and " in condition else "&"
+                condition = f"{alive} {sign} ({condition})"
+            lines = []
             for line in body.replace("CONDITION", condition).splitlines():
                 lines += [f"    {load}" for load in loads] if line.strip() == "LOADS" else [line]
-            helpers.append(lines)
-            last = k == len(self.links) - 1
-            choose += [] if last else [f"    if k == {k}:"]
-            choose.append(f"{'    ' if last else '        '}return {name}{k}(i, lo, hi, {rest})")
+            links_of_body.setdefault(tuple(lines), []).append(k)
+        if len(links_of_body) == 1:
+            return [[f"def {name}(k, i, lo, hi, {rest}):", *body] for body in links_of_body]
+        helpers, choose = [], [f"def {name}(k, i, lo, hi, {rest}):"]
+        for number, (body, links) in enumerate(links_of_body.items()):
+            helpers.append([f"def {name}{number}(i, lo, hi, {rest}):", *body])
+            is_last = number == len(links_of_body) - 1
+            choose += [] if is_last else [f"    if {' or '.join(f'k == {k}' for k in links)}:"]
+            choose.append(f"{'    ' if is_last else '        '}return {name}{number}(i, lo, hi, {rest})")
         return [*helpers, choose]
 
     def finding(self) -> list[list[str]]:
@@ -236,7 +245,9 @@ class ChainWriter:
 
 
 def _helper(program: SequenceProgram) -> str:
-    return f'@njit(nogil=True, error_model="numpy"{"" if program.functions else ", _nrt=False"})'
+    # Only kernels call these: without the wrappers for Python they compile faster.
+    options = 'nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True'
+    return f"@njit({options}{'' if program.functions else ', _nrt=False'})"
 
 
 def write_max_starts(writer: ChainWriter) -> KernelSource:

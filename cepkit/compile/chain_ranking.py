@@ -38,6 +38,24 @@ def write_window_counts(writer: ChainWriter) -> KernelSource:
     return writer.module(helpers, *kernels)
 
 
+def write_fitting(writer: ChainWriter) -> KernelSource:
+    """Write the kernel that tells which rows of entries, one per state of a line, are paths.
+
+    Returns
+    -------
+    KernelSource
+        ``fits(rows, low, high, *values, out)`` writes 1 to ``out[m]`` where each entry of ``rows[m]``, int64
+        of shape (n, n_states), may follow the one before it, else 0.
+
+    Notes
+    -----
+    Time O(n x n_states).
+    """
+    helpers = writer.over_links("n_held", "every", _N_HELD)
+    types = [INT2, READ, READ, *writer.value_types, INT1]
+    return writer.module(helpers, (_FITS, types))
+
+
 def write_window_digits(writer: ChainWriter) -> KernelSource:
     """Write the same kernel for counts of any size: ``count[cell, l]`` is digit l to the base 2^31.
 
@@ -165,6 +183,23 @@ _DRAW = """def draw(begin, work_limit, lows, cell, low, high, VALUES, count, las
         if work > work_limit:
             return m + 1
     return len(last)
+"""
+
+_N_HELD = """    LOADS
+    n = 0
+    for j in range(hi - lo):
+        n += 1 if CONDITION else 0
+    return n"""
+
+_FITS = """def fits(rows, low, high, VALUES, out):
+    for m in range(len(out)):
+        good = 1
+        for s in range(N - 1):
+            i, j = rows[m, s + 1], rows[m, s]
+            if j < low[i] or j >= high[i] or n_held(LINK[s], i, j, j + 1, 0, VALUES) == 0:
+                good = 0
+                break
+        out[m] = good
 """
 
 # Numbers as digits to the base 2^31, the lowest first; what goes beyond the highest is lost.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_edges import ChainKernel, EdgeWriter, indented, over
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.events import LIST
 
 # How numbers of matches are computed: modulo 2^64, modulo a number that the kernel is given, or as floats of
 # at least the true size, for windows that are a little too wide.
@@ -320,6 +321,8 @@ class _CountWriter(EdgeWriter):
                 continue
             for leaf in self.leaves_of(e)[0]:
                 column = leaf.data[-1]
+                if leaf.kind == LIST:
+                    continue
                 i = self.numbers.index(column)
                 arrays["column", column] = self.array("changed", s, i, dtype=self.dtypes[column])
             if self.shape.has_limit(e):
@@ -354,7 +357,12 @@ class _CountWriter(EdgeWriter):
         if shape.has_limit(e):
             bounds += [(arrays["limit", e], ">=", f"{self.array('members', shape.pool(t))}[x]")]
         earlier, _ = self.leaves_of(e)
-        vectors = {leaf: arrays["column", leaf.data[-1]] for leaf in earlier}
+        vectors = {
+            leaf: f"{self.column(shape.pool(s), leaf.data[-1])}, {member}[r]"
+            if leaf.kind == LIST
+            else arrays["column", leaf.data[-1]]
+            for leaf in earlier
+        }
         numbers, weights = arrays["change", ""], arrays.get(("change", "sum"))
         inner = self._sum(e, ("0", f"e{e}"), vectors, bounds, numbers, weights)
         return [*lines, f"if e{e} > 0:", f"    work += e{e}", *indented(inner)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.terms import ANY_KIND, NEVER, Constant, Table, Term, clipped, comparison, described
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, NUMBERS, TEXT, TIME
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, NUMBERS, OTHER, TEXT, TIME
 from cepkit.language import expressions as ex
 from cepkit.language.durations import duration_ticks
 
@@ -59,6 +59,12 @@ def compare(binder: Binder, e: ex.Comparison) -> Term:
 
 def _mismatch(binder: Binder, e: ex.Comparison, left: Term, right: Term) -> str:
     kinds = {left.kind, right.kind}
+    for side, term in ((e.left, left), (e.right, right)):
+        if term.kind == OTHER:
+            return (
+                f"the values of {side} are of several types, or of one that conditions cannot use; "
+                "make the column all numbers, text, times or truth values"
+            )
     number = str(e.left if left.kind in NUMBERS else e.right)
     if kinds & set(NUMBERS) and DURATION in kinds:
         units = "(or ms, min, hours, …)"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cepkit.compile.binding import Binder
-from cepkit.compile.terms import EVENT, Term
+from cepkit.compile.binding import Binder, holds_lists
+from cepkit.compile.terms import EVENT, Prepared, Term
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, ColumnType
 from cepkit.language import expressions as ex
 
@@ -50,7 +50,7 @@ class ElementBinder(Binder):
 
     def _column_of(self, e: ex.Reference, of: ColumnType) -> Term:
         if of.kind == LIST:
-            raise self.wrong(e, f"column {e.name!r} holds lists; take an item, as in {e}[0]")
+            raise self.wrong(e, holds_lists(e.name, e))
         return self._column(e.name, of, e)
 
     def _element(self, e: ex.Reference, column: Term) -> Term:
@@ -58,6 +58,26 @@ class ElementBinder(Binder):
         nullable = column.nullable or isinstance(which, int)
         data = (e.variable, which, column.data)
         return Term("element", (), column.kind, column.unit, nullable, data, EVENT)
+
+    def _similarity(self, e: ex.Call) -> Term:
+        arrays = tuple(self._array(argument, e) for argument in e.arguments)
+        return Term("similarity", arrays, FLOAT, None, True, e.function, EVENT)
+
+    def _array(self, e: ex.Expression, call: ex.Call) -> Term:
+        """Return the leaf of an array; its column is one that is prepared for the function."""
+        name = e.name if isinstance(e, ex.Reference | ex.Attribute) else None
+        if name is None:
+            raise self.wrong(e, f"{call.function}() takes columns of arrays, as in {call.function}(a.x, b.x)")
+        of = self.schema.get(name)
+        if of is None:
+            raise self.missing(e, name)
+        if of.kind != LIST or of.item.kind not in NUMBERS:
+            raise self.wrong(e, f"{call.function}() needs arrays of numbers, column {name!r} is of type {of}")
+        own = f"{call.function}({name})"
+        self.derived[own] = Prepared(name, call.function)
+        self.columns.setdefault(own)
+        column = Term("column", (), LIST, None, True, own, EVENT)
+        return self._element(e, column) if isinstance(e, ex.Reference) else column
 
     def _which(self, e: ex.Reference) -> str | int:
         if self.range_of_aggregate is not None:
@@ -92,7 +112,7 @@ class ElementBinder(Binder):
         outer, self.range_of_aggregate = self.range_of_aggregate, over
         try:
             is_plain = isinstance(e.operand, ex.Reference)
-            arg = self._reference(e.operand) if is_plain else Binder._bind(self, e.operand)
+            arg = self._reference(e.operand) if is_plain else super()._bind(e.operand)
         finally:
             self.range_of_aggregate = outer
         return self._aggregated(e, function, variable, over, arg)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from cepkit.compile.elements import EACH, EARLIER, LAST, PREVIOUS
 from cepkit.compile.terms import Term
-from cepkit.compile.writing import TermWriter
+from cepkit.compile.writing import VECTOR, TermWriter
 from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, TEXT
 
 
@@ -32,10 +32,23 @@ class PathWriter(TermWriter):
         """Return the code of the value; a bare column is the one of the event at ``y``."""
         return self.load(term.data, "y") if term.op == "column" else super().value(term)
 
+    def similarity(self, term: Term) -> str:
+        """Return the code of a function of two arrays; null where one of the events is not there."""
+        code = super().similarity(term)
+        optional = [arg for arg in term.args if arg.op == "element" and isinstance(arg.data[1], int)]
+        if not optional:
+            return code
+        return f"({code} if {' and '.join(f'{self.value(arg)} >= 0' for arg in optional)} else NAN)"
+
     def load(self, column: str, place: str) -> str:
-        """Return the code that reads ``column`` at ``place`` in the width that terms compute with."""
+        """Return the code that reads ``column`` at ``place`` in the width that terms compute with.
+
+        Of an array column that is the place itself.
+        """
         i = self.columns.index(column)
         dtype = self.dtypes[column]
+        if dtype == VECTOR:
+            return place
         if dtype in ("int64", "float64", "object"):
             return f"c{i}[{place}]"
         return f"np.{'float64' if dtype == 'float32' else 'int64'}(c{i}[{place}])"

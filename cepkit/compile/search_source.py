@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cepkit.compile.path_writing import PathWriter
-from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.compile.sequence import BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.source import KernelSource, decorator, module_header
 from cepkit.compile.terms import Term
 
@@ -60,14 +60,14 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
     """
     python = not program.compiled
     writer = PathWriter(program.terms(), dtypes, tuple(program.functions), is_group=(False,), python=python)
-    lines = module_header().splitlines()
+    lines = [*module_header().splitlines(), *writer.similarities]
     types = ["T.int64", "T.int64", *writer.argument_types(), 'T.Array(T.uint8, 2, "C")']
     if not python:
         lines += decorator(types, user_functions=bool(program.functions))
     lines += [f"def accepting({', '.join(['start', 'stop', *writer.arguments(), 'out'])}):"]
     tests = tests_of(program)
     lines += [f"    out{i} = out[{i}]" for i in range(len(tests))]
-    lines += ["    for y in range(start, stop):"]
+    lines += ["    for y in range(np.uint64(start), np.uint64(stop)):"]  # signed: without vector instructions
     for i, terms in enumerate(tests):
         leaves = [leaf for term in terms for leaf in term.walk() if leaf.op == "element"]
         writer.names = {leaf: f"x{n}" for n, leaf in enumerate(dict.fromkeys(leaves))}
@@ -106,10 +106,12 @@ def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[s
     Time O(partial matches x window). The search ends early when an output is full or ``work_limit`` events
     were looked at; called again, it goes on at that event.
     """
-    return _SearchWriter(program, bound, dtypes).write()
+    return SearchWriter(program, bound, dtypes).write()
 
 
-class _SearchWriter:
+class SearchWriter:
+    """Writes the functions that test a partial match of a branch, and the walk over all of them."""
+
     def __init__(self, program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[str, str]):
         self.program, self.bound, self.branch = program, bound, bound.branch
         self.components = self.branch.components
@@ -122,7 +124,8 @@ class _SearchWriter:
         self.lines: list[str] = []
 
     def write(self) -> KernelSource:
-        self.lines = module_header().splitlines()
+        """Return the kernel of `write_search`."""
+        self.lines = [*module_header().splitlines(), *self.writer.similarities]
         self._tables()
         self._conditions()
         self._absences()
@@ -163,13 +166,9 @@ class _SearchWriter:
             condition = bound.condition
             if condition.absence is not None:
                 continue
-            at = condition.decided_at
-            lines = self.writer.condition(
-                f"holds{i}", bound.term, bound.component_of_variable,
-                top=at, taking=at if condition.each else None,
-            )  # fmt: skip
-            self._function(lines)
-            (admits if condition.each else closes).setdefault(at, []).append(self._call(f"holds{i}"))
+            self._condition(i, bound)
+            of = admits if condition.each else closes
+            of.setdefault(condition.decided_at, []).append(self._call(f"holds{i}"))
         self._dispatch("admits", admits)
         self._dispatch("closes", closes)
         ends = {}
@@ -185,6 +184,14 @@ class _SearchWriter:
                 lines += [f"    if c == {c}:", f"        return {calls[0]}"]
             self._function([*lines, "    return False"])
 
+    def _condition(self, i: int, bound: BoundCondition) -> None:
+        at, each = bound.condition.decided_at, bound.condition.each
+        self._function(
+            self.writer.condition(
+                f"holds{i}", bound.term, bound.component_of_variable, top=at, taking=at if each else None
+            )
+        )
+
     # --- absent events
 
     def _absences(self) -> None:
@@ -192,16 +199,7 @@ class _SearchWriter:
         at_begin: dict[int, list[str]] = {}
         at_end: list[str] = []
         for a, absence in enumerate(self.branch.absences):
-            own = [b for b in self.bound.conditions if b.condition.absence == a]
-            begun = self._decided_at_begin(absence, own)
-            top = absence.before if begun else self.n - 1
-            names = []
-            for i, bound in enumerate(own):
-                name = f"absent{a}_{i}"
-                of = bound.component_of_variable
-                self._function(self.writer.condition(name, bound.term, of, top=top, beside=absence.variable))
-                names.append(name)
-            self._function(self._absence(a, absence, names, top))
+            begun = self._free_of(a)
             call = f"free{a}(absent_tests[{a}], accept, time_start, time_end, {self.writer.parameters})"
             if begun:
                 at_begin.setdefault(absence.before, []).append(call)
@@ -209,6 +207,21 @@ class _SearchWriter:
                 at_end.append(call)
         self._free("free_at", "c, ", at_begin)
         self._free("free", "", {None: at_end} if at_end else {})
+
+    def _free_of(self, a: int) -> bool:
+        """Write ``free{a}``; return whether it is known when the component behind the absent event begins."""
+        absence = self.branch.absences[a]
+        own = [b for b in self.bound.conditions if b.condition.absence == a]
+        begun = self._decided_at_begin(absence, own)
+        top = absence.before if begun else self.n - 1
+        names = []
+        for i, bound in enumerate(own):
+            name = f"absent{a}_{i}"
+            of = bound.component_of_variable
+            self._function(self.writer.condition(name, bound.term, of, top=top, beside=absence.variable))
+            names.append(name)
+        self._function(self._absence(a, absence, names, top))
+        return begun
 
     def _decided_at_begin(self, absence, own) -> bool:
         if absence.spanning or absence.after < 0 or absence.before >= self.n:
@@ -314,7 +327,7 @@ _SEARCH = """def search(ARGUMENTS):
             open[d], cursor[d], entering = state, path[d] + 1, 0
         state, j = open[d], cursor[d]
         p = path[d]
-        if state & 3 == 0 or j >= window_end[s] or j >= gap_end[p]:
+        if state & 3 == 0 or j >= window_end[s] or j >= gap_end[p] or position[j] >= high:
             d -= 1
             continue
         work += 1

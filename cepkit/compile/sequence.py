@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from cepkit.compile.bound import Bound
 from cepkit.compile.elements import EACH, ElementBinder
@@ -92,6 +93,11 @@ class SequenceProgram(Bound):
         """Yield every term of every branch."""
         for bound in self.branches:
             yield from bound.terms()
+
+    @cached_property
+    def written(self) -> dict[tuple, object]:
+        """Sources of kernels by what they are for: a program may see many small frames."""
+        return {}
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:

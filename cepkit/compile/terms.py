@@ -68,6 +68,17 @@ class Derived:
     index: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A column computed before matching: the array column ``column`` made ready for ``function``.
+
+    ``function`` is one of ``VECTOR_FUNCTIONS``.
+    """
+
+    column: str
+    function: str
+
+
 ANY_KIND = "any"  # of a user function's result, until its place tells
 NEVER = Term("never", kind=BOOLEAN)
 

@@ -22,6 +22,35 @@ _MATH = {
 }
 
 
+# What `dtypes` says of an array column: float64, a row per event.
+VECTOR = "vector"
+_VECTORS = 'T.Array(T.float64, 2, "C", readonly=True)'
+# Products are added one after the other: every engine, compiled or not, gets the same number.
+_OF_PREPARED = """    s = 0.0
+    for k in range(c.shape[1]):
+        s += c[i, k] * d[j, k]
+    return 1.0 if s > 1.0 else -1.0 if s < -1.0 else s
+"""
+_OF_ROWS = """    s = 0.0
+    for k in range(c.shape[1]):
+        x = c[i, k] - d[j, k]
+        s += x * x
+    return np.sqrt(s)
+"""
+_SIMILARITY = {"corr": _OF_PREPARED, "cosine": _OF_PREPARED, "l2": _OF_ROWS}
+
+
+def similarity_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
+    """Return the functions of two rows that ``terms`` call: ``corr(c, i, d, j)`` of row i of c and j of d."""
+    used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
+    options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
+    lines = []
+    for name in sorted(used):
+        lines += [] if python else [f'@njit(nogil=True, error_model="numpy", {options})']
+        lines += [f"def {name}(c, i, d, j):", *_SIMILARITY[name].splitlines(), "", ""]
+    return lines
+
+
 def stored_dtype(term: Term) -> str:
     """Return the dtype in which a state array keeps the values of ``term``."""
     return "float64" if term.kind == FLOAT else "int64"
@@ -45,6 +74,7 @@ class TermWriter:
         self.dtypes, self.functions, self.python = dict(dtypes), functions, python
         every = [t for root in (*terms, *slots) for t in root.walk()]
         self.columns, self.slots = list(self.dtypes), slots
+        self.similarities = similarity_lines(every, python=python)
         # Those in use, counted anew: what binding made and left aside must not change the text.
         constants = {t.data: t.kind == FLOAT for t in every if t.op == "constant"}
         self.constants = dict(sorted(constants.items()))
@@ -70,7 +100,9 @@ class TermWriter:
     def argument_types(self) -> list[str]:
         """Return their numba types."""
         types = [
-            f"read_only(T.{self.dtypes[name]})" for name in self.columns if self.dtypes[name] != "object"
+            _VECTORS if self.dtypes[name] == VECTOR else f"read_only(T.{self.dtypes[name]})"
+            for name in self.columns
+            if self.dtypes[name] != "object"
         ]
         types += ["T.float64" if is_float else "T.int64" for is_float in self.constants.values()]
         return types + ["read_only(T.uint8)" for _ in self.tables]
@@ -166,6 +198,8 @@ class TermWriter:
             return f"(n - s{self.slots.index(term)})"
         if op in ("first", "count_of", "sum", "max", "min"):
             return f"s{self.slots.index(term)}"
+        if op == "similarity":
+            return self.similarity(term)
         if op == "call":
             call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
             return f"(float({call}) if {_all(self._arguments_known(term))} else NAN)"
@@ -211,6 +245,11 @@ class TermWriter:
         known = self.valid(term)
         value = f"np.float64({self.value(term)})"
         return f"({value} if {_all(known)} else NAN)" if known else value
+
+    def similarity(self, term: Term) -> str:
+        """Return the code of a function of two arrays; the value of an array is the place of its row."""
+        rows = (f"c{self.columns.index(_column_of(arg))}, {self.value(arg)}" for arg in term.args)
+        return f"{term.data}({', '.join(rows)})"
 
     def leaf(self, term: Term) -> str:
         """Return the name that holds an element or an aggregate of a group; writers for sequences know it."""
@@ -294,7 +333,7 @@ class TermWriter:
 
     def is_costly(self, term: Term) -> bool:
         """Whether the condition should be computed only where it decides."""
-        return any(part.op == "call" for part in term.walk())
+        return any(part.op in ("call", "similarity") for part in term.walk())
 
     def _function(self, term: Term) -> str:
         return f"u{self.functions.index(term.data)}"
@@ -309,6 +348,10 @@ class TermWriter:
 
     def _arguments_known(self, term: Term) -> list[str]:
         return [c for arg in term.args for c in self.valid(arg) + self._not_nan(arg)]
+
+
+def _column_of(term: Term) -> str:
+    return term.data if term.op == "column" else term.data[-1]
 
 
 def _joined(sign: str, parts: list[str], *, lazy: bool = False) -> str:

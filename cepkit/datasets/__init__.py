@@ -1,8 +1,11 @@
-"""Generated data: trades, tweets, texts in original formats, and the bundled samples made of them."""
+"""Generated data: trades, bars, tweets, traffic, a home, texts in original formats, the bundled samples."""
 
 from cepkit.datasets.abc_stream import abc_stream
+from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
 from cepkit.datasets.samples import SampleNotFoundError, load_sample, sample, sample_names, write_samples
+from cepkit.datasets.sensor_windows import window_attributes
+from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
 from cepkit.datasets.trades import PAPER_TRADES, trades
 from cepkit.datasets.traffic import citybench_lines, traffic
 from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml
@@ -10,18 +13,24 @@ from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml
 __all__ = [
     "PAPER_TRADES",
     "PAPER_TWEETS",
+    "BarParameters",
+    "HomeParameters",
     "SampleNotFoundError",
     "abc_stream",
+    "casas_lines",
     "citybench_lines",
     "eoddata_lines",
     "inet_lines",
     "load_sample",
+    "minute_bars",
     "nasdaq100_lines",
     "sample",
     "sample_names",
+    "smart_home",
     "trades",
     "traffic",
     "tweets",
     "tweets_as_atom_xml",
+    "window_attributes",
     "write_samples",
 ]

@@ -11,12 +11,13 @@ import numpy as np
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_edges import ChainKernel, ChainShape, Key, write_killing
 from cepkit.compile.chain_source import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.engines.places import Places
+from cepkit.engines.places import Places, accepted_places
 from cepkit.engines.residues import WORD, moduli, number_of
 from cepkit.engines.search import dtypes_of, kernel
 
 _WORK_PER_CALL = 1 << 30  # edges looked at between two chances to be interrupted
 _SAFE = 1 << 63  # below this a number modulo 2^64 is the number
+_FEW = 1 << 12  # places that numpy lists and counts as fast as kernels, which must be compiled first
 _SLACK = 1.01  # more than what floats can round away
 
 
@@ -94,14 +95,12 @@ class ChainEvents:
         return self.array("members", pool)
 
     def _members(self, pool: int) -> np.ndarray:
-        from cepkit.kernels.chain_counts import list_places
-
-        out = np.empty(self.n_members(pool) + 1, np.int64)
-        list_places(self.accept[self.shape.tests[pool]], out)
-        return out[:-1]
+        return accepted_places(self.accept[self.shape.tests[pool]])
 
     def n_members(self, pool: int) -> int:
         """Return the number of places of a pool."""
+        if not self.chain.is_unary:
+            return len(self.members(pool))
         if pool not in self._sizes:
             accept = self.accept[self.shape.tests[pool]]
             self._sizes[pool] = int(np.count_nonzero(accept.view(np.bool_)))
@@ -111,7 +110,7 @@ class ChainEvents:
         return self.columns[number][self.members(pool)]
 
     def _since(self, pool: int) -> np.ndarray:
-        return self.places.window_start[self.members(pool)]
+        return self.places.window_start_of(self.members(pool))
 
     def _until(self, pool: int) -> np.ndarray:
         return self.places.window_end[self.members(pool)]
@@ -146,7 +145,9 @@ class ChainEvents:
         edge = self.chain.edges[e]
         source = self.shape.pool(edge.source)
         before = self.members(source)
-        until = np.minimum(self.places.gap_end, self.places.window_end)[before]
+        until = self.places.window_end[before]
+        if self.shape.has_gap:
+            until = np.minimum(until, self.places.gap_end[before])
         limits = []
         for absence in edge.absences:
             if absence.side == "earlier":
@@ -171,6 +172,8 @@ class ChainEvents:
 
 
 def _n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    if len(bounds) <= _FEW:
+        return np.searchsorted(values, bounds)
     from cepkit.kernels.chain_counts import count_below
 
     out = np.empty(len(bounds), np.int64)
@@ -264,6 +267,16 @@ class ChainCount(ChainEvents):
 
     # --- passes
 
+    def _counting(self, arithmetic: str, component: int | None) -> ChainKernel:
+        """Return the counting kernel, written once per program."""
+        key = ("counting", arithmetic, component, *self.dtypes.items())
+        known = self.program.written.setdefault(key, [])
+        made = next((made for chain, made in known if chain == self.chain), None)
+        if made is None:
+            made = write_counting(self.program, self.chain, self.dtypes, arithmetic, weighted=component)
+            known.append((self.chain, made))
+        return made
+
     def pass_over(
         self, arithmetic: str, modulus: int = 0, *, component: int | None = None, weight=None
     ) -> list[np.ndarray]:
@@ -271,7 +284,7 @@ class ChainCount(ChainEvents):
 
         ``weight`` are the residues of the weights of the members of the component's pool, uint64.
         """
-        made = write_counting(self.program, self.chain, self.dtypes, arithmetic, weighted=component)
+        made = self._counting(arithmetic, component)
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

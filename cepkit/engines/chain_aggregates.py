@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -61,7 +62,8 @@ def aggregate(
     values : ndarray of int64 or float64, shape (n_places,), or None
         An attribute by place; the null of integers and NaN do not count. None counts events.
     function : str
-        One of ``FUNCTIONS``; ``avg`` is the sum divided by the count of all.
+        One of ``FUNCTIONS``; ``avg`` is the sum divided by the count of all. ``total`` is a sum that is not
+        rounded, a fraction for floats, to be added up with those of other chains.
 
     Returns
     -------
@@ -94,6 +96,8 @@ def aggregate(
         return infinite
     weights, unit = _weights(np.where(known, own, 0))
     total = _sum(events, component, weights) * unit
+    if function == "total":
+        return total
     if function == "avg":
         return _rounded(Fraction(total) / n)
     return _rounded(total) if own.dtype.kind == "f" else int(total)
@@ -164,6 +168,11 @@ def _infinite_sum(events: ChainCount, component: int, values: np.ndarray) -> flo
     up, down = bool((values[part] == np.inf).any()), bool((values[part] == -np.inf).any())
     values[np.isinf(values)] = 0.0
     return float("nan") if up and down else float("inf") if up else float("-inf") if down else None
+
+
+def ratio(total: int | float | Fraction, n: int) -> float:
+    """Return ``total / n`` as a float; both may be larger than any float."""
+    return total if isinstance(total, float) and not math.isfinite(total) else _rounded(Fraction(total) / n)
 
 
 def _rounded(number: int | Fraction) -> float:

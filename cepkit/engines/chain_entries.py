@@ -8,10 +8,11 @@ import numpy as np
 
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_links import ChainWriter, Link, is_line, write_absence, write_max_starts
-from cepkit.engines.places import Places
+from cepkit.engines.places import Places, accepted_places
 from cepkit.engines.search import kernel
 
 WORK_PER_CALL = 1 << 26
+_FEW_OF = 16  # a search for one place in so many is faster than going over all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class _Layout:
     def entries(self) -> Entries:
         n_states = len(self.tests)
         if self.is_line:
-            lists = [np.flatnonzero(self.accept[test]) for test in self.tests]
+            lists = [accepted_places(self.accept[test]) for test in self.tests]
             bounds = np.cumsum([0, *map(len, lists)])
             place, first, end = np.concatenate(lists), bounds[:-1], bounds[1:]
             offset = np.zeros(n_states, np.int64)
@@ -96,19 +97,20 @@ class _Layout:
             first, end = np.zeros(n_states, np.int64), np.full(n_states, len(place))
             offset = np.arange(n_states) * len(place)
         place = place.astype(np.int64, copy=False)
-        earliest, latest = self._allowed(place)
+        window_start = self.places.window_start_of(place)
+        earliest, latest = self._allowed(place, window_start)
         low, high = np.zeros(len(place), np.int64), np.zeros(len(place), np.int64)
         near_of_link, far_of_link = self._limits(place)
         near_of_entry = {k: np.zeros(len(place), np.int64) for k in near_of_link}
         links = {(link.source, link.target): k for k, link in enumerate(self.writer.links)}
         for edge in self.chain.edges if self.is_line else self.chain.edges[:1]:
-            rank = self._rank(place[first[edge.source] : end[edge.source]], int(first[edge.source]))
+            before = place[first[edge.source] : end[edge.source]], int(first[edge.source])
             own = slice(first[edge.target], end[edge.target])
-            low[own], high[own] = rank[earliest[own]], rank[latest[own]]
+            low[own], high[own] = (self._rank_at(*before, at[own]) for at in (earliest, latest))
             component = [self.chain.states[s].component for s in (edge.source, edge.target)]
             for k, near in near_of_link.items():
                 if not self.is_line or links[tuple(component)] == k:
-                    near_of_entry[k][own] = rank[near[own]]
+                    near_of_entry[k][own] = self._rank_at(*before, near[own])
         values = (
             place,
             *(near_of_entry[k] for k in self.writer.nears),
@@ -116,12 +118,18 @@ class _Layout:
             *self.writer.arguments(self.places.inputs, place),
         )
         entries = Entries(
-            place, self.places.position_of_place[place], low, high, self.places.window_start[place],
+            place, self.places.position_of_place[place], low, high, window_start,
             first.astype(np.int64), end.astype(np.int64), offset,
             self._accepted_cells(place, first, end, offset), values,
         )  # fmt: skip
         self._find_latest_starts(entries)
         return entries
+
+    def _rank_at(self, listed: np.ndarray, first: int, places: np.ndarray) -> np.ndarray:
+        """Return the same for some places."""
+        if len(places) * _FEW_OF <= self.places.n:
+            return first + np.searchsorted(listed, places)
+        return self._rank(listed, first)[places]
 
     def _rank(self, listed: np.ndarray, first: int) -> np.ndarray:
         """Return for every place the number of the first of the listed ones that is not in front of it."""
@@ -130,9 +138,9 @@ class _Layout:
         rank[0] = first
         return np.cumsum(rank, out=rank)
 
-    def _allowed(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _allowed(self, place: np.ndarray, earliest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first place that may precede each, and the first behind all that may."""
-        window, earliest = self.program.window, self.places.window_start[place]
+        window = self.program.window
         if window.gap_within is not None:
             earliest = np.maximum(earliest, np.searchsorted(self.places.gap_end, place, side="right"))
         latest = np.searchsorted(self.places.later, place, side="right") if window.strict_time else place
@@ -158,7 +166,7 @@ class _Layout:
 
     def _limit(self, k: int, link: Link, number: int, near: np.ndarray, far: np.ndarray) -> None:
         absence, places = link.absences[number], self.places
-        absent = np.flatnonzero(self.accept[absence.test]).astype(np.int64, copy=False)
+        absent = accepted_places(self.accept[absence.test])
         rank = self._rank(absent, 0)
         if absence.side == "none" and not absence.terms:
             if len(absent):
@@ -167,7 +175,7 @@ class _Layout:
             return
         component = link.source if absence.side == "earlier" else link.target
         test = next(state.test for state in self.chain.states if state.component == component)
-        own = np.flatnonzero(self.accept[test]).astype(np.int64, copy=False)
+        own = accepted_places(self.accept[test])
         if absence.side == "earlier":
             lo, hi, out = rank[own + 1], rank[places.window_end[own]], far
         else:

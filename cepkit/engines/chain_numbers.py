@@ -20,6 +20,7 @@ from cepkit.compile.chain_ranking import (
     LEVEL,
     PHASE,
     write_descent,
+    write_fitting,
     write_window_counts,
     write_window_digits,
 )
@@ -54,7 +55,7 @@ class Numbering:
             own = counts[place_of_end]
             if own.dtype != object and own.sum(dtype=np.float64) < SMALL:
                 first = np.zeros(len(own) + 1, np.int64)
-                np.cumsum(own, out=first[1:])
+                np.cumsum(own.astype(np.int64), out=first[1:])  # unsigned into signed would go through floats
                 return cls(first)
             return cls([0, *accumulate(map(int, own.tolist()))])
         return cls([0, *accumulate(int(counts[place]) for place in place_of_end.tolist())])
@@ -119,6 +120,10 @@ class PathFinder:
         return kernel(self.program, write_window_counts(self.writer).text, "draw")
 
     @cached_property
+    def _fits(self) -> Callable:
+        return kernel(self.program, write_fitting(self.writer).text, "fits")
+
+    @cached_property
     def _digits(self) -> Callable:
         return kernel(self.program, write_window_digits(self.writer).text, "digits")
 
@@ -154,6 +159,12 @@ class PathFinder:
         window = CountedWindow(start, lows, highs, cell, table)
         self._known = (start, last, n_digits), window
         return window
+
+    def fitting(self, rows: np.ndarray) -> np.ndarray:
+        """Return which rows of entries, one per state of a line, are paths, bool, (n,)."""
+        out = np.zeros(len(rows), np.int64)
+        self._fits(rows, self.entries.low, self.entries.high, *self.entries.values, out)
+        return out > 0
 
     def drawn(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
         """Return the matches of a line by their numbers among those that end at entries in a window.

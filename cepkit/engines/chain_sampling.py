@@ -1,4 +1,4 @@
-"""Uniform samples of the matches of a line of states, with one counted window for many last events."""
+"""Uniform samples of the matches of a line of states: by trial where that is quick, else by counting."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ _LEAST_SHARE = (
     8  # at least one in so many matches of the group's window must be in that of its own last event
 )
 
+_MOST_TRIALS = 256  # a match of a last event is looked for by trial when it takes at most so many
+_FEW_PAIRS = 1 << 26  # up to so many pairs of events are counted at once, by kernels that others need too
+_TRIALS_PER_CALL = 1 << 16
+
 
 class LineSample:
     """Draws matches for given last events, all of an event's matches equally likely.
 
     Notes
     -----
+    In large windows, where one in `_MOST_TRIALS` rows of events of the right types is a match, such rows are
+    drawn until enough are: O(trials x states), whatever the window. Else the window is counted: O(pairs of
+    events in it).
     Last events close to each other share a window that begins where the first of theirs does: what is drawn
     from it and begins too early for its last event is drawn again. So a sample is as exact, and a window is
     counted per group of last events instead of per event.
@@ -38,6 +45,14 @@ class LineSample:
         n_wanted, count : ndarray of int64, shape (n,)
             How many are drawn, and of how many.
         """
+        lows, sizes = self._windows(last)
+        n_trials = sizes.prod(axis=1, dtype=np.float64) / count
+        n_pairs = (sizes[:, 1:] * sizes[:, :-1]).sum(dtype=np.float64)
+        by_trial = (n_trials <= _MOST_TRIALS) & (2 * n_wanted <= count) & (n_pairs > _FEW_PAIRS)
+        if by_trial.any():
+            parts = (array[by_trial] for array in (last, n_wanted, n_trials, lows, sizes))
+            yield from self._tried(*parts)
+            last, n_wanted, count = last[~by_trial], n_wanted[~by_trial], count[~by_trial]
         start, place = self.entries.window_start[last], self.entries.place[last]
         begin = 0
         for m in range(1, len(last) + 1):
@@ -46,6 +61,41 @@ class LineSample:
                 group = slice(begin, m)
                 yield from self._group(last[group], n_wanted[group], count[group])
                 begin = m
+
+    def _windows(self, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first entry of each state but the last in the window of each last entry; how many."""
+        own, lows, sizes = self.entries, [], []
+        for first, end in zip(own.first_of_state[:-1].tolist(), own.end_of_state[:-1].tolist(), strict=True):
+            place = own.place[first:end]
+            low = np.searchsorted(place, own.window_start[last])
+            lows.append(first + low)
+            sizes.append(np.searchsorted(place, own.place[last]) - low)
+        return np.stack(lows, axis=1), np.stack(sizes, axis=1)
+
+    def _tried(
+        self,
+        last: np.ndarray,
+        n_wanted: np.ndarray,
+        n_trials: np.ndarray,
+        lows: np.ndarray,
+        sizes: np.ndarray,
+    ) -> Iterator[np.ndarray]:
+        """Yield matches found by drawing rows of entries, of each last entry as many as wanted."""
+        missing = n_wanted.copy()
+        seen: set[bytes] = set()
+        while missing.any():
+            n_each = np.where(missing > 0, np.ceil((missing + 1) * n_trials), 0).astype(np.int64)
+            each = np.repeat(np.arange(len(last)), n_each)[:_TRIALS_PER_CALL]
+            drawn = lows[each] + self.rng.integers(0, sizes[each])
+            rows = np.concatenate([drawn, last[each, None]], axis=1)
+            kept = []
+            for trial in np.flatnonzero(self.finder.fitting(rows)).tolist():
+                row = rows[trial].tobytes()
+                if missing[each[trial]] > 0 and row not in seen:
+                    seen.add(row)
+                    missing[each[trial]] -= 1
+                    kept.append(trial)
+            yield rows[kept]
 
     def _group(self, last: np.ndarray, n_wanted: np.ndarray, count: np.ndarray) -> Iterator[np.ndarray]:
         finder, own = self.finder, self.entries

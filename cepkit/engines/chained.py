@@ -10,8 +10,8 @@ import numpy as np
 from cepkit.compile.bound import Bound
 from cepkit.compile.chain import Chain, chain_of
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.engines.chain import count_by_last, total_of
-from cepkit.engines.chain_aggregates import aggregate
+from cepkit.engines.chain import ChainCount, total_of
+from cepkit.engines.chain_aggregates import aggregate, ratio
 from cepkit.engines.chain_walk import ChainWalk
 from cepkit.engines.places import Places
 from cepkit.engines.search import accepted
@@ -24,6 +24,8 @@ from cepkit.sequence_set import (
     drawn_numbers,
     joined,
 )
+
+_FEW_MATCHES = 24  # up to so many are found one by one
 
 
 def chain_unsupported(program: Bound) -> str | None:
@@ -69,9 +71,13 @@ class ChainedMatches(SequenceSet):
         return accepted(self._places)
 
     @cached_property
+    def _counters(self) -> list[ChainCount]:
+        return [ChainCount(chain, self._places, self._accept) for chain in self._chains]
+
+    @cached_property
     def _counts(self) -> list[np.ndarray | list[int]]:
         """How many matches end at each place, for every chain."""
-        return [count_by_last(chain, self._places, self._accept) for chain in self._chains]
+        return [counter.by_place() for counter in self._counters]
 
     @cached_property
     def _walks(self) -> list[ChainWalk]:
@@ -79,11 +85,19 @@ class ChainedMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
-        return sum(map(total_of, self._counts))
+        return sum(counter.total() for counter in self._counters)
 
     def count(self) -> int:
         """Return the exact number of matches."""
         return self._total
+
+    def counts_of_branches(self) -> list[int]:
+        """Return the exact number of matches of every branch."""
+        return [total_of(counts) for counts in self._counts]
+
+    def sample_of_branch(self, number: int, n: int, seed: int) -> MatchBlock:
+        """Return ``n`` matches of a branch, drawn as `sample` draws them of all."""
+        return self._walks[number].sample(n, seed + number, self._counts[number])
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
         """Return the positions where matches end, rising, and how many end at each."""
@@ -106,9 +120,15 @@ class ChainedMatches(SequenceSet):
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
-        if len(self._walks) > 1:
-            return super().glance(n)
-        return next(self._walks[0].blocks(n), joined([]))
+        if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
+            return super().glance(n)  # what finds single matches compiles in half the time of the walk
+        made, missing = [], n
+        for block in self._walks[0].blocks(n) if n else ():
+            made.append(block if len(block) <= missing else block.take(slice(0, missing)))
+            missing -= len(made[-1])
+            if not missing:
+                break
+        return joined(made)
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
@@ -122,10 +142,9 @@ class ChainedMatches(SequenceSet):
             return self._walks[0].sample(n, seed, self._counts[0])
         drawn = drawn_numbers(self._total, n, seed)
         made, first = [], 0
-        for number, (walk, counts) in enumerate(zip(self._walks, self._counts, strict=True)):
-            own = total_of(counts)
+        for number, own in enumerate(self.counts_of_branches()):
             n_own = sum(first <= k < first + own for k in drawn)
-            made.append(walk.sample(n_own, seed + number, counts))
+            made.append(self.sample_of_branch(number, n_own, seed))
             first += own
         return joined(made).sorted()
 
@@ -147,7 +166,7 @@ class ChainedMatches(SequenceSet):
         if values is not None:
             null = np.nan if values.dtype.kind == "f" else NULL_INTEGER
             by_place = np.where(present, values, null)[self._places.position_of_place]
-        wanted = ("sum", "count") if function == "avg" else (function,)
+        wanted = {"avg": ("total", "count"), "sum": ("total",)}.get(function, (function,))
         found: dict[str, list] = {name: [] for name in wanted}
         for chain in self._chains:
             for c, component in enumerate(chain.branch.branch.components):
@@ -161,5 +180,7 @@ class ChainedMatches(SequenceSet):
             return None
         if function in ("min", "max"):
             return (min if function == "min" else max)(found[function])
-        total = sum(found["sum"])
-        return total / sum(found["count"]) if function == "avg" else total
+        total = sum(found["total"])
+        if function == "avg":
+            return ratio(total, sum(found["count"]))
+        return ratio(total, 1) if values.dtype.kind == "f" else int(total)

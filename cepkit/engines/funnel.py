@@ -17,14 +17,15 @@ from cepkit.compile.search_source import (
     test_of,
     tests_of,
     write_accepting,
-    write_search,
 )
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.counts import count_text
 from cepkit.engines.chain import count as chain_count
 from cepkit.engines.places import Places
 from cepkit.engines.plain_conditions import plain_module
 from cepkit.engines.reuse import MOST_LOOKED_AT, report_matches
 from cepkit.engines.search import accepted, dtypes_of, kernel
+from cepkit.engines.tally import Followed, Tally, outputs_of, search_of
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.language.branches import Condition
@@ -34,7 +35,6 @@ MOST_WORK = 1 << 27  # events looked at for one number, before it becomes a lowe
 MOST_BRANCHES = 32
 _MOST_PLAIN = 1 << 22  # the same where the conditions cannot be compiled
 _FEW = 20_000  # events looked at by plain Python, before a search is compiled
-_MOST_TALLIED = 100_000  # events looked at to see which extensions pass
 _WORK_PER_CALL = 1 << 24
 
 
@@ -46,7 +46,7 @@ class Count:
     exact: bool = True
 
     def __str__(self) -> str:
-        return f"{'' if self.exact else '≥ '}{self.n:,}"
+        return count_text(self.n, exact=self.exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class StepCount:
         Events that were tried as this component behind a partial match, and those that passed its conditions.
     conditions : tuple of ConditionCount
         Each on its own; those on an event alone over the events of the type.
+    followed : Followed
+        How the partial matches up to the component before are followed.
     """
 
     variable: str
@@ -91,6 +93,7 @@ class StepCount:
     looked_at: int
     passed: int
     conditions: tuple[ConditionCount, ...]
+    followed: Followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ def count_funnel(
     made = []
     for bound in program.branches:
         n = len(bound.branch.components)
-        tally = _Tally(places, accept, bound, seed)
+        tally = Tally(places, accept, bound, seed)
         partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(n)]
         steps = tuple(_step(places, accept, bound, c, partial[c], tally, count) for c in range(n))
         made.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
@@ -174,7 +177,7 @@ def count_funnel(
     )
 
 
-def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: _Tally, count) -> StepCount:
+def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tally, count) -> StepCount:
     component = bound.branch.components[c]
     typed = int(component.event_type is not None)
     tests = [test_of(places.program, (term,)) for term in bound.accepts[c]]
@@ -204,6 +207,7 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: _Ta
         absent,
         *tally.of_component[c],
         tuple(conditions),
+        Followed(*tally.behind[c - 1]) if c else Followed(),
     )
 
 
@@ -296,25 +300,6 @@ def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
 # --- counting
 
 
-def _search(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
-    """Return the source of the search for a branch, its arguments and its scratch arrays."""
-    program, inputs = places.program, places.inputs
-    text = write_search(program, bound, dtypes_of(inputs)).text
-    tests = [np.array([test_of(program, terms) for terms in own], np.int64)
-             for own in (bound.accepts, bound.absent_accepts)]  # fmt: skip
-    arguments = [
-        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
-        places.position_of_place, *inputs.arguments(),
-    ]  # fmt: skip
-    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
-    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
-
-
-def _outputs(places: Places, bound: BoundBranch) -> list[np.ndarray]:
-    n = len(bound.accepts)
-    return [np.zeros(places.n, np.int64), np.empty(0, np.int64), np.empty((0, n), np.int64)]
-
-
 def exact_count(places: Places, accept: np.ndarray, bound: BoundBranch) -> Count:
     """Count the matches of a branch: without enumeration where that is possible, else as `searched_count`.
 
@@ -347,14 +332,14 @@ def searched_count(
     -----
     Few events are looked at by plain Python, since compiling takes longer.
     """
-    text, arguments, scratch = _search(places, accept, bound)
+    text, arguments, scratch = search_of(places, accept, bound)
     program = places.program
     most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)
     ways = [(lambda: plain_module(program, text)["search"], _FEW)]
     if program.compiled:
         ways.append((lambda: kernel(program, text, "search"), _WORK_PER_CALL))
     for way, per_call in ways:
-        search, outputs, report = way(), _outputs(places, bound), np.zeros(7, np.int64)
+        search, outputs, report = way(), outputs_of(places, bound), np.zeros(7, np.int64)
         report[START], report[DEPTH] = -1, -1
         is_last = way is ways[-1][0]
         while not report[DONE] and (is_last or report[WORK] == 0) and report[WORK] < most_work:
@@ -364,56 +349,3 @@ def searched_count(
         if report[DONE]:
             break
     return Count(sum(outputs[0].tolist()), bool(report[DONE]))
-
-
-# --- which extensions pass
-
-
-class _Tally:
-    """Which events were tried as each component of a branch, and which conditions they passed.
-
-    First events are taken in random order until enough was looked at.
-    """
-
-    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int):
-        n = len(bound.branch.components)
-        self.of_component = [[0, 0] for _ in range(n)]
-        self.of_condition = [[0, 0] for _ in bound.conditions]
-        text, arguments, scratch = _search(places, accept, bound)
-        names = plain_module(places.program, text)
-        for name, each in (("admits", True), ("closes", False)):
-            names[name] = self._tallied(bound, names, each)
-        starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
-        starts = np.random.default_rng(seed).permutation(starts)
-        outputs, work, n_done = _outputs(places, bound), 0, 0
-        for n_taken, start in enumerate(starts.tolist()):
-            if work >= _MOST_TALLIED:
-                break
-            limit = max(_MOST_TALLIED // 20, (_MOST_TALLIED - work) // (len(starts) - n_taken))
-            report = np.zeros(7, np.int64)
-            report[START], report[DEPTH] = start - 1, -1
-            with np.errstate(all="ignore"):
-                names["search"](start + 1, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
-            work += int(report[WORK]) + 1
-            n_done += int(report[DONE])
-        self.share = n_done / len(starts) if len(starts) else 1.0
-
-    def _tallied(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
-        own: dict[int, list[tuple[int, Callable]]] = {}
-        for i, one in enumerate(bound.conditions):
-            if one.condition.absence is None and one.condition.each == each:
-                own.setdefault(one.condition.decided_at, []).append((i, names[f"holds{i}"]))
-
-        def decide(c: int, *path: Any) -> bool:
-            passed = True
-            for i, holds in own.get(c, ()):
-                held = bool(holds(*path))
-                self.of_condition[i][0] += 1
-                self.of_condition[i][1] += held
-                passed &= held
-            if each:
-                self.of_component[c][0] += 1
-                self.of_component[c][1] += passed
-            return passed
-
-        return decide

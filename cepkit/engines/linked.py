@@ -93,6 +93,14 @@ class LinkedCEP:
         """
         return self._machine.push(events)
 
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Take more events as `push` does; return how many matches end in each of those at ``positions``.
+
+        With output ``count``; ``positions`` rise, are counted from the first of ``events``, and name all
+        events in which matches may end.
+        """
+        return self._machine.count_at(events, positions)
+
     @property
     def counters(self) -> Counters:
         """What has been made so far; do not change it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,6 +82,12 @@ class PlainMachine:
                 self.total += len(matches)
                 found += matches
         return self._as_matches(found if self.output == "all" else [], self.total - before)
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Advance over more events; return how many matches end in each of some."""
+        stops = [position + 1 for position in positions]
+        pieces = zip([0, *stops], [*stops, None], strict=True)
+        return [self.push(events.take(slice(*piece))).n_matches for piece in pieces][:-1]
 
     @property
     def rows(self) -> np.ndarray:

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.engines.vectors import compared, vectors_of_arrow
 from cepkit.errors import CepError, PredicateError, column_not_found
 from cepkit.language import expressions as ex
 from cepkit.language.durations import duration_ticks
+from cepkit.language.functions import VECTOR_FUNCTIONS
 from cepkit.language.query import RegexQuery
 from cepkit.matchset import MatchSet
 
@@ -54,6 +56,9 @@ class Rows(Protocol):
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these row numbers."""
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix, a row each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +288,8 @@ class Evaluator:
 
     def _call(self, e: ex.Call, of):
         name, arguments = e.function, [of(argument) for argument in e.arguments]
+        if name in VECTOR_FUNCTIONS:
+            return self._similarity(e, arguments)
         if name in _TEXT:
             return _TEXT[name](arguments[0], arguments[1].as_py())
         if name in _MATH:
@@ -304,6 +311,29 @@ class Evaluator:
             return combine(*arguments)
         return self._user_function(e, arguments)
 
+    def _similarity(self, e: ex.Call, arguments) -> pa.Array:
+        names = tuple(map(str, e.arguments))
+        for name, side in zip(names, arguments, strict=True):
+            of = side.type
+            is_list = pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of)
+            if not is_list or not _is_number(of.value_type):
+                raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {of}")
+        try:
+            if len(self.matches):
+                sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
+            else:  # before there are matches every row is checked
+                columns = (
+                    next(
+                        node.name for node in argument.walk() if isinstance(node, ex.Attribute | ex.Reference)
+                    )
+                    for argument in e.arguments
+                )
+                sides = [self.source.vectors(name)[:0] for name in columns]
+            found = compared(e.function, *sides, names)
+        except CepError as error:
+            raise self.wrong(e, str(error)) from None
+        return pa.array(found, mask=np.isnan(found))
+
     def _user_function(self, e: ex.Call, arguments):
         from cepkit.language.functions import registered_function
 
@@ -314,6 +344,10 @@ class Evaluator:
         columns = [a.to_pylist() if isinstance(a, pa.Array) else [a.as_py()] * n for a in arguments]
         values = [None if None in row else function.call(*row) for row in zip(*columns, strict=True)]
         return pa.array(values)
+
+
+def _is_number(of: pa.DataType) -> bool:
+    return pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of)
 
 
 def _plain(array: pa.Array) -> pa.Array:

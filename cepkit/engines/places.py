@@ -11,6 +11,9 @@ from cepkit.compile.bound import Inputs
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.events import Events
 
+_FEW = 1 << 15  # places for which a search is as good as a kernel, which must be compiled first
+_FEW_OF = 16  # a search for one place in so many is faster than going over all
+
 
 @dataclass(frozen=True)
 class Places:
@@ -28,17 +31,22 @@ class Places:
         """Number of events."""
         return self.events.n_events
 
+    @property
+    def is_one_partition(self) -> bool:
+        """Whether places are positions."""
+        return self.events.n_partitions < 2
+
     @cached_property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
-        if self.events.n_partitions < 2:
+        if self.is_one_partition:
             return np.arange(self.n)
         return np.argsort(self.events.partition_of_event, kind="stable").astype(np.int64, copy=False)
 
     @cached_property
     def place_of_position(self) -> np.ndarray:
         """Place of every position, int64, (n,)."""
-        if self.events.n_partitions < 2:
+        if self.is_one_partition:
             return self.position_of_place
         place = np.empty(self.n, np.int64)
         place[self.position_of_place] = np.arange(self.n)
@@ -48,7 +56,7 @@ class Places:
     def inputs(self) -> Inputs:
         """What kernels read of the columns, by place."""
         inputs = self.program.inputs(self.events.columns)
-        if self.events.n_partitions < 2:
+        if self.is_one_partition:
             return inputs
         by_place = {name: values[self.position_of_place] for name, values in inputs.columns.items()}
         return inputs.with_columns(by_place)
@@ -61,20 +69,22 @@ class Places:
         own = partition[self.position_of_place]
         return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
 
-    @property
+    @cached_property
     def start_of_partition(self) -> np.ndarray:
         """First place of the partition of every place, int64, (n,)."""
-        return self._bounds[0]
+        return np.zeros(self.n, np.int64) if self.is_one_partition else self._bounds[0]
 
-    @property
+    @cached_property
     def end_of_partition(self) -> np.ndarray:
         """First place behind the partition of every place, int64, (n,)."""
-        return self._bounds[1]
+        return np.full(self.n, self.n) if self.is_one_partition else self._bounds[1]
 
     @cached_property
     def time(self) -> np.ndarray:
         """The clock of every place, int64 or float64, (n,)."""
-        values = self.events.columns[self.program.clock].values[self.position_of_place]
+        values = self.events.columns[self.program.clock].values
+        if not self.is_one_partition:
+            values = values[self.position_of_place]
         return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
     # --- limits, all int64, (n,)
@@ -95,11 +105,35 @@ class Places:
         within = self.program.window.within
         if within is None:
             return self.start_of_partition
+        if self.n <= _FEW and (found := self._searched_starts()) is not None:
+            return found
         from cepkit.kernels.windows import window_starts
 
         out = np.empty(self.n, np.int64)
         window_starts(self.time, self.start_of_partition, within, self.program.window.closed, out)
         return out
+
+    def window_start_of(self, places: np.ndarray) -> np.ndarray:
+        """Return the first place in whose window each of these places is, rising ones the fastest."""
+        window = self.program.window
+        is_known = "time_start" in self.__dict__ or window.within is None or window.within_events is not None
+        if is_known or self.n <= _FEW or len(places) * _FEW_OF > self.n:
+            return self.window_start[places]
+        from cepkit.kernels.windows import window_starts_of
+
+        out = np.empty(len(places), np.int64)
+        start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
+        window_starts_of(places, self.time, start, window.within, window.closed, out)
+        return out
+
+    def _searched_starts(self) -> np.ndarray | None:
+        """Return where the time windows begin, by search; None where only a comparison of each can tell."""
+        within, time = self.program.window.within, self.time
+        is_whole = time.dtype.kind == "i" and isinstance(within, int | np.integer)
+        if not (self.is_one_partition and is_whole and self.n and int(time[0]) - within >= -(2**63)):
+            return None
+        found = np.searchsorted(time, time - within, "left" if self.program.window.closed else "right")
+        return np.minimum(found, np.arange(self.n))
 
     def _ends(self, width: int | float | None) -> np.ndarray:
         if width is None:
@@ -136,3 +170,14 @@ class Places:
         out = np.empty(self.n, np.int64)
         later_places(self.time, self.end_of_partition, out)
         return out
+
+
+def accepted_places(accept: np.ndarray) -> np.ndarray:
+    """Return the places where ``accept`` (uint8, 0 or 1) is 1, int64, rising."""
+    if len(accept) <= _FEW:
+        return np.flatnonzero(accept.view(np.bool_))
+    from cepkit.kernels.chain_counts import list_places
+
+    out = np.empty(len(accept) + 1, np.int64)
+    n = list_places(accept, out)
+    return out[:n] if 2 * n > len(out) else out[:n].copy()

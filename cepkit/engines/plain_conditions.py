@@ -121,7 +121,8 @@ class PlainConditions:
             if term is not None:
                 of = {component.variable: i for i, component in enumerate(components[: c + 1])}
                 self._add(writer, ("until", c), term, of, top=c)
-        names = plain_module(places.program, _HEADER + "\n".join(self._text))
+        text = [*writer.similarities, *self._text]
+        names = plain_module(places.program, _HEADER + "\n".join(text))
         self._written = {
             key: _Written(names[name], term, of, how) for key, (name, term, of, how) in self._made.items()
         }
@@ -200,6 +201,10 @@ class PlainConditions:
         """Whether condition ``i`` holds on the path up to depth ``last``."""
         return self._holds(("condition", i), path, first, last, 0)
 
+    def holds_beside(self, i: int, place: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
+        """Whether condition ``i`` of an absence holds of the event at ``place`` beside this path."""
+        return self._holds(("absent", i), path, first, last, place)
+
     def all_hold(self, c: int, path: np.ndarray, first: np.ndarray, last: int, *, each: bool) -> bool:
         """Whether all conditions decided at component ``c`` hold."""
         return all(self.holds(i, path, first, last) for i in self.decided(c, each=each))
@@ -230,7 +235,7 @@ class PlainConditions:
         written = self._written[key]
         writer = self._writer(_SeeingWriter)
         text = writer.seeing(written.term, written.component_of, **written.how)
-        names = plain_module(self.places.program, _HEADER + text)
+        names = plain_module(self.places.program, "\n".join([_HEADER, *writer.similarities, text]))
         places: dict[int, int] = {}
         outcome: list[tuple] = []
 

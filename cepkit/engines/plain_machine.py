@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,6 +31,7 @@ _FIRST_SLOTS = 1024
 _FIRST_MATCHES = 1 << 14
 _FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
 _MOST_ITEMS_AT_ONCE = 1 << 23  # what there is room for before matches are taken away
+_MOST_SLOTS = 1 << 26  # chains or runs in memory; 5 GB
 _MOST_ITEMS = 1 << 31  # of one event's matches; 16 GB
 
 
@@ -125,6 +126,11 @@ class KernelMachine:
         field, free = self._store
         n = len(free)
         wanted = max(2 * n, n + at_least)
+        if wanted > _MOST_SLOTS:
+            raise ResultTooLargeError(
+                f"more than {_MOST_SLOTS:,} partial matches or chains are live at event "
+                f"{self._report[self._kernel.CONSUMED]}. Use a shorter window or more conditions"
+            )
         n_free = self._report[self._kernel.N_FREE]
         self._store = ChainStore(_grown(field, wanted, axis=0, fill=-1), _grown(free, wanted, axis=0))
         # The lowest numbers are taken first: slots in use lie together.
@@ -218,22 +224,10 @@ class KernelMachine:
 
     def push(self, events: PlainEvents) -> PlainMatches:
         """Advance over more events; return the matches that end in them."""
-        kernel, report = self._kernel, self._report
-        events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
-        self._take_types(events)
         start = self.n_events
-        self._append_events(events)
-        parts, before = [], self.total if self._output != "all" else 0
-        with np.errstate(over="ignore"):  # only kernels that run as Python warn
-            while start < self.n_events:
-                self._advance(
-                    self._tables, self._events, self._store, self._parts, self._scratch, self._out,
-                    start, self.n_events, report,
-                )  # fmt: skip
-                start = int(report[kernel.CONSUMED])
-                if report[kernel.REASON]:
-                    found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
-                    parts += [] if found is None else [found]
+        self._take(events)
+        before = self.total if self._output != "all" else 0
+        parts = self._advanced(start, self.n_events)
         if self._output == "all":
             last = self._take_matches()
             return joined([*parts, last], self._pattern.n_components) if parts else last
@@ -241,6 +235,39 @@ class KernelMachine:
         return PlainMatches(
             self.total - before, nothing.n_components, nothing.event_of_item, nothing.first_item_of_match
         )
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Advance over more events; return how many matches end in each of some."""
+        self._take(events)
+        begin = start = self.n_events - events.n_events
+        counts, before = [], self.total
+        for position in positions:
+            self._advanced(start, begin + int(position) + 1)
+            start, total = begin + int(position) + 1, self.total
+            counts.append(total - before)
+            before = total
+        self._advanced(start, self.n_events)
+        return counts
+
+    def _take(self, events: PlainEvents) -> None:
+        events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
+        self._take_types(events)
+        self._append_events(events)
+
+    def _advanced(self, start: int, stop: int) -> list[PlainMatches]:
+        """Run the kernel over the events ``start`` to ``stop``; return the matches that made room."""
+        kernel, report, parts = self._kernel, self._report, []
+        with np.errstate(over="ignore"):  # only kernels that run as Python warn
+            while start < stop:
+                self._advance(
+                    self._tables, self._events, self._store, self._parts, self._scratch, self._out,
+                    start, stop, report,
+                )  # fmt: skip
+                start = int(report[kernel.CONSUMED])
+                if report[kernel.REASON]:
+                    found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
+                    parts += [] if found is None else [found]
+        return parts
 
     @property
     def total(self) -> int:

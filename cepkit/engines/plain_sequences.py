@@ -16,7 +16,7 @@ from cepkit.errors import CepError, OrderError, column_not_found
 SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 ABSENT = -1
 OUTPUTS = ("all", "count", "latest")
-_MOST_BITS = 62  # components and absences, a bit each
+MOST_BITS = 62  # components and absences, a bit each
 
 Bound = tuple[tuple[int, ...], ...]
 
@@ -118,10 +118,10 @@ class PlainPattern:
         for name in ("conditions", "absences"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "kleene", frozenset(self.kleene))
-        if self.n_components < 1 or self.n_components + len(self.absences) > _MOST_BITS:
+        if self.n_components < 1 or self.n_components + len(self.absences) > MOST_BITS:
             raise CepError(
                 f"a pattern of {self.n_components} components and {len(self.absences)} absences. "
-                f"There must be from 1 to {_MOST_BITS} in all"
+                f"There must be from 1 to {MOST_BITS} in all"
             )
         if self.window_ticks is not None and self.window_ticks < 0:
             raise CepError(f"window_ticks is {self.window_ticks}. It must be at least 0, or None")

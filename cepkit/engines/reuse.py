@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
 from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.errors import ResultTooLargeError
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
@@ -46,8 +47,8 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
         return found
     if (count := found.count()) > MOST_LOOKED_AT:
         raise ResultTooLargeError(
-            f"after_match={policy!r} must look at each of {count:,} matches, more than {MOST_LOOKED_AT:,}; "
-            "narrow the window or the conditions"
+            f"after_match={policy!r} must look at each of {count_text(count)} matches, "
+            f"more than {MOST_LOOKED_AT:,}; narrow the window or the conditions"
         )
     reporter = Reporter(program)
     partition = found.events.partition_of_event

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cepkit.engines.linked_slow import PlainMachine
 from cepkit.engines.plain_machine import KernelMachine
 from cepkit.engines.plain_sequences import Counters, PlainEvents, PlainMatches, PlainPattern
@@ -33,6 +35,10 @@ class _Runs:
         Matches, order and errors as of `LinkedCEP.push`.
         """
         return self._machine.push(events)
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Take more events; return how many matches end in each of some, as `LinkedCEP.count_at`."""
+        return self._machine.count_at(events, positions)
 
     @property
     def counters(self) -> Counters:

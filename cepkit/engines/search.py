@@ -22,13 +22,17 @@ from cepkit.compile.search_source import (
     write_search,
 )
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.compile.writing import VECTOR
 from cepkit.engines.places import Places
 from cepkit.events import Events
-from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 24
+_WORK_PER_CALL_OF_A_LOOK = 1 << 21
+_MOST_GLANCED = 1 << 14
+_CALLS_OF_A_GLANCE = 2
 
 
 @dataclass
@@ -48,14 +52,20 @@ def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
 
 def dtypes_of(inputs: Inputs) -> dict[str, str]:
     """Return the dtype of every column that kernels read."""
-    return {column: array.dtype.name for column, array in inputs.columns.items()}
+    return {
+        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
+    }
 
 
 def accepted(places: Places) -> np.ndarray:
     """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
-    run = kernel(program, write_accepting(program, dtypes_of(inputs)).text, "accepting")
+    dtypes = dtypes_of(inputs)
+    key = ("accepting", *dtypes.items())
+    if key not in program.written:
+        program.written[key] = write_accepting(program, dtypes)
+    run = kernel(program, program.written[key].text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
         run(0, places.n, *inputs.arguments(), accept)
     return accept
@@ -80,8 +90,10 @@ class BranchSearch:
         depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
         self.scratch = [np.zeros(size, np.int64) for size in (depth, depth, self.n_components, depth, depth)]
 
-    def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the report of every call of the kernel until the search is done."""
+    def calls(
+        self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
+    ) -> Iterator[np.ndarray]:
+        """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
         places = self.places
         # A match that ends there begins at most one window earlier.
         begin, stop = 0, places.n
@@ -92,25 +104,39 @@ class BranchSearch:
         while not report[DONE]:
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
-                    stop, low, high, int(fill), _WORK_PER_CALL, *self.arguments, *self.scratch,
+                    stop, low, high, int(fill), work, *self.arguments, *self.scratch,
                     *outputs, report,
                 )  # fmt: skip
             yield report
         self.run.work += int(report[WORK])
 
-    def matches(self, low: int, high: int, most: int | None = None) -> MatchBlock | None:
-        """Return the matches that end from ``low`` to ``high``, in no order; None when more than ``most``."""
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``, in no order, and whether these are all.
+
+        They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
+        """
         room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
         made, n_made = [], 0
-        for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size):
+        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        calls = self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work)
+        for call, report in enumerate(calls):
             n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
             n_made += n
-            if most is not None and n_made > most:
-                return None
             made.append(self._block(out_place[:n_items], out_size[:n]))
-        return joined(made)
+            if most is not None and n_made > most:
+                return joined(made), False
+            if most_calls is not None and call + 1 >= most_calls and not report[DONE]:
+                return joined(made), False
+        return joined(made), True
+
+    def _work_of_a_look(self) -> int:
+        # A condition on a whole loop costs as much as all its events.
+        leaves = (leaf for one in self.bound.conditions for leaf in one.term.walk())
+        return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
 
     def _block(self, places: np.ndarray, sizes: np.ndarray) -> MatchBlock:
         first_item = np.zeros(len(sizes) + 1, np.int64)
@@ -134,25 +160,41 @@ class BranchSearch:
 
 
 class SearchedMatches(SequenceSet):
-    """Too many matches to keep: counted by their last event, and searched again when they are looked at."""
+    """Too many matches to keep: counted by their last event, and searched again when they are looked at.
 
-    def __init__(self, events: Events, searches: list[BranchSearch]):
-        self.events, self._searches = events, searches
+    ``n_found`` is how many there are at least.
+    """
+
+    def __init__(self, events: Events, searches: list[BranchSearch], n_found: int):
+        self.events, self._searches, self._n_found = events, searches, n_found
 
     def at_least(self) -> tuple[int, bool]:
         """Return a number of matches that is cheap to know, and whether it is the exact one."""
-        return MOST_KNOWN, False
+        return self._n_found, False
 
     def any(self) -> bool:
         """Return whether there is a match."""
-        return True
+        return self._n_found > 0 or self.count() > 0
 
-    def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` of the first matches: those that end in a small part of the events."""
-        high = 64
+    def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches, or all when there are no more."""
+        high = 1
         while len(block := self.ending(0, high)) < n and high < self.events.n_events:
             high *= 2
         return block.take(slice(0, n))
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        known, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``known``
+        high, beyond = 64, None
+        while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
+            made = [search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches]
+            if all(is_whole for _, is_whole in made):
+                known, whole = high, joined([block for block, _ in made])
+            else:
+                beyond, part = high, joined([block for block, _ in made])
+            high = 2 * high if beyond is None else (known + beyond) // 2
+        return whole.sorted().take(slice(0, n)) if len(whole) else part.take(slice(0, n)).sorted()
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions where matches end and how many end at each."""
@@ -162,11 +204,16 @@ class SearchedMatches(SequenceSet):
 
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches that end from ``low`` to ``high``."""
-        return joined([search.matches(low, high) for search in self._searches]).sorted()
+        return joined([search.matches(low, high)[0] for search in self._searches]).sorted()
 
 
 def search_sequence(
-    program: SequenceProgram, events: Events, *, run: SearchRun | None = None, most_known: int = MOST_KNOWN
+    program: SequenceProgram,
+    events: Events,
+    *,
+    run: SearchRun | None = None,
+    most_known: int = MOST_KNOWN,
+    most_calls: int | None = None,
 ) -> SequenceSet:
     """Find the matches of ``program`` in ``events``.
 
@@ -181,6 +228,9 @@ def search_sequence(
     most_known : int
         Up to so many matches are kept; of more the ends are counted, and they are searched again, a part at a
         time, when they are looked at.
+    most_calls : int, optional
+        As many calls of the kernel, each of some 10^6 events looked at, may a branch take to find them; if
+        that is not enough they are as many as too many.
 
     Returns
     -------
@@ -200,10 +250,17 @@ def search_sequence(
     searches = [
         BranchSearch(places, accept, bound, number, run) for number, bound in enumerate(program.branches)
     ]
+    return known_or_searched(events, searches, most_known, most_calls)
+
+
+def known_or_searched(
+    events: Events, searches: list, most_known: int = MOST_KNOWN, most_calls: int | None = None
+) -> SequenceSet:
+    """Return all matches of the branches' searches if there are few, else what finds them again."""
     made = []
     for search in searches:
-        block = search.matches(0, places.n, most_known)
-        if block is None:
-            return SearchedMatches(events, searches)
+        block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
         made.append(block)
+        if not is_whole:
+            return SearchedMatches(events, searches, sum(map(len, made)))
     return KnownMatches(events, joined(made).sorted())

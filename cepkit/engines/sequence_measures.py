@@ -21,9 +21,9 @@ from cepkit.sequence_set import MatchBlock
 class _Found:
     """A block of matches as measures read it."""
 
+    program: SequenceProgram
     events: Events
     block: MatchBlock
-    variable_of_item: np.ndarray  # number of the variable in the query, (n_items,)
 
     def __len__(self) -> int:
         return len(self.block)
@@ -35,6 +35,22 @@ class _Found:
     @property
     def last(self) -> np.ndarray:
         return self.block.last
+
+    @cached_property
+    def variable_of_item(self) -> np.ndarray:
+        """Number of the variable in the query, (n_items,)."""
+        return variables_of_items(self.program, self.block)
+
+    @cached_property
+    def item_of_variable(self) -> dict[str, int] | None:
+        """Where the one event of each variable stands in every match; None where matches differ."""
+        if len(self.program.branches) > 1:
+            return None
+        components = self.program.branches[0].branch.components
+        if any(component.low != 1 or component.high != 1 for component in components):
+            return None
+        place = {component.variable: c for c, component in enumerate(components)}
+        return place if len(place) == len(components) else None
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -99,9 +115,11 @@ def sequence_measures(
         Named for the measure. Called with no matches, this checks the measures before any work starts.
     """
     query: SequenceQuery = program.query
-    found = _Found(events, block, variables_of_items(program, block))
-    last_rows = events.rows(block.last)
-    columns: dict[str, Measured] = {name: Picked(name, last_rows) for name in query.partition_by}
+    found = _Found(program, events, block)
+    columns: dict[str, Measured] = {}
+    if query.partition_by:
+        last_rows = events.rows(block.last)
+        columns = {name: Picked(name, last_rows) for name in query.partition_by}
     evaluator = _SequenceEvaluator(query, found, source)
     if query.measures is None and not query.order_by:
         for variable in query.variables:
@@ -124,6 +142,10 @@ class _SequenceEvaluator(Evaluator):
     def _bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the events of a variable, their offsets in the matches that have some, and these matches."""
         found = self.matches
+        if found.item_of_variable is not None and variable in found.item_of_variable:
+            every = np.arange(len(found) + 1)
+            own = slice(found.item_of_variable[variable], None, len(found.item_of_variable))
+            return np.ascontiguousarray(found.block.event_of_item[own]), every, every[:-1]
         number = self.query.variables.index(variable)
         own = found.variable_of_item == number
         n_of_match = np.bincount(found.block.match_of_item[own], minlength=len(found))
@@ -135,6 +157,8 @@ class _SequenceEvaluator(Evaluator):
     def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the events that ``variable[index]`` stands for, and the matches where there is one."""
         events, first_item, having = self.bound(variable)
+        if len(first_item) == len(events) + 1 and index in (None, 1, ex.LAST):
+            return events, having
         if index == ex.LAST:
             return events[first_item[1:] - 1], having
         place = first_item[:-1] + ((index if isinstance(index, int) else 1) - 1)

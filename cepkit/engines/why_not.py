@@ -5,6 +5,7 @@ Everything is decided by the code of the kernels, run as Python on these events 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -86,7 +87,7 @@ def _score(reading: Reading) -> tuple:
     kinds = [obstacle.kind for obstacle in reading.obstacles]
     misfits = sum(component is None for component in reading.components)
     out_of_order = sum(kind in ("type", "variable", "order") for kind in kinds)
-    missing = sum(kind in ("missing", "few") for kind in kinds)
+    missing = sum(kind in ("missing", "few", "alone") for kind in kinds)
     return not kinds, -misfits, -out_of_order, reading.reached, -missing, -len(kinds)
 
 
@@ -95,6 +96,7 @@ class _Reader:
 
     def __init__(self, places: Places, bound: BoundBranch, number: int, wanted, variable_of):
         self.places, self.number, self.steps = places, number, Steps(places, bound)
+        self.bound = bound
         self.wanted, self.variable_of = wanted, variable_of
         self.components = bound.branch.components
         self.n = len(self.components)
@@ -103,9 +105,13 @@ class _Reader:
 
     def best(self) -> Reading:
         """Return the best reading of all events."""
+        if strays := self._strays():
+            return self._without(strays)
         fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
         if all(fits) and self._can_be_read(fits):
-            return self._furthest(fits)
+            found = self._furthest(fits)
+            is_gap = any(obstacle.kind in ("alone", "missing") for obstacle in found.obstacles)
+            return (self._with_gap(fits) if is_gap else None) or found
         kept, of = self._longest(fits)
         obstacles = [self._misfit(i, fits, kept, of) for i in range(len(self.wanted)) if i not in of]
         components = [of.get(i) for i in range(len(self.wanted))]
@@ -117,6 +123,43 @@ class _Reader:
         return Reading(
             self.number, tuple(self.wanted), tuple(components), min(reached, first_misfit), tuple(obstacles)
         )
+
+    def _strays(self) -> list[int]:
+        """Return the events outside of the partition that has most of them, or the first ones."""
+        start = self.places.start_of_partition
+        of_partition = Counter(int(start[place]) for place in self.wanted)
+        [(most, _)] = of_partition.most_common(1)
+        return [place for place in self.wanted if start[place] != most]
+
+    def _without(self, strays: list[int]) -> Reading:
+        """Return the reading of the events of one partition, in which the others only stand in the way."""
+        kept = [place for place in self.wanted if place not in strays]
+        found = _Reader(self.places, self.bound, self.number, kept, self.variable_of).best()
+        missing = [one.component for one in found.obstacles if one.kind == "missing"]
+        of = dict(zip(found.places, found.components, strict=True))
+        for place in strays:
+            of[place] = next((c for c in missing if self._fits(c, place)), None)
+        reached = min(found.reached, min(self.wanted.index(place) for place in strays))
+        obstacles = tuple(Obstacle("partition", of[place], (place, kept[0])) for place in strays)
+        components = tuple(of[place] for place in self.wanted)
+        return Reading(self.number, tuple(self.wanted), components, reached, obstacles)
+
+    def _with_gap(self, fits: list[list[int]]) -> Reading | None:
+        """Return the reading in which one component has no event, and each event all it needs alone."""
+        holds = self.steps.conditions.failing_alone
+        own = [
+            [c for c in of if holds(c, place) is None] for place, of in zip(self.wanted, fits, strict=True)
+        ]
+        made = []
+        for gap in range(self.n):
+            rest = [[c for c in of if c != gap] for of in own]
+            if not all(rest) or not self._can_be_read(rest):
+                continue
+            found = self.with_fillers(self._furthest(rest))
+            if any(one.kind == "missing" for one in found.obstacles):
+                could = any(obstacle is None for _, obstacle in found.fillers)
+                made.append(((could, found.reached, -gap), found))
+        return max(made, key=lambda one: one[0])[1] if made else None
 
     def _fits(self, c: int, place: int) -> bool:
         wanted = self.variable_of.get(place)

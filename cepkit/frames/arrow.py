@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.engines.measures import Measured, Picked
+from cepkit.engines.vectors import vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -161,6 +162,10 @@ class ArrowSource:
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
         return list_item(self.table.column(name), index, name)
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix."""
+        return vectors_of_arrow(self.table.column(name), name)
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these rows."""

@@ -10,11 +10,13 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.bound import Bound
+from cepkit.engines.vectors import prepared_columns
 from cepkit.errors import CepError, OrderError, column_not_found
 from cepkit.events import (
     DURATION,
     FLOAT,
     INTEGER,
+    LIST,
     NULL_INTEGER,
     TEXT,
     TIME,
@@ -23,6 +25,7 @@ from cepkit.events import (
     Events,
     shared_categories,
 )
+from cepkit.language.functions import VECTOR_FUNCTIONS
 
 
 class Source(Protocol):
@@ -37,6 +40,9 @@ class Source(Protocol):
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix, float64, (n_rows, length); NaN for what is missing."""
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these row numbers."""
@@ -60,16 +66,21 @@ def build_events(source: Source, program: Bound) -> Events:
         For a partition or order column that is not there.
     OrderError
         When an order column has missing values (with their number) or values that have no order.
+    CepError
+        When arrays that are compared differ in length.
     """
     query = program.query
     check_columns(source, "partition_by", query.partition_by)
     check_columns(source, "order_by", query.order_by)
     check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
     order = stream_order(source, query.order_by)
-    columns = {}
+    columns, prepared = {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
         derived = program.derived.get(name)
-        column = source.item(derived.column, derived.index) if derived else source.column(name)
+        if name in prepared:
+            column = prepared[name]
+        else:
+            column = source.item(derived.column, derived.index) if derived else source.column(name)
         columns[name] = column if order is None else column.take(order)
     partition, n_partitions = partition_codes(source, query.partition_by)
     if order is not None:
@@ -96,7 +107,9 @@ def _order_key(source: Source, name: str) -> np.ndarray:
     column = source.column(name)
     kind = column.type.kind
     if kind not in (INTEGER, FLOAT, TIME, DURATION, TEXT):
-        raise OrderError(f"order_by: column {name!r} is of type {column.type}, which has no order")
+        raise OrderError(
+            f"order_by: column {name!r} is of type {column.type}, which has no order{_instead(kind)}"
+        )
     if kind == TEXT:
         column = shared_categories([column], True)[0]
     values = column.values
@@ -154,9 +167,14 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     except TypeError:
         raise CepError(
             f"partition_by: column {name!r} is of type {column.type}, "
-            "whose values cannot be told apart as keys"
+            f"whose values cannot be told apart as keys{_instead(column.type.kind)}"
         ) from None
     return codes, len(found)
+
+
+def _instead(kind: str) -> str:
+    whole = ", ".join(f"{function}(a.x, b.x)" for function in VECTOR_FUNCTIONS)
+    return f"; array columns stand in {whole} alone, or take an item, as in x[0]" if kind == LIST else ""
 
 
 def n_missing_codes(codes: np.ndarray) -> bool:

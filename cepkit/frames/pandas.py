@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.engines.measures import Measured, Picked
+from cepkit.engines.vectors import vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -70,6 +71,11 @@ class PandasSource:
         """Return item ``index`` of a list column."""
         return list_item(pa.array(self._series(name), from_pandas=True), index, name)
 
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix."""
+        array = pa.array(self._series(name), from_pandas=True)
+        return vectors_of_arrow(array, name, lambda row: self.frame.index[row])
+
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these rows."""
         series = self._series(name).take(rows)
@@ -96,10 +102,12 @@ class PandasSource:
         data = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
-                data[name] = self._series(values.column).take(values.rows).reset_index(drop=True)
+                own = self._series(values.column)
+                # Without an index to take; with the type, which pandas would guess anew for objects.
+                data[name] = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
             else:
                 data[name] = _series_of_arrow(values)
-        return pd.DataFrame(data)
+        return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """Return these rows of the frame under their own index, with ``columns`` in front."""

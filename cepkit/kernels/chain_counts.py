@@ -9,7 +9,7 @@ WIDTH = 8
 
 @njit(cache=True, nogil=True)
 def list_places(accept, out):
-    """Write the places where ``accept`` (uint8, 0 or 1) is 1; ``out`` has room for one more than there are.
+    """Write the places where ``accept`` (uint8, 0 or 1) is 1, return how many; ``out`` has room for one more.
 
     Notes
     -----
@@ -19,6 +19,7 @@ def list_places(accept, out):
     for place in range(len(accept)):
         out[n] = place
         n += np.int64(accept[place])
+    return n
 
 
 @njit(cache=True, nogil=True)

@@ -31,6 +31,8 @@ MORE_CANDIDATES, MORE_SLOTS, MORE_LEVELS, MORE_MATCHES, MORE_ITEMS, MORE_ROWS = 
 
 NO_TIME = np.iinfo(np.int64).min
 NULL = np.iinfo(np.int64).min
+# What a variable that is handed on begins with: a literal would be a type, and a specialisation, of its own.
+ZERO, NONE, NO_COMPONENT = np.int64(0), np.int64(-1), np.int64(-2)
 LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
 SMALL = 1 << 61  # what is counted in one integer
 
@@ -40,12 +42,16 @@ SMALL = 1 << 61  # what is counted in one integer
 
 # --- conditions -------------------------------------------------------------------------------------------
 #
-# numba counts references to every array that is taken from a tuple or handed to a function, atomically: some
-# 10 ns each. So the two kernels take all arrays apart once, and what they do for every partial match stands
-# in their bodies; functions are for what is rare. Called for every partial match they took 20 times as long.
+# Nothing here allocates, so references are not counted: that would cost 10 ns for each array that is taken
+# from a tuple or handed to a function. Two thirds of the time to compile is numba's own, by the number of
+# operations in the text: what both kernels do is written once, and only these two have a way in from Python.
+
+_KERNEL = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+_HELPER = {**_KERNEL, "cache": False, "no_cpython_wrapper": True}
+_INLINED = {**_HELPER, "forceinline": True}
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _compare(sign, x, y):
     if sign == 0:
         return x < y
@@ -60,32 +66,46 @@ def _compare(sign, x, y):
     return x != y
 
 
-@njit(cache=True, nogil=True)
-def _holds(pattern, events, k, left, right):
+@njit(**_INLINED)
+def _holds(condition, factor, integers, floats, k, left, right):
     """Whether condition k holds of two events; a missing value is never in a relation."""
-    a, b = pattern.condition[k, LEFT_COLUMN], pattern.condition[k, RIGHT_COLUMN]
-    if pattern.condition[k, IS_FLOAT]:
-        x, y = events.floats[a, left], pattern.factor[k] * events.floats[b, right]
-        return x == x and y == y and _compare(pattern.condition[k, SIGN], x, y)
-    m, n = events.integers[a, left], events.integers[b, right]
-    return m != NULL and n != NULL and _compare(pattern.condition[k, SIGN], m, n)
+    a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
+    if condition[k, IS_FLOAT]:
+        x, y = floats[a, left], factor[k] * floats[b, right]
+        return x == x and y == y and _compare(condition[k, SIGN], x, y)
+    m, n = integers[a, left], integers[b, right]
+    return m != NULL and n != NULL and _compare(condition[k, SIGN], m, n)
 
 
-@njit(cache=True, nogil=True)
-def _bind(store, work, chain, tail):
+@njit(**_INLINED)
+def _bind(field, event_of, first_of, chain, tail):
     """Write the events of the partial match that ends in ``tail`` of ``chain`` to the scratch. O(length)."""
     before = -1
     while chain >= 0:
-        component = store.field[chain, COMPONENT]
+        component = field[chain, COMPONENT]
         if component != before:
-            work.event_of[component] = tail
+            event_of[component] = tail
             before = component
-        work.first_of[component] = tail
-        tail = store.field[chain, PRED_TAIL]
-        chain = store.field[chain, PRED]
+        first_of[component] = tail
+        tail = field[chain, PRED_TAIL]
+        chain = field[chain, PRED]
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INLINED)
+def _fits(first_condition, condition, factor, integers, floats, event_of, j, e, takes):
+    """Whether the conditions that component j decides hold of the bound events and ``e``."""
+    for k in range(first_condition[j], first_condition[j + 1]):
+        left, right = condition[k, LEFT], condition[k, RIGHT]
+        if left == right and not takes:
+            continue
+        one = e if left == j else event_of[left]
+        other = e if right == j and left != right else event_of[right]
+        if not _holds(condition, factor, integers, floats, k, one, other):
+            return False
+    return True
+
+
+@njit(**_HELPER)
 def _is_absent_event(pattern, events, work, absence, y, j, e):
     """Whether the conditions on an absent event hold of ``y``, component j being bound to ``e``."""
     n_components = len(pattern.kleene)
@@ -95,15 +115,16 @@ def _is_absent_event(pattern, events, work, absence, y, j, e):
         left, right = pattern.condition[k, LEFT], pattern.condition[k, RIGHT]
         other = right if left == ABSENT else left
         event = e if other == j else work.event_of[other]
-        if not _holds(pattern, events, k, y if left == ABSENT else event, y if right == ABSENT else event):
+        one, two = y if left == ABSENT else event, y if right == ABSENT else event
+        if not _holds(pattern.condition, pattern.factor, events.integers, events.floats, k, one, two):
             return False
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
     """Whether an absent event lies in the partial match that e ends as component j, as far as j decides."""
-    _bind(store, work, chain, tail)
+    _bind(store.field, work.event_of, work.first_of, chain, tail)
     n_absences = len(pattern.absence)
     for a in range(n_absences):
         if pattern.absence[a, MODE] != LOOK_BACK or pattern.absence[a, DECIDED_AT] != j:
@@ -118,7 +139,7 @@ def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
     """Take from the lists what the events that must not occur, of which e is one, cannot follow."""
     n_components, n_absences = len(pattern.kleene), len(pattern.absence)
@@ -128,15 +149,15 @@ def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
         i = pattern.absence[a, AFTER]
         at = p * n_components + (0 if shared_list else i)
         if pattern.absence[a, MODE] != LOOK_BACK:
-            before, c = -1, parts.first_of_list[at]
+            before, c = NONE, parts.first_of_list[at]
             while c >= 0:
                 after = store.field[c, NEXT]
                 dead = store.field[c, COMPONENT] == i and store.field[c, TAIL] != e
                 if dead and pattern.absence[a, MODE] == DROP_TESTED:
-                    _bind(store, work, c, store.field[c, TAIL])
-                    dead = _is_absent_event(pattern, events, work, a, e, -2, e)
+                    _bind(store.field, work.event_of, work.first_of, c, store.field[c, TAIL])
+                    dead = _is_absent_event(pattern, events, work, a, e, NO_COMPONENT, e)
                 if dead:  # its successors still need it: the slot is not free before it expires
-                    _unlink(store, parts, at, before, c)
+                    _unlink(store.field, parts.first_of_list, parts.last_of_list, at, before, c)
                     parts.n_live[p] -= 1
                 else:
                     before = c
@@ -148,31 +169,54 @@ def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
 # --- slots and lists --------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
-def _unlink(store, parts, at, before, c):
-    after = store.field[c, NEXT]
+@njit(**_INLINED)
+def _unlink(field, first_of_list, last_of_list, at, before, c):
+    after = field[c, NEXT]
     if before < 0:
-        parts.first_of_list[at] = after
+        first_of_list[at] = after
     else:
-        store.field[before, NEXT] = after
+        field[before, NEXT] = after
     if after < 0:
-        parts.last_of_list[at] = before
+        last_of_list[at] = before
 
 
-@njit(cache=True, nogil=True)
-def _release(store, report, c):
-    store.field[c, TAIL] = -1
-    store.free[report[N_FREE]] = c
-    report[N_FREE] += 1
+@njit(**_INLINED)
+def _append(field, first_of_list, last_of_list, at, c):
+    if last_of_list[at] < 0:
+        first_of_list[at] = c
+    else:
+        field[last_of_list[at], NEXT] = c
+    last_of_list[at] = c
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INLINED)
+def _release(field, free, n_free, c):
+    """Make a slot free; return how many are."""
+    field[c, TAIL] = -1
+    free[n_free] = c
+    return n_free + 1
+
+
+@njit(**_INLINED)
+def _begin(field, c, e, pred, pred_tail, first_time, component):
+    """Write a chain of one event to its slot."""
+    field[c, HEAD] = e
+    field[c, TAIL] = e
+    field[c, PRED] = pred
+    field[c, PRED_TAIL] = pred_tail
+    field[c, FIRST_TIME] = first_time
+    field[c, NEXT] = -1
+    field[c, RECENT] = -1
+    field[c, COMPONENT] = component
+
+
+@njit(**_HELPER)
 def _is_recent(events, parts, tail, limit):
     """Whether a chain may still be looked at by the next event of its partition, expired or not."""
     return tail == parts.last_event[events.partition[tail]] and events.time[tail] >= limit
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def sweep(events, store, parts, limit, report):
     """Free every slot whose first event is older than ``limit``, in a list or not. O(slots + lists)."""
     n_components = len(parts.first_of_list) // max(1, len(parts.last_event))
@@ -180,12 +224,12 @@ def sweep(events, store, parts, limit, report):
         latest = parts.last_event[at // n_components]
         if latest >= 0 and events.time[latest] < limit:
             parts.first_recent[at] = -1
-        before, c = -1, parts.first_of_list[at]
+        before, c = NONE, parts.first_of_list[at]
         while c >= 0:
             after = store.field[c, NEXT]
             tail = store.field[c, TAIL]
             if store.field[c, FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit):
-                _unlink(store, parts, at, before, c)
+                _unlink(store.field, parts.first_of_list, parts.last_of_list, at, before, c)
                 parts.n_live[events.partition[tail]] -= 1
             else:
                 before = c
@@ -194,10 +238,10 @@ def sweep(events, store, parts, limit, report):
     for c in range(len(store.field)):
         tail = store.field[c, TAIL]
         if tail < 0 or (store.field[c, FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit)):
-            _release(store, report, c)
+            report[N_FREE] = _release(store.field, store.free, report[N_FREE], c)
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _add_to_total(total, term):
     carry = 0
     for i in range(len(total)):
@@ -209,7 +253,7 @@ def _add_to_total(total, term):
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(**_KERNEL)
 def advance_runs(pattern, events, store, parts, work, out, start, stop, output, by_state, report):
     """Advance runs over the events ``start`` to ``stop``: every partial match is a run of its own.
 
@@ -229,7 +273,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
     integers, floats = events.integers, events.floats
     field, free = store.field, store.free
     first_of_list, last_of_list, n_live = parts.first_of_list, parts.last_of_list, parts.n_live
-    event_of = work.event_of
+    event_of, first_of = work.event_of, work.first_of
     items, item_component, length_of, nodes = out.items, out.component, out.length, out.nodes
     n_components = len(kleene)
     last = n_components - 1
@@ -264,12 +308,12 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
             if begins_run:
                 if not accepted & 1:
                     break
-                at, c, before = p * n_components, -1, -1
+                at, c, before = p * n_components, NONE, NONE
             else:
                 extends = (i < last and accepted >> (i + 1) & 1) or (kleene[i] and accepted >> i & 1)
                 if by_state and not extends:
                     continue
-                at, before = p * n_components + i, -1
+                at, before = p * n_components + i, NONE
                 c = first_of_list[at]
                 if c < 0:
                     continue
@@ -282,15 +326,8 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                     first_time = field[c, FIRST_TIME]
                     if first_time < limit:
                         after = field[c, NEXT]
-                        if before < 0:
-                            first_of_list[at] = after
-                        else:
-                            field[before, NEXT] = after
-                        if after < 0:
-                            last_of_list[at] = before
-                        field[c, TAIL] = -1
-                        free[n_free] = c
-                        n_free += 1
+                        _unlink(field, first_of_list, last_of_list, at, before, c)
+                        n_free = _release(field, free, n_free, c)
                         n_live[p] -= 1
                         c = after
                         if c < 0:
@@ -304,29 +341,10 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                             continue
                         fits = True
                         if first_condition[j] < first_condition[j + 1] and c >= 0:
-                            node, x, component_before = c, tail, -1
-                            while node >= 0:
-                                component = field[node, COMPONENT]
-                                if component != component_before:
-                                    event_of[component] = x
-                                    component_before = component
-                                x = field[node, PRED_TAIL]
-                                node = field[node, PRED]
-                            for k in range(first_condition[j], first_condition[j + 1]):
-                                left, right = condition[k, LEFT], condition[k, RIGHT]
-                                if left == right and not takes:
-                                    continue
-                                one = e if left == j else event_of[left]
-                                other = e if right == j and left != right else event_of[right]
-                                a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
-                                if condition[k, IS_FLOAT]:
-                                    u, v = floats[a, one], factor[k] * floats[b, other]
-                                    fits = u == u and v == v and _compare(condition[k, SIGN], u, v)
-                                else:
-                                    g, h = integers[a, one], integers[b, other]
-                                    fits = g != NULL and h != NULL and _compare(condition[k, SIGN], g, h)
-                                if not fits:
-                                    break
+                            _bind(field, event_of, first_of, c, tail)
+                            fits = _fits(
+                                first_condition, condition, factor, integers, floats, event_of, j, e, takes
+                            )
                         if fits and looks_back[j] and not takes:
                             fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
                         if not fits:
@@ -360,22 +378,12 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                                 continue
                         n_free -= 1
                         new = free[n_free]
-                        field[new, HEAD] = e
-                        field[new, TAIL] = e
-                        field[new, PRED] = c
-                        field[new, PRED_TAIL] = tail
-                        field[new, FIRST_TIME] = first_time
-                        field[new, NEXT] = -1
-                        field[new, COMPONENT] = j
+                        _begin(field, new, e, c, tail, first_time, j)
                         # The length of a run, for which the field has no other use here.
                         field[new, RECENT] = 1 + (field[c, RECENT] if c >= 0 else 0)
                         report[LONGEST] = max(report[LONGEST], field[new, RECENT])
                         to = p * n_components + (j if by_state else 0)
-                        if last_of_list[to] < 0:
-                            first_of_list[to] = new
-                        else:
-                            field[last_of_list[to], NEXT] = new
-                        last_of_list[to] = new
+                        _append(field, first_of_list, last_of_list, to, new)
                         n_live[p] += 1
                 if c < 0:
                     break
@@ -386,7 +394,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                     break
         report[N_FREE] = n_free
         if accepted >> n_components:
-            _drop_before_absent(pattern, events, store, parts, work, p, e, not by_state)
+            _drop_before_absent(pattern, events, store, parts, work, p, e, 1 - by_state)
         report[PEAK_LIVE] = max(report[PEAK_LIVE], len(free) - n_free)
     report[CONSUMED] = stop
 
@@ -394,7 +402,108 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
 # --- chains -----------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(**_INLINED)
+def _head_rank(field, rank, first_rank, c):
+    """Return the number of the first event of chain c that is within the window."""
+    return max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
+
+
+@njit(**_HELPER)
+def _write_products(
+    field, rank, following, candidate, level, run_start, items, item_component, length_of, spare, start, n, e,
+    oldest, n_components, has_kleene, report,
+):  # fmt: skip
+    """Write the matches of the candidates from ``start`` to ``n``, which ``e`` ends, in canonical order."""
+    last, first_rank = n_components - 1, rank[oldest]
+    write, m = report[N_ITEMS], report[N_FOUND]
+    n_runs, base = ZERO, write
+    k = start
+    while k < n:
+        # Chains of the same events (a group) are taken together, event by event: that is the
+        # canonical order where there is no third component before.
+        c, top_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
+        group_stop, top, group_head = k + 1, e, -1
+        if c >= 0:
+            group_head = field[c, HEAD]
+            top = group_head
+            if field[c, PRED] < 0 and rank[top] < first_rank:
+                top = oldest  # what is older in the first chain is out of the window
+            while group_stop < n and candidate[group_stop, CHAIN_TAIL] == top_tail:
+                if field[candidate[group_stop, CHAIN], HEAD] != group_head:
+                    break
+                group_stop += 1
+        while True:
+            for member in range(k, group_stop):
+                first_item, depth = write, 0
+                c = candidate[member, CHAIN]
+                top_component = field[c, COMPONENT] if c >= 0 else last
+                node, tail = -1, -1
+                if c >= 0:
+                    node, tail = field[c, PRED], field[c, PRED_TAIL]
+                while node >= 0:
+                    head = field[node, HEAD]
+                    if field[node, PRED] < 0 and rank[head] < first_rank:
+                        head = oldest
+                    level[depth, LEVEL_HEAD] = head
+                    level[depth, LEVEL_TAIL] = tail
+                    level[depth, CURRENT] = head
+                    level[depth, LEVEL_COMPONENT] = field[node, COMPONENT]
+                    depth += 1
+                    tail = field[node, PRED_TAIL]
+                    node = field[node, PRED]
+                length = depth + (2 if c >= 0 else 1)
+                more = True
+                while more:
+                    # The first event changes fastest.
+                    x = level[depth - 1, CURRENT] if depth else top
+                    stop_at = level[depth - 1, LEVEL_TAIL] if depth else top
+                    while True:
+                        items[write] = x
+                        for i in range(1, depth):
+                            items[write + i] = level[depth - 1 - i, CURRENT]
+                        items[write + depth] = top
+                        items[write + length - 1] = e
+                        if has_kleene:
+                            for i in range(depth):
+                                item_component[write + i] = level[depth - 1 - i, LEVEL_COMPONENT]
+                            item_component[write + depth] = top_component
+                            item_component[write + length - 1] = last
+                            length_of[m] = length
+                        write += length
+                        m += 1
+                        if x == stop_at:
+                            break
+                        x = following[x]
+                    i = depth - 2
+                    while i >= 0 and level[i, CURRENT] == level[i, LEVEL_TAIL]:
+                        level[i, CURRENT] = level[i, LEVEL_HEAD]
+                        i -= 1
+                    more = i >= 0
+                    if more:
+                        level[i, CURRENT] = following[level[i, CURRENT]]
+                if n_runs == 0:
+                    run_start[0] = base
+                    n_runs = 1
+                elif not has_kleene and _is_before(
+                    items, first_item, items, first_item - n_components, n_components
+                ):
+                    if n_runs == len(run_start) - 1:
+                        run_start[n_runs] = first_item
+                        _merge(items, spare, n_components, run_start, n_runs)
+                        n_runs = 1
+                    run_start[n_runs] = first_item
+                    n_runs += 1
+            if c < 0 or top == top_tail:
+                break
+            top = following[top]
+        k = group_stop
+    run_start[n_runs] = write
+    report[N_ITEMS], report[N_FOUND] = write, m
+    if n_runs > 1 and not has_kleene:
+        _merge(items, spare, n_components, run_start, n_runs)
+
+
+@njit(**_KERNEL)
 def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
     """Advance chains over the events ``start`` to ``stop``; the corrected CoverMatch and CombineMatch.
 
@@ -417,8 +526,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
     field, free = store.field, store.free
     first_of_list, last_of_list, first_recent = parts.first_of_list, parts.last_of_list, parts.first_recent
     last_event, oldest = parts.last_event, parts.oldest
-    candidate, run_start, level, event_of = work.candidate, work.run_start, work.level, work.event_of
-    items, item_component, length_of, spare = out.items, out.component, out.length, out.spare
+    candidate, event_of, first_of = work.candidate, work.event_of, work.first_of
     rows, nodes = out.rows, out.nodes
     n_components = len(kleene)
     last = n_components - 1
@@ -450,7 +558,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
         n_free = report[N_FREE]
 
         # Candidates: what the event may follow, by component; decided before anything is put in.
-        n, first_last = 0, 0
+        n, first_last = ZERO, ZERO
         n_candidates = len(candidate)
         for j in range(n_components):
             if not accepted >> j & 1:
@@ -470,7 +578,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 if j == 0 and not takes:
                     continue
                 at = p * n_components + (j if takes else j - 1)
-                before, c = -1, first_of_list[at]
+                before, c = NONE, first_of_list[at]
                 while c >= 0:
                     after, tail, first_time = field[c, NEXT], field[c, TAIL], field[c, FIRST_TIME]
                     if first_time < limit:
@@ -478,15 +586,8 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                         if tail == latest:
                             before = c
                         else:
-                            if before < 0:
-                                first_of_list[at] = after
-                            else:
-                                field[before, NEXT] = after
-                            if after < 0:
-                                last_of_list[at] = before
-                            field[c, TAIL] = -1
-                            free[n_free] = c
-                            n_free += 1
+                            _unlink(field, first_of_list, last_of_list, at, before, c)
+                            n_free = _release(field, free, n_free, c)
                         c = after
                         continue
                     if strict:
@@ -497,29 +598,10 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                             first_time = time[tail]
                     fits = tail >= 0 and first_time >= limit
                     if fits and first_condition[j] < first_condition[j + 1]:
-                        node, x, component_before = c, tail, -1
-                        while node >= 0:
-                            component = field[node, COMPONENT]
-                            if component != component_before:
-                                event_of[component] = x
-                                component_before = component
-                            x = field[node, PRED_TAIL]
-                            node = field[node, PRED]
-                        for k in range(first_condition[j], first_condition[j + 1]):
-                            left, right = condition[k, LEFT], condition[k, RIGHT]
-                            if left == right and not takes:
-                                continue
-                            one = e if left == j else event_of[left]
-                            other = e if right == j and left != right else event_of[right]
-                            a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
-                            if condition[k, IS_FLOAT]:
-                                u, v = floats[a, one], factor[k] * floats[b, other]
-                                fits = u == u and v == v and _compare(condition[k, SIGN], u, v)
-                            else:
-                                g, h = integers[a, one], integers[b, other]
-                                fits = g != NULL and h != NULL and _compare(condition[k, SIGN], g, h)
-                            if not fits:
-                                break
+                        _bind(field, event_of, first_of, c, tail)
+                        fits = _fits(
+                            first_condition, condition, factor, integers, floats, event_of, j, e, takes
+                        )
                     if fits and looks_back[j] and not takes:
                         fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
                     if fits:
@@ -552,15 +634,15 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
                 depth, size, magnitude = 0, 1, 1.0
                 while c >= 0:
-                    head_rank = max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
-                    size *= rank[tail] - head_rank + 1
-                    magnitude *= rank[tail] - head_rank + 1
+                    width = rank[tail] - _head_rank(field, rank, first_rank, c) + 1
+                    size *= width
+                    magnitude *= width
                     depth += 1
                     tail = field[c, PRED_TAIL]
                     c = field[c, PRED]
                 n_matches += magnitude
                 n_items += magnitude * (depth + 1)
-                if output == ALL and depth > len(level):
+                if output == ALL and depth > len(work.level):
                     report[REASON], report[NEED] = MORE_LEVELS, depth
                     return
                 if output == COUNT:
@@ -572,102 +654,20 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     else:
                         _add_large(field, rank, candidate, k, first_rank, work.product, out.total)
             if output == ALL:
-                if report[N_FOUND] + n_matches > len(length_of):
+                if report[N_FOUND] + n_matches > len(out.length):
                     report[REASON], report[NEED] = MORE_MATCHES, int(min(n_matches, 1e18))
                     return
-                if report[N_ITEMS] + n_items > len(items):
+                if report[N_ITEMS] + n_items > len(out.items):
                     report[REASON], report[NEED] = MORE_ITEMS, int(min(n_items, 1e18))
                     return
-                write, m = report[N_ITEMS], report[N_FOUND]
-                n_runs, base = 0, write
-                k = first_last
-                while k < n:
-                    # Chains of the same events (a group) are taken together, event by event: that is the
-                    # canonical order where there is no third component before.
-                    c, top_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
-                    group_stop, top, group_head = k + 1, e, -1
-                    if c >= 0:
-                        group_head = field[c, HEAD]
-                        top = group_head
-                        if field[c, PRED] < 0 and rank[top] < first_rank:
-                            top = oldest[p]  # what is older in the first chain is out of the window
-                        while group_stop < n and candidate[group_stop, CHAIN_TAIL] == top_tail:
-                            if field[candidate[group_stop, CHAIN], HEAD] != group_head:
-                                break
-                            group_stop += 1
-                    while True:
-                        for member in range(k, group_stop):
-                            first_item, depth = write, 0
-                            c = candidate[member, CHAIN]
-                            top_component = field[c, COMPONENT] if c >= 0 else last
-                            node, tail = -1, -1
-                            if c >= 0:
-                                node, tail = field[c, PRED], field[c, PRED_TAIL]
-                            while node >= 0:
-                                head = field[node, HEAD]
-                                if field[node, PRED] < 0 and rank[head] < first_rank:
-                                    head = oldest[p]
-                                level[depth, LEVEL_HEAD] = head
-                                level[depth, LEVEL_TAIL] = tail
-                                level[depth, CURRENT] = head
-                                level[depth, LEVEL_COMPONENT] = field[node, COMPONENT]
-                                depth += 1
-                                tail = field[node, PRED_TAIL]
-                                node = field[node, PRED]
-                            length = depth + (2 if c >= 0 else 1)
-                            more = True
-                            while more:
-                                # The first event changes fastest.
-                                x = level[depth - 1, CURRENT] if depth else top
-                                stop_at = level[depth - 1, LEVEL_TAIL] if depth else top
-                                while True:
-                                    items[write] = x
-                                    for i in range(1, depth):
-                                        items[write + i] = level[depth - 1 - i, CURRENT]
-                                    items[write + depth] = top
-                                    items[write + length - 1] = e
-                                    if has_kleene:
-                                        for i in range(depth):
-                                            item_component[write + i] = level[depth - 1 - i, LEVEL_COMPONENT]
-                                        item_component[write + depth] = top_component
-                                        item_component[write + length - 1] = last
-                                        length_of[m] = length
-                                    write += length
-                                    m += 1
-                                    if x == stop_at:
-                                        break
-                                    x = following[x]
-                                i = depth - 2
-                                while i >= 0 and level[i, CURRENT] == level[i, LEVEL_TAIL]:
-                                    level[i, CURRENT] = level[i, LEVEL_HEAD]
-                                    i -= 1
-                                more = i >= 0
-                                if more:
-                                    level[i, CURRENT] = following[level[i, CURRENT]]
-                            if n_runs == 0:
-                                run_start[0] = base
-                                n_runs = 1
-                            elif not has_kleene and _is_before(
-                                items, first_item, items, first_item - n_components, n_components
-                            ):
-                                if n_runs == len(run_start) - 1:
-                                    run_start[n_runs] = first_item
-                                    _merge(items, spare, n_components, run_start, n_runs)
-                                    n_runs = 1
-                                run_start[n_runs] = first_item
-                                n_runs += 1
-                        if c < 0 or top == top_tail:
-                            break
-                        top = following[top]
-                    k = group_stop
-                run_start[n_runs] = write
-                report[N_ITEMS], report[N_FOUND] = write, m
-                if n_runs > 1 and not has_kleene:
-                    _merge(items, spare, n_components, run_start, n_runs)
+                _write_products(
+                    field, rank, following, candidate, work.level, work.run_start, out.items, out.component,
+                    out.length, out.spare, first_last, n, e, oldest[p], n_components, has_kleene, report,
+                )  # fmt: skip
 
         # The event enters chains: behind the latest one where that has the same predecessors.
         if accepted >> n_components:
-            _drop_before_absent(pattern, events, store, parts, work, p, e, False)
+            _drop_before_absent(pattern, events, store, parts, work, p, e, ZERO)
         k = 0
         for j in range(n_components):
             at = p * n_components + j
@@ -675,9 +675,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
             first_recent[at] = -1
             if not same:
                 while old >= 0 and j == last and not kleene[j]:
-                    field[old, TAIL] = -1
-                    free[n_free] = old
-                    n_free += 1
+                    n_free = _release(field, free, n_free, old)
                     old = field[old, RECENT]
                 old = -1
             while k < n and candidate[k, STATE] == j:
@@ -693,9 +691,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     while old != found:
                         after = field[old, RECENT]
                         if j == last:
-                            field[old, TAIL] = -1
-                            free[n_free] = old
-                            n_free += 1
+                            n_free = _release(field, free, n_free, old)
                         old = after
                     old = field[found, RECENT]
                     c = found
@@ -710,30 +706,12 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     if coverable[j] or j < last or kleene[j]:
                         n_free -= 1
                         c = free[n_free]
-                        field[c, HEAD] = e
-                        field[c, TAIL] = e
-                        field[c, PRED] = pred
-                        field[c, PRED_TAIL] = pred_tail
-                        field[c, FIRST_TIME] = candidate[k, CHAIN_TIME]
-                        field[c, NEXT] = -1
-                        field[c, RECENT] = -1
-                        field[c, COMPONENT] = j
+                        _begin(field, c, e, pred, pred_tail, candidate[k, CHAIN_TIME], j)
                         if j < last or kleene[j]:
-                            if last_of_list[at] < 0:
-                                first_of_list[at] = c
-                            else:
-                                field[last_of_list[at], NEXT] = c
-                            last_of_list[at] = c
+                            _append(field, first_of_list, last_of_list, at, c)
                     if output == LATEST and j == last:
+                        _bind(field, event_of, first_of, pred, pred_tail)
                         event_of[j] = e
-                        node, x, component_before = pred, pred_tail, j
-                        while node >= 0:
-                            component = field[node, COMPONENT]
-                            if component != component_before:
-                                event_of[component] = x
-                                component_before = component
-                            x = field[node, PRED_TAIL]
-                            node = field[node, PRED]
                         for i in range(n_components):
                             rows[report[N_ROWS], i] = event_of[i]
                         if coverable[j]:
@@ -747,9 +725,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     newest = c
                 k += 1
             while old >= 0 and j == last:
-                field[old, TAIL] = -1
-                free[n_free] = old
-                n_free += 1
+                n_free = _release(field, free, n_free, old)
                 old = field[old, RECENT]
         report[N_FREE] = n_free
         last_event[p] = e
@@ -757,7 +733,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
     report[CONSUMED] = stop
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _spill(report, product, total):
     product[:] = 0
     product[0] = report[N_FOUND] & LIMB_MASK
@@ -766,15 +742,14 @@ def _spill(report, product, total):
     report[N_FOUND] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _add_large(field, rank, candidate, k, first_rank, product, total):
     """Add the number of combinations of a candidate that no integer holds."""
     product[:] = 0
     product[0] = 1
     c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
     while c >= 0:
-        head_rank = max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
-        width = rank[tail] - head_rank + 1
+        width = rank[tail] - _head_rank(field, rank, first_rank, c) + 1
         carry = 0
         for d in range(len(product)):
             digit = product[d] * width + carry
@@ -785,7 +760,7 @@ def _add_large(field, rank, candidate, k, first_rank, product, total):
     _add_to_total(total, product)
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _is_before(left, i, right, k, n):
     """Whether the match at left[i] stands before that at right[k], both of n events: last position first."""
     for d in range(n - 1, -1, -1):
@@ -794,7 +769,7 @@ def _is_before(left, i, right, k, n):
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(**_HELPER)
 def _merge(items, spare, n, run_start, n_runs):
     """Merge sorted runs of matches of n events each into one. O(items x log runs)."""
     width = 1
@@ -807,7 +782,7 @@ def _merge(items, spare, n, run_start, n_runs):
             length = middle - start
             for i in range(length):
                 spare[i] = items[start + i]
-            a, b, at = 0, middle, start
+            a, b, at = ZERO, middle, start
             while a < length and b < stop:
                 if _is_before(items, b, spare, a, n):
                     for i in range(n):

@@ -177,6 +177,10 @@ class QueryBuilder:
         """Return the query over partitions: events with equal values in the columns."""
         return self._with(partition_by=columns)
 
+    def evaluation_order(self, *variables: str) -> QueryBuilder:
+        """Return the query with the order in which its events are looked for, all named; no match changes."""
+        return self._with(evaluation_order=variables)
+
     def _with(self, **values: Any) -> QueryBuilder:
         read = {name: READERS[name](value) for name, value in values.items()}
         return QueryBuilder(made_query(replace(self.query, **read)))
@@ -186,6 +190,9 @@ class QueryBuilder:
 
     def __str__(self) -> str:
         return str(self.query)
+
+    def __repr__(self) -> str:
+        return f"<query {self.query}>"
 
 
 # --- what the methods of patterns do ---------------------------------------------------------------------

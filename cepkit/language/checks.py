@@ -79,15 +79,15 @@ def _refuse_parameters(query: RegexQuery) -> None:
     for role, tree in query.trees():
         for node in tree.walk():
             if isinstance(node, ex.Parameter) and node.name not in given:
-                message = f"{role}: params gives no value for :{node.name}; it gives {list(given)}."
+                given_names = f"it gives {list(given)}" if given else f"give params={{{node.name!r}: …}}"
+                message = f"{role}: params gives no value for :{node.name}; {given_names}."
                 hint = nearest(node.name, given)
                 raise PredicateError(f"{message}{hint}\n{query.underlined(role, node)}")
     for name, value in given.items():
         if name not in used:
             hint = nearest(str(name), used)
-            raise CepError(
-                f"params: {name!r} is used by no predicate and no measure; used are {list(used)}.{hint}"
-            )
+            there = f"used are {list(used)}" if used else f"write :{name} in one"
+            raise CepError(f"params: {name!r} is used by no predicate and no measure; {there}.{hint}")
         if isinstance(value, list | tuple | set | frozenset | dict):
             cure = f"for several values write x in (:{name}1, :{name}2)"
             raise CepError(

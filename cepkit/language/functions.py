@@ -37,11 +37,15 @@ class Arity(NamedTuple):
 
 ONE, TWO = Arity(1, 1), Arity(2, 2)
 
+# What compares two array columns as wholes.
+VECTOR_FUNCTIONS = ("corr", "cosine", "l2")
+
 # Written in any case. Logarithms: log is natural; log2, log10. round, floor and ceil take no digits.
 FUNCTIONS: dict[str, Arity] = {
     **dict.fromkeys(("abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign"), ONE),
     **dict.fromkeys(("power", "bit_and", "bit_or", "bit_xor", "starts_with", "ends_with", "contains"), TWO),
     **dict.fromkeys(("least", "greatest"), Arity(2, None)),
+    **dict.fromkeys(VECTOR_FUNCTIONS, TWO),
 }
 
 AGGREGATE_SPELLINGS = {name: name for name in AGGREGATES} | {"average": "avg", "mean": "avg"}

@@ -128,7 +128,9 @@ def _odd_character(text: str, position: int) -> tuple[str, int, int] | None:
     if char in "'\"`":
         return "this quote is never closed", position, 1
     if not char.isascii() or not char.isprintable():
-        return f"unexpected character {char!a}, {_unicode_name(char)}", position, 1
+        in_name = char.isprintable() and re.search(r"[^\W\d]\w*$", text[:position])
+        hint = "; a name with such characters stands in backticks" if in_name else ""
+        return f"unexpected character {char!a}, {_unicode_name(char)}{hint}", position, 1
     return None
 
 
@@ -299,6 +301,10 @@ SEQUENCE_WORDS = Vocabulary(
         (r"([^\W\d]\w*)\s+as\s+([^\W\d]\w*)", r"write the type and the name, without AS: \1 \2"),
         (r"\bevery\s+\w+(?:\s+\w+)?", "leave 'every' out: matches begin at every event"),
         (r"(\w+)\s*\[[^\]]+\]", r"write \1[]; conditions on its events stand in WHERE"),
+        (
+            r"([^\W\d]\w*-[^\W\d]\w*)\s+[^\W\d]\w*|(?<=[(,])\s*([^\W\d]\w* [^\W\d]\w*) [^\W\d]\w*(?=\s*[,)])",
+            r"an event is a type and a name for it; a type that is no name stands in single quotes: '\1\2'",
+        ),
         (r"`([^`]*)`", r"a type that is no name stands in single quotes: '\1'"),
         (r"(\w+)\s*\.\s*(\w+)", "a pattern names events and no columns; conditions stand in WHERE"),
         (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),

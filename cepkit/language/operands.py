@@ -41,6 +41,9 @@ class Operand:
     def __str__(self) -> str:
         return str(self.expression)
 
+    def __repr__(self) -> str:
+        return f"<{self.expression}>"
+
     def __bool__(self) -> bool:
         raise TypeError(f"a condition has no truth value before it meets an event; {_USE_SYMBOLS}")
 
@@ -182,6 +185,48 @@ class Operand:
         elif not FUNCTIONS[function].accepts(len(arguments)):
             raise PredicateError(f"{function} takes {FUNCTIONS[function]}, {len(arguments)} given")
         return Operand(ex.Call(function, arguments))
+
+
+def corr(one: Operand, other: Operand) -> Operand:
+    """Return the correlation of Pearson, from -1 to 1, of two array columns; in text ``corr(a.x, b.x)``.
+
+    Each row of an array column is a list of numbers, all of one length. The result is null where an array is
+    missing, is empty, has a missing number, or all its numbers are equal.
+
+    Parameters
+    ----------
+    one, other : Operand
+        The arrays of two events, or two arrays of one event.
+
+    Notes
+    -----
+    The column is centred and normalised once per frame, so that a pair of events costs a product of two rows.
+    Numbers are computed as float64: a correlation may be off by some 1e-15, also at a threshold.
+
+    Examples
+    --------
+    >>> from cepkit.language.builder import event
+    >>> a, b = event("a"), event("b")
+    >>> print(corr(a["history"], b["history"]) > 0.9)
+    corr(a.history, b.history) > 0.9
+    """
+    return Operand(ex.Call("corr", (as_expression(one), as_expression(other))))
+
+
+def cosine(one: Operand, other: Operand) -> Operand:
+    """Return the cosine of the angle between two array columns, from -1 to 1.
+
+    Parameters and nulls are those of `corr`, but an array must be all zeros, not all equal, to give null.
+    """
+    return Operand(ex.Call("cosine", (as_expression(one), as_expression(other))))
+
+
+def l2(one: Operand, other: Operand) -> Operand:
+    """Return the Euclidean distance of two array columns.
+
+    Parameters are those of `corr`; null where an array is missing, is empty, or has a missing number.
+    """
+    return Operand(ex.Call("l2", (as_expression(one), as_expression(other))))
 
 
 def as_expression(value: Any) -> ex.Expression:

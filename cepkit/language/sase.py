@@ -50,7 +50,7 @@ _TOKEN = re.compile(
     rf"(?P<quoted>{_QUOTED})|(?P<stray>['\"`])|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
     r"|[.:]\s*[^\W\d]\w*|(?P<word>[^\W\d]\w*)"
 )
-_CLAUSE = re.compile(r"(?ai:PATTERN|WHERE|WITHIN)\b(?!\s*\.)|(?ai:GAP)\b(?=\s+['\"0-9])")
+_CLAUSE = re.compile(r"(?ai:PATTERN|WHERE|WITHIN)\b(?!\s*\.)|(?ai:GAP)\b(?=\s+['\"0-9+-])")
 _FOREIGN_CLAUSE = re.compile(
     r"(?P<order>(?ai:ORDER\s+BY))|(?P<partition>(?ai:(?:PARTITION|GROUP)\s+BY))"
     r"|(?P<measures>(?ai:RETURN|SELECT|MEASURES|HAVING|FROM|DEFINE))\b(?!\s*[.\[=<>(])"

@@ -186,6 +186,32 @@ def _refuse_after_match_under_any(query: SequenceQuery) -> None:
         )
 
 
+def _refuse_bad_order(query: SequenceQuery) -> None:
+    order, variables = query.evaluation_order, query.variables
+    if not order:
+        return
+    for i, name in enumerate(order):
+        if name in query.absent_variables:
+            raise CepError(
+                f"evaluation_order: {name!r} must not occur; leave it out, it is tested where it can be"
+            )
+        if name not in variables:
+            hint = nearest(name, variables)
+            raise CepError(
+                f"evaluation_order: no event of the pattern is named {name!r}; there are {list(variables)}."
+                f"{hint}"
+            )
+        if name in order[:i]:
+            raise CepError(f"evaluation_order: {name!r} stands in it twice")
+        if name in query.group_variables:
+            raise CepError(
+                f"evaluation_order: {name!r} stands for several events; only single events can be looked for "
+                "in another order than that of the pattern"
+            )
+    if missing := [name for name in variables if name not in order]:
+        raise CepError(f"evaluation_order: {missing} are missing; it names all events, {list(variables)}")
+
+
 def _refuse_endless_absence(query: SequenceQuery) -> None:
     if query.within is not None:
         return
@@ -242,6 +268,7 @@ PATTERN_CHECKS: tuple[Check, ...] = (
 WHOLE_CHECKS: tuple[Check, ...] = (
     _refuse_preference_under_any,
     _refuse_after_match_under_any,
+    _refuse_bad_order,
     _refuse_endless_absence,
     _refuse_clash_with_partition,
     _refuse_parameters,

@@ -57,6 +57,9 @@ class SequenceQuery:
     after_match : tuple of (str, str or None)
         What a match takes from others: ``("none", None)``, ``("past_last", None)``, ``("to_next", None)``,
         ``("to_first", variable)``, ``("to_last", variable)``.
+    evaluation_order : tuple of str
+        The variables in the order in which an engine is to look for their events; empty: it chooses. It
+        changes no match.
     measures : tuple of (str, Expression), optional
         None for the default ones.
     params, functions, sources
@@ -76,6 +79,7 @@ class SequenceQuery:
     order_by: tuple[str, ...] = ()
     event_type: str | None = None
     after_match: tuple[str, str | None] = ("none", None)
+    evaluation_order: tuple[str, ...] = ()
     measures: tuple[tuple[str, ex.Expression], ...] | None = None
     params: tuple[tuple[str, Any], ...] = ()
     functions: tuple[tuple[str, fn.RegisteredFunction], ...] = ()
@@ -132,6 +136,9 @@ class SequenceQuery:
             return underline(str(node), 0, len(str(node)))
         return underline(text, node.span[0], node.span[1] - node.span[0])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"<query {self}>")
+
     def __str__(self) -> str:
         lines = [sase_text(self)]
         lines += [f"event_type: {self.event_type}"] if self.event_type is not None else []
@@ -140,6 +147,7 @@ class SequenceQuery:
         lines += ["strict_time: true"] if self.strict_time else []
         kind, variable = self.after_match
         lines += [f"after_match: {kind}{f'({variable})' if variable else ''}"] if kind != "none" else []
+        lines += [f"evaluation_order: {', '.join(self.evaluation_order)}"] if self.evaluation_order else []
         lines += _listed("measures", ": ", self.measures or ())
         lines += _listed("params", " = ", ((name, repr(value)) for name, value in self.params))
         return "\n".join(lines)
@@ -160,6 +168,7 @@ def sequence_query(
     order_by: str | Iterable[str] | None = None,
     event_type: str | None = None,
     after_match: str | None = None,
+    evaluation_order: Iterable[str] | None = None,
     measures: Mapping[str, str | Operand | ex.Expression] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> SequenceQuery:
@@ -191,6 +200,8 @@ def sequence_query(
     after_match : str, optional
         ``none``, ``past_last``, ``to_next``, ``to_first(b)`` or ``to_last(b)``, also as SQL has it:
         ``skip past last row``.
+    evaluation_order : iterable of str, optional
+        All variables, those whose events are to be looked for first in front; for sequences of single events.
     measures : mapping of str to expression, optional
         Output columns: values of events (``a.price``), aggregates of a variable (``avg(b.price)``,
         ``count(b)``) and, with bare columns, of the whole match (``first(ts)``, ``count()``).
@@ -250,6 +261,7 @@ def sequence_query(
         "order_by": order_by,
         "event_type": event_type,
         "after_match": after_match,
+        "evaluation_order": evaluation_order,
         "measures": measures,
     }
     given = {name: value for name, value in given.items() if value is not None}

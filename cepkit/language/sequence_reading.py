@@ -152,6 +152,13 @@ def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
     return _columns(argument, given)
 
 
+def _order(given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise CepError(f"evaluation_order: expected names of events, as in ['c', 'a', 'b'], got {given!r}")
+    return names
+
+
 def _column(given: Any) -> str:
     if not isinstance(given, str):
         raise CepError(f"event_type: expected the name of a column as text, got {given!r}")
@@ -171,6 +178,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "order_by": lambda given: _named_columns("order_by", given),
     "event_type": _column,
     "after_match": _after_match,
+    "evaluation_order": _order,
 }
 
 

@@ -133,8 +133,11 @@ class SequencePattern:
 
         return print_sequence(self)
 
+    def __repr__(self) -> str:
+        return f"<pattern {self}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class EventPattern(SequencePattern, Aggregates):
     """One event, named ``variable``; of any type when ``event_type`` is None.
 
@@ -147,6 +150,13 @@ class EventPattern(SequencePattern, Aggregates):
     conditions: tuple[Expression, ...] = ()
 
     __iter__ = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"an event has no attribute {name!r}; the value of a column is {self.variable}[{name!r}]"
+        )
 
     def __getitem__(self, name: str | int) -> Operand | EventValues:
         if isinstance(name, int) and not isinstance(name, bool):
@@ -196,7 +206,7 @@ class EventPattern(SequencePattern, Aggregates):
         return AbsentPattern(self)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SequenceOf(SequencePattern):
     """The parts (one or more) in this order.
 
@@ -217,7 +227,7 @@ class SequenceOf(SequencePattern):
         return SequenceOf((*self.parts, as_part(part)), (*self.steps, step))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AllOf(SequencePattern):
     """All parts (two or more), in any order."""
 
@@ -228,7 +238,7 @@ class AllOf(SequencePattern):
         return self.parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AnyOf(SequencePattern):
     """One of the options (two or more); a match that two options find is found twice."""
 
@@ -239,7 +249,7 @@ class AnyOf(SequencePattern):
         return self.options
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Loop(SequencePattern):
     """``body`` at least ``low`` times and at most ``high`` times (None: no limit); Kleene closure and ``?``.
 
@@ -276,10 +286,20 @@ class Loop(SequencePattern):
 
     def __post_init__(self) -> None:
         if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
-            raise ValueError(f"repetition {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1")
+            high = "" if self.high is None else self.high
+            raise CepError(
+                f"repetition {{{self.low},{high}}} of {self.body}: it needs 0 <= low <= high and high >= 1"
+            )
+
+    def __getitem__(self, name: object) -> Any:
+        events = event_patterns(self.body)
+        raise CepError(
+            f"{self}: values are taken of the event before it is repeated, as in "
+            f"{events[0].variable}[{name!r}] with {events[0].variable} = event(…)"
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AbsentPattern(SequencePattern):
     """No such event where it stands: between its neighbours, or within the window before or behind all."""
 

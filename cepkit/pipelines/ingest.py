@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import nearest
-from cepkit.pipelines import citybench, eoddata, inet, nasdaq100, tweets
+from cepkit.pipelines import casas, casas_features, citybench, eoddata, inet, nasdaq100, tweets
 from cepkit.pipelines.format import STRUCTURE, Format, UnknownFormatError
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
 from cepkit.pipelines.records import SourceNotFoundError, count_records, read_records, source_files
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 FORMATS: dict[str, Format] = {
     format.name: format
-    for format in (inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT, citybench.FORMAT)
+    for format in (
+        inet.FORMAT,
+        eoddata.FORMAT,
+        nasdaq100.FORMAT,
+        tweets.FORMAT,
+        citybench.FORMAT,
+        casas.FORMAT,
+        casas_features.FORMAT,
+    )
 }
 
 PERIODS = ("day", "month", "year")

@@ -38,6 +38,12 @@ class TimeAxis:
             return coordinates + lengths
         return coordinates + np.round(lengths * 1000).astype("timedelta64[us]")
 
+    def bounds(self, *coordinates: np.datetime64 | float) -> list[str | float]:
+        """Return coordinates as plotly takes the range of an axis."""
+        if self.is_date:
+            return [str(np.datetime_as_string(coordinate, unit="us")) for coordinate in coordinates]
+        return [float(coordinate) for coordinate in coordinates]
+
     def text(self, coordinate: np.datetime64 | float) -> str:
         """Return a coordinate for readers."""
         if not self.is_date:

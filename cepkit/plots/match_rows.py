@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cepkit.plots import theme
-from cepkit.plots.traces import escaped
+from cepkit.plots.text import escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

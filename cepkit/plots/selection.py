@@ -42,6 +42,30 @@ class Selection:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What there is in all, where a picture is given a part of it; None: not known."""
+
+    n_events: int
+    n_partitions: int
+    n_matches: int
+    is_exact: bool  # False: there are at least ``n_matches``
+    n_partitions_matched: int | None
+    n_events_matched: int | None
+
+
+def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.DataFrame) -> Totals:
+    """Return the totals of a picture that is given everything there is."""
+    matched = rows["row"].unique()
+    n_matched = len(matched)
+    if partition_of_event is None:
+        n_partitions_matched = min(1, n_matched)
+    else:
+        n_partitions_matched = partition_of_event.iloc[matched].nunique(dropna=False)
+    n_partitions, n_matches = chosen.n_partitions, chosen.n_matches
+    return Totals(chosen.n_events, n_partitions, n_matches, True, n_partitions_matched, n_matched)
+
+
 def select(
     ticks: np.ndarray,
     partition_of_event: pd.Series | None,

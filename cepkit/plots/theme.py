@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,8 +11,10 @@ from cepkit.compile.automaton import ANY
 # Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
 INK = "#767b84"
 GRID = "rgba(118,123,132,0.28)"
-BAND = "rgba(86,180,233,0.17)"
-BAND_EDGE = "rgba(86,180,233,0.6)"
+_BAND = "rgba(86,180,233,{:.3g})"
+BAND, DARKEST_BAND = 0.17, 0.34  # opacity of one band, and where most lie over one another
+BAND_EDGE = _BAND.format(0.6)
+FAINT_EDGE = _BAND.format(0.15)  # of bands that lie over others
 STATE_BLUE = "#0072b2"
 ACCEPT_GREEN = "#009e73"
 TINT_ALPHA = "2b"  # of a state's fill, two hexadecimal digits
@@ -45,6 +48,45 @@ class Style(NamedTuple):
 
     colour: str
     symbol: str
+
+
+def band_colour(depth: int, most: int) -> str:
+    """Return the colour where ``depth`` bands lie over one another, and ``most`` elsewhere.
+
+    However many there are, what lies below them stays visible.
+
+    Examples
+    --------
+    >>> band_colour(1, 200), band_colour(20, 200), band_colour(200, 200)
+    ('rgba(86,180,233,0.17)', 'rgba(86,180,233,0.266)', 'rgba(86,180,233,0.34)')
+    """
+    share = math.log(depth) / math.log(most) if most > 1 else 0.0
+    return _BAND.format(BAND + (DARKEST_BAND - BAND) * share)
+
+
+def layout(height: int) -> dict:
+    """Return the layout that all figures share: transparent paper, mid-tones, the page's fonts."""
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK, "family": SANS, "size": 12},
+        "height": height,
+    }
+
+
+def title_at_left(lines: Sequence[str]) -> dict:
+    """Return a title of plotly, its first line above the smaller others; the lines are plotly's markup."""
+    return {
+        "text": lines[0],
+        "subtitle": {"text": "<br>".join(lines[1:]), "font": {"size": 12}},
+        "font": {"size": 16},
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1,
+        "yanchor": "top",
+        "pad": {"t": 14},
+    }
 
 
 def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from cepkit.counts import count_text
 from cepkit.errors import CepError, column_not_found
 from cepkit.plots import theme
-from cepkit.plots.automaton import shown_name
-from cepkit.plots.axes import TimeAxis, numbers, row_axis, time_axis
-from cepkit.plots.selection import Panel, Selection, select
-from cepkit.plots.traces import Heights, band_traces, escaped, event_traces, mark_traces
+from cepkit.plots.axes import TimeAxis, row_axis, time_axis
+from cepkit.plots.heights import heights_of
+from cepkit.plots.selection import Panel, Selection, Totals, select, totals_of
+from cepkit.plots.text import cut, escaped
+from cepkit.plots.traces import band_traces, event_traces, mark_traces
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_PANELS = 12
-MAX_LANES = 20
-NAME_CHARACTERS = 40
 SUBTITLE_CHARACTERS = 90  # of a line
 PANEL_GAP = 34  # pixels; has the name of the next panel
+TICKS_GAP = 34  # more of them, where every panel has the ticks of its own time
+ZOOM_SHARE = 0.2  # matches with as much time on either side are zoomed to where they take no more of all
 
 
 def timeline(
@@ -34,12 +38,15 @@ def timeline(
     partition: str | None = None,
     title: str | None = None,
     max_events: int = 5000,
+    totals: Totals | None = None,
 ) -> go.Figure:
     """Draw matches over the events they were found in.
 
     A band reaches from the first to the last event of a match; its events are marked with a colour and a
-    symbol per pattern variable. A numeric ``value`` is drawn as a grey line. Any other ``value`` (an event
-    type) has a lane per value, and without ``value`` there is a lane per variable.
+    symbol per pattern variable. A numeric ``value`` is drawn as a grey line, or as points where many events
+    have none; matched events without a value have a lane per variable below. Any other ``value`` (an event
+    type) has a lane per value, and without ``value`` there is a lane per variable. Where matches take a small
+    part of the time, each panel shows that part at first.
 
     Parameters
     ----------
@@ -57,6 +64,8 @@ def timeline(
     max_events : int
         Largest number of events drawn: those of the first matches, then the ones nearest to them. The title
         says what is left out.
+    totals : Totals, optional
+        What there is, for the title, where ``events`` and ``rows`` are a part of it.
 
     Returns
     -------
@@ -100,23 +109,27 @@ def timeline(
     clock = row_axis(len(events)) if time is None else time_axis(events[time], time)
     partitions = None if partition is None else events[partition]
     chosen = select(clock.ticks, partitions, rows, max_events=max_events, max_panels=MAX_PANELS)
-    heights, extent = _heights(events, rows, value, chosen), _extent(clock, chosen)
+    totals = totals or totals_of(chosen, partitions, rows)
+    heights, views = heights_of(events, rows, value, chosen), _views(clock, chosen.panels)
     panel_titles = [] if partition is None else [_panel_title(partition, panel) for panel in chosen.panels]
     n_panels = max(1, len(chosen.panels))
-    plot_height = _plot_height(n_panels, heights)
+    is_zoomed = any(view.range for view in views)
+    gap = PANEL_GAP + TICKS_GAP * is_zoomed
+    plot_height = n_panels * heights.panel_pixels(n_panels) + (n_panels - 1) * gap
     figure = make_subplots(
         rows=n_panels,
-        shared_xaxes=True,
-        vertical_spacing=PANEL_GAP / plot_height,
+        shared_xaxes=not is_zoomed,
+        vertical_spacing=gap / plot_height,
         specs=[[{"secondary_y": True}]] * n_panels,
         subplot_titles=panel_titles or None,
         figure=go.Figure(layout={"template": "none"}),  # the default template would add 19 KB
     )
     variables = list(dict.fromkeys(rows["variable"]))
     in_legend: set[str] = set()
-    for number, panel in enumerate(chosen.panels, start=1):
-        bands = band_traces(panel, clock, extent)
-        points = event_traces(panel, clock, heights) + mark_traces(panel, clock, heights, variables)
+    for number, (panel, view) in enumerate(zip(chosen.panels, views, strict=True), start=1):
+        own = heights.in_panel(view.events(clock, panel), n_panels)
+        bands = band_traces(panel, clock, view.extent)
+        points = event_traces(panel, clock, own) + mark_traces(panel, clock, own, variables)
         for trace in bands + points:
             trace.showlegend = trace.name is not None and trace.legendgroup not in in_legend
             if trace.showlegend:
@@ -124,9 +137,11 @@ def timeline(
         # The bands have an axis of their own, from 0 to 1, below that of the events.
         for on_top, traces in ((False, bands), (True, points)):
             figure.add_traces(traces, rows=number, cols=1, secondary_ys=[on_top] * len(traces))
-        figure.update_yaxes(_height_axis(panel, heights), row=number, col=1, secondary_y=True)
+        figure.update_yaxes(own.axis(panel), row=number, col=1, secondary_y=True)
+        if view.range:
+            figure.update_xaxes(range=clock.bounds(*view.range), row=number, col=1)
     _lay_out(figure, clock, n_panels)
-    lines = [_headline(rows, chosen), *_notes(chosen, heights)]
+    lines = [_headline(chosen, totals), *_notes(chosen, totals, is_zoomed=is_zoomed)]
     _set_title(figure, [title, *lines] if title else lines, plot_height, panels_named=bool(panel_titles))
     return figure
 
@@ -155,86 +170,98 @@ def _check(
         )
 
 
-def _heights(events: pd.DataFrame, rows: pd.DataFrame, value: str | None, chosen: Selection) -> Heights:
-    if value is None:
-        drawn = {variable for panel in chosen.panels for variable in panel.marks["variable"]}
-        variables = [variable for variable in dict.fromkeys(rows["variable"]) if variable in drawn]
-        return Heights(None, (*variables, "no match"), None)
-    y_of_event = numbers(events[value])
-    if y_of_event is not None:
-        return Heights(y_of_event, (), value)
-    y_of_event, lanes = _lanes_of_types(events[value], chosen)
-    return Heights(y_of_event, lanes, value)
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The part of the time that a panel shows at first."""
+
+    range: tuple[np.datetime64 | float, np.datetime64 | float] | None  # None: all of it
+    extent: float  # its length, as `TimeAxis.lengths` counts it
+
+    def events(self, clock: TimeAxis, panel: Panel) -> np.ndarray:
+        """Return the panel's events that are seen at first."""
+        if self.range is None:
+            return panel.events
+        at = clock.coordinates[panel.events]
+        return panel.events[(at >= self.range[0]) & (at <= self.range[1])]
 
 
-def _lanes_of_types(column: pd.Series, chosen: Selection) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the lane of each drawn event and the lanes; types beyond the limit share the last one."""
-    drawn = np.sort(chosen.drawn_rows())
-    shown = column.iloc[drawn]
-    code, types = pd.factorize(shown.astype(str).where(shown.notna(), "null").to_numpy(object))
-    # Matched types are kept before others, frequent ones before rare ones.
-    weight = np.bincount(code, 1.0 + len(drawn) * np.isin(drawn, chosen.marked_rows()), minlength=len(types))
-    kept = np.argsort(-weight, kind="stable")[: MAX_LANES if len(types) <= MAX_LANES else MAX_LANES - 1]
-    lane_of_type = np.full(len(types), len(kept), float)
-    lane_of_type[np.sort(kept)] = np.arange(len(kept))
-    y_of_event = np.full(len(column), np.nan)
-    y_of_event[drawn] = lane_of_type[code]
-    n_others = len(types) - len(kept)
-    lanes = [str(types[k]) for k in np.sort(kept)] + ([f"{n_others} other types"] if n_others else [])
-    return y_of_event, tuple(lanes)
+def _views(clock: TimeAxis, panels: Sequence[Panel]) -> list[_View]:
+    """Return what each panel shows: all drawn events, or the matches where they are a small part of them."""
+    whole = _length(clock, [panel.events for panel in panels])
+    views = [_zoomed(clock, panel, whole) or _View(None, whole) for panel in panels]
+    if all(view.range is None for view in views):
+        return views
+    longest = max(view.extent for view in views if view.range)
+    return [
+        view if view.range else _whole(clock, panel, longest)
+        for view, panel in zip(views, panels, strict=True)
+    ]
 
 
-def _extent(clock: TimeAxis, chosen: Selection) -> float:
-    """Return the length of the drawn time."""
-    drawn = clock.coordinates[chosen.drawn_rows()]
+def _whole(clock: TimeAxis, panel: Panel, longest: float) -> _View:
+    """Return the view of all events of a panel with its own axis; ``longest`` is that of a moment."""
+    length = _length(clock, [panel.events])
+    if length or not len(panel.events):
+        return _View(None, length)
+    moment = np.repeat(clock.coordinates[panel.events[:1]], 2)
+    start, stop = clock.moved(moment, np.array([-longest / 2, longest / 2]))
+    return _View((start, stop), longest)
+
+
+def _length(clock: TimeAxis, events: Sequence[np.ndarray]) -> float:
+    drawn = clock.coordinates[np.concatenate([*events, np.zeros(0, np.int64)])]
     return float(clock.lengths(drawn.min(), drawn.max())) if len(drawn) else 0.0
 
 
-def _height_axis(panel: Panel, heights: Heights) -> dict:
-    if heights.lanes:
-        names = [escaped(_cut(shown_name(name))) for name in heights.lanes]
-        return {
-            "range": [len(names) - 0.4, -0.9],
-            "tickmode": "array",
-            "tickvals": list(range(len(names))),
-            "ticktext": names,
-            "title": {"text": escaped(heights.value or "variable")},
-        }
-    drawn = heights.y_of_event[panel.events]
-    axis = {"title": {"text": escaped(heights.value)}, "tickmode": "auto", "nticks": 6}
-    if np.isnan(drawn).all():
-        return axis
-    low, high = np.nanmin(drawn), np.nanmax(drawn)
-    room = (high - low) or abs(high) or 1.0
-    return axis | {"range": [low - 0.08 * room, high + 0.22 * room]}  # above: the numbers of the matches
+def _zoomed(clock: TimeAxis, panel: Panel, whole: float) -> _View | None:
+    if panel.marks.empty:
+        return None
+    matched = clock.coordinates[panel.marks["row"]]
+    length = float(clock.lengths(matched.min(), matched.max()))
+    if not 0 < 3 * length <= ZOOM_SHARE * whole:  # events at one moment are seen as they are
+        return None
+    bounds = clock.moved(np.array([matched.min(), matched.max()]), np.array([-length, length]))
+    return _View((bounds[0], bounds[1]), 3 * length)
 
 
-def _headline(rows: pd.DataFrame, chosen: Selection) -> str:
-    if not chosen.n_matches:
-        return f"no match in {chosen.n_events:,} {_plural('event', chosen.n_events)}"
-    matched = rows["row"].nunique()
-    return (
-        f"{chosen.n_matches:,} {'match' if chosen.n_matches == 1 else 'matches'}, "
-        f"{matched:,} of {chosen.n_events:,} {_plural('event', chosen.n_events)} matched"
-    )
+def _headline(chosen: Selection, totals: Totals) -> str:
+    """Return how much of what there is the picture shows."""
+    n_events = f"{totals.n_events:,} {_plural('event', totals.n_events)}"
+    if not totals.n_matches:
+        return f"no match in {n_events}"
+    drawn, marked = chosen.n_matches_drawn, len(np.unique(chosen.marked_rows()))
+    n_matches = count_text(totals.n_matches, exact=totals.is_exact)
+    if totals.is_exact and drawn == totals.n_matches and marked == totals.n_events_matched:
+        return f"{n_matches} {'match' if drawn == 1 else 'matches'}, {marked:,} of {n_events} matched"
+    parts = [f"{drawn:,} of {n_matches} {_plural('match', totals.n_matches)} shown"]
+    if _leaves_out_matched(chosen, totals):
+        n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+        parts.append(f"{n_panels:,} of {totals.n_partitions_matched:,} partitions with matches")
+    if totals.n_events_matched is None:
+        parts.append(f"{marked:,} {_plural('event', marked)} in them")
+    else:
+        parts.append(
+            f"{marked:,} of {totals.n_events_matched:,} matched {_plural('event', totals.n_events_matched)}"
+        )
+    return ", ".join(parts)
 
 
-def _notes(chosen: Selection, heights: Heights) -> list[str]:
+def _leaves_out_matched(chosen: Selection, totals: Totals) -> bool:
+    n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+    return totals.n_partitions_matched is not None and n_panels < totals.n_partitions_matched
+
+
+def _notes(chosen: Selection, totals: Totals, *, is_zoomed: bool) -> list[str]:
     """Return what is left out, for the title."""
     notes = []
-    if len(chosen.panels) < chosen.n_partitions:
-        n_left = chosen.n_partitions - len(chosen.panels)
-        notes.append(
-            f"{len(chosen.panels)} of {chosen.n_partitions:,} partitions drawn, {n_left:,} not shown"
-        )
-    if chosen.n_matches_drawn < chosen.n_matches:
-        notes.append(f"{chosen.n_matches_drawn:,} of {chosen.n_matches:,} matches drawn")
+    n_drawn = len(chosen.panels)
+    if n_drawn < totals.n_partitions and not _leaves_out_matched(chosen, totals):
+        n_left = totals.n_partitions - n_drawn
+        notes.append(f"{n_drawn} of {totals.n_partitions:,} partitions drawn, {n_left:,} not shown")
     if chosen.n_events_drawn < chosen.n_events:
         notes.append(f"{chosen.n_events_drawn:,} of {chosen.n_events:,} events drawn")
-    if heights.is_value:
-        n_blank = int(np.isnan(heights.y_of_event[np.unique(chosen.marked_rows())]).sum())
-        if n_blank:
-            notes.append(f"{n_blank:,} matched {_plural('event', n_blank)} without a value not marked")
+    if is_zoomed:
+        notes.append("zoomed to the matches, a double click shows all events")
     return notes
 
 
@@ -250,17 +277,8 @@ def _lay_out(figure: go.Figure, clock: TimeAxis, n_panels: int) -> None:
     figure.update_layout(
         barmode="overlay",
         hovermode="closest",
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": theme.INK, "family": theme.SANS, "size": 12},
         legend={"tracegroupgap": 0},
     )
-
-
-def _plot_height(n_panels: int, heights: Heights) -> int:
-    """Return the height of all panels and the gaps between them, in pixels."""
-    of_panel = max(300 if n_panels == 1 else 150 if n_panels <= 3 else 110, 24 * len(heights.lanes))
-    return n_panels * of_panel + (n_panels - 1) * PANEL_GAP
 
 
 def _set_title(figure: go.Figure, lines: list[str], plot_height: int, *, panels_named: bool) -> None:
@@ -269,30 +287,16 @@ def _set_title(figure: go.Figure, lines: list[str], plot_height: int, *, panels_
     top = 48 + 18 * len(below) + (26 if panels_named else 0)
     bottom = 64
     figure.update_layout(
-        title={
-            "text": escaped(lines[0]),
-            "subtitle": {"text": "<br>".join(map(escaped, below)), "font": {"size": 12}},
-            "font": {"size": 16},
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "top",
-            "pad": {"t": 14},
-        },
+        title=theme.title_at_left([escaped(line) for line in (lines[0], *below)]),
         margin={"l": 60, "r": 20, "t": top, "b": bottom},
-        height=top + plot_height + bottom,
+        **theme.layout(top + plot_height + bottom),
     )
 
 
 def _panel_title(partition: str, panel: Panel) -> str:
-    name = "null" if pd.isna(panel.name) else _cut(str(panel.name))
+    name = "null" if pd.isna(panel.name) else cut(str(panel.name))
     return escaped(f"{partition} = {name}")
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1] + "…"
-
-
 def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}s"
+    return noun if count == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"

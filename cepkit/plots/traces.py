@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +11,9 @@ import pandas as pd
 from cepkit.plots import theme
 from cepkit.plots.automaton import shown_name
 from cepkit.plots.axes import TimeAxis
+from cepkit.plots.heights import Heights
 from cepkit.plots.selection import Panel
+from cepkit.plots.text import escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -22,35 +22,17 @@ NARROWEST_BAND = 0.004  # of the drawn time
 DIGIT_WIDTH = 0.011  # of the drawn time; match numbers that would touch the last one are left out
 
 
-@dataclass(frozen=True, slots=True)
-class Heights:
-    """What the vertical axis shows: a value, or lanes."""
-
-    y_of_event: np.ndarray | None  # float64, (n_events,); None: marks stand in the lane of their variable
-    lanes: tuple[str, ...]  # from top (0) to bottom; without `y_of_event` variables, then events in no match
-    value: str | None  # name of the column
-
-    @property
-    def is_value(self) -> bool:
-        """Whether the events have a numeric value."""
-        return not self.lanes
-
-    def of_marks(self, marks: pd.DataFrame) -> np.ndarray:
-        """Return y of the marked rows."""
-        if self.y_of_event is not None:
-            return self.y_of_event[marks["row"].to_numpy()]
-        return np.array([self.lanes.index(variable) for variable in marks["variable"]], float)
-
-
 def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
     """Return one bar per match from its first to its last event, and the numbers of the matches.
 
+    Bars that overlap are outlines, above one fill that is darker the more there are.
     ``extent`` is the drawn time, as `TimeAxis.lengths` counts it. The bars reach from 0 to 1.
     """
     import plotly.graph_objects as go
 
     if panel.marks.empty:
-        return []
+        # An axis over one without traces would take the whole height of the figure.
+        return [go.Scatter(x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")]
     ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
     bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
     starts, stops = bands["min"].to_numpy(), bands["max"].to_numpy()
@@ -63,13 +45,18 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         )
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
+    begins = clock.moved(starts, (lengths - widths) / 2)
+    shades = _shades(begins, widths, clock)
+    fill, edge = theme.band_colour(1, 1), theme.BAND_EDGE
+    if shades:
+        fill, edge = "rgba(0,0,0,0)", theme.FAINT_EDGE
     bars = go.Bar(
         orientation="h",
-        base=clock.moved(starts, (lengths - widths) / 2),
+        base=begins,
         x=widths,
         y=np.full(len(bands), 0.5),
         width=1,
-        marker={"color": theme.BAND, "line": {"color": theme.BAND_EDGE, "width": 1}},
+        marker={"color": fill, "line": {"color": edge, "width": 1}},
         name="match",
         legendgroup="match",
         hovertext=hints,
@@ -89,11 +76,43 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         showlegend=False,
         legendgroup="match",
     )
-    return [bars, labels]
+    return [*shades, bars, labels]
+
+
+def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> list[go.BaseTraceType]:
+    """Return bars that do not overlap, each as dark as there are bands; none where bands do not."""
+    import plotly.graph_objects as go
+
+    first = begins.min()
+    starts = clock.lengths(first, begins)
+    ends = starts + widths
+    bounds = np.unique(np.concatenate([starts, ends]))
+    n_begun = np.searchsorted(np.sort(starts), bounds[:-1], side="right")
+    depth = n_begun - np.searchsorted(np.sort(ends), bounds[:-1], side="right")
+    most = int(depth.max())
+    if most == 1:
+        return []
+    kept = np.flatnonzero(depth)
+    return [
+        go.Bar(
+            orientation="h",
+            base=clock.moved(np.full(len(kept), first), bounds[kept]),
+            x=np.diff(bounds)[kept],
+            y=np.full(len(kept), 0.5),
+            width=1,
+            marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
+            name="match",
+            legendgroup="match",
+            hoverinfo="skip",
+        )
+    ]
 
 
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:
-    """Return a line through the values, or through each match, and the unmatched events as points."""
+    """Return a line through the values, or through each match, and the unmatched events as points.
+
+    Where many events have no value there is no line, and the points stand for the value in the legend.
+    """
     import plotly.graph_objects as go
 
     # Matched events have their marks; a grey point under a mark would catch the pointer.
@@ -102,59 +121,69 @@ def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.Bas
         y = np.full(len(unmatched), len(heights.lanes) - 1.0)
     else:
         y = heights.y_of_event[unmatched]
-    marker = {"size": 3} if heights.is_value else {"size": 9, "symbol": "line-ns-open"}
+    only_points = heights.is_value and not heights.has_line
+    marker = {"size": 3 + only_points} if heights.is_value else {"size": 9, "symbol": "line-ns-open"}
     points = go.Scatter(
         x=clock.coordinates[unmatched],
         y=y,
         mode="markers",
         marker=marker | {"color": theme.INK},
-        name=None if heights.is_value else "event",
+        name=escaped(heights.value) if only_points else None if heights.is_value else "event",
         legendgroup="event",
         customdata=unmatched,
         hovertemplate=_hint(heights, "row %{customdata}"),
     )
-    return [
-        _value_line(panel, clock, heights) if heights.is_value else _threads(panel, clock, heights),
-        points,
-    ]
+    if only_points:
+        return [points]
+    line = _value_line(panel, clock, heights) if heights.is_value else _threads(panel, clock, heights)
+    return [line, points]
 
 
 def mark_traces(
     panel: Panel, clock: TimeAxis, heights: Heights, variables: Sequence[str]
 ) -> list[go.BaseTraceType]:
     """Return a trace of marks for each variable that occurs, in the order and style of ``variables``."""
-    import plotly.graph_objects as go
-
     traces = []
     for variable, style in theme.style_of_variables(variables).items():
         marks = panel.marks[panel.marks["variable"] == variable]
         if marks.empty:
             continue
-        name = escaped(shown_name(variable))
-        traces.append(
-            go.Scatter(
-                x=clock.coordinates[marks["row"]],
-                y=heights.of_marks(marks),
-                mode="markers",
-                marker={
-                    "color": style.colour,
-                    "symbol": style.symbol,
-                    "size": 8,
-                    "line": {"width": 1.5 if style.symbol.endswith("open") else 0.5, "color": theme.INK},
-                },
-                name=name,
-                legendgroup=f"variable {variable}",
-                customdata=marks[["match", "row"]].to_numpy(),
-                hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>"
-                + _hint(heights, "row %{customdata[1]}"),
-            )
-        )
+        y = heights.of_marks(marks)
+        has_value = ~np.isnan(y)
+        if has_value.any():
+            hint = _hint(heights, "row %{customdata[1]}")
+            traces.append(_marks(marks[has_value], clock, y[has_value], style, hint))
+        if not has_value.all():
+            blank = marks[~has_value]
+            y = np.full(len(blank), heights.of_blank(variable))
+            hint = f"%{{x}}<br>{escaped(heights.value)} null<br>row %{{customdata[1]}}<extra></extra>"
+            traces.append(_marks(blank, clock, y, style, hint))
     return traces
 
 
-def escaped(text: object) -> str:
-    """Return ``text`` so that plotly shows its characters: no tags, no entities, no ``%{…}``."""
-    return html.escape(str(text), quote=False).replace("%{", "%&#123;")
+def _marks(
+    marks: pd.DataFrame, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str
+) -> go.BaseTraceType:
+    """Return the marks of one variable."""
+    import plotly.graph_objects as go
+
+    variable = marks["variable"].iloc[0]
+    name = escaped(shown_name(variable))
+    return go.Scatter(
+        x=clock.coordinates[marks["row"]],
+        y=y,
+        mode="markers",
+        marker={
+            "color": style.colour,
+            "symbol": style.symbol,
+            "size": 8,
+            "line": {"width": 1.5 if style.symbol.endswith("open") else 0.5, "color": theme.INK},
+        },
+        name=name,
+        legendgroup=f"variable {variable}",
+        customdata=marks[["match", "row"]].to_numpy(),
+        hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>" + hint,
+    )
 
 
 def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:

@@ -1,12 +1,14 @@
-"""What else one could do: the C twin, a loop in Python, numpy with ``re``, a recursive query in DuckDB."""
+"""What else one could do: the C twin, loops in Python, numpy with ``re``, queries in DuckDB and polars."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -157,3 +159,93 @@ def finance1_duckdb(frame: pd.DataFrame) -> Found:
             last.append(stop)
             clean[symbol] = stop
     return np.array(first), np.array(last)
+
+
+# --- sequences: frames with t, kind, x, in the order of t, t whole numbers ---------------------------------
+
+
+def as_polars(frame: pd.DataFrame):
+    """Return the frame as polars has it; the first call tells polars to use one thread."""
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    import polars as pl
+
+    if pl.thread_pool_size() != 1:
+        raise RuntimeError("polars was imported before and uses several threads")
+    return pl.from_pandas(frame)
+
+
+def rising_polars(frame, within: int):
+    """SEQ(A, B, C) with rising x as polars' ``join_where``: the times of each match."""
+    import polars as pl
+
+    events = frame.lazy()
+
+    def of(kind: str) -> pl.LazyFrame:
+        own, name = events.filter(pl.col("kind") == kind), kind.lower()
+        end = (pl.col("t") + within).alias(f"{name}_end")
+        return own.select(pl.col("t").alias(f"{name}_t"), pl.col("x").alias(name), end)
+
+    t, x = pl.col, pl.col
+    pairs = of("A").join_where(of("B"), t("a_t") < t("b_t"), t("a_end") >= t("b_t"), x("a") < x("b"))
+    found = pairs.join_where(of("C"), t("b_t") < t("c_t"), t("a_end") >= t("c_t"), x("b") < x("c"))
+    return found.select("a_t", "b_t", "c_t").collect()
+
+
+def rising_polars_buckets(frame, within: int):
+    """The same as joins on stretches of time as long as the window, later events also in the one before."""
+    import polars as pl
+
+    events = frame.lazy().with_columns(g=pl.col("t") // max(1, within))
+
+    def of(kind: str) -> pl.LazyFrame:
+        name = kind.lower()
+        own = events.filter(pl.col("kind") == kind)
+        return own.select("g", pl.col("t").alias(f"{name}_t"), pl.col("x").alias(name))
+
+    def later(kind: str) -> pl.LazyFrame:
+        own = of(kind)
+        return pl.concat([own, own.with_columns(pl.col("g") - 1)])
+
+    t, x = pl.col, pl.col
+    pairs = of("A").join(later("B"), on="g")
+    pairs = pairs.filter(t("a_t") < t("b_t"), t("b_t") <= t("a_t") + within, x("a") < x("b"))
+    found = pairs.join(later("C"), on="g")
+    found = found.filter(t("b_t") < t("c_t"), t("c_t") <= t("a_t") + within, x("b") < x("c"))
+    return found.select("a_t", "b_t", "c_t").collect()
+
+
+_NO_B = """
+select count(*) from e a, e c where a.kind = 'A' and c.kind = 'C' and c.t > a.t and c.t <= a.t + {within}
+ and not exists (select 1 from e b where b.kind = 'B' and b.t > a.t and b.t < c.t and a.x < b.x)
+"""
+# Stretches of time as long as the window, so that joins have an equality.
+_STRETCHES = """
+with s as (select kind, t, x, t // {within} g from e),
+a as (select t, x, g from s where kind = 'A'),
+b as (select t, x, g from s where kind = 'B' union all select t, x, g - 1 from s where kind = 'B'),
+c as (select t, g from s where kind = 'C' union all select t, g - 1 from s where kind = 'C')
+"""
+NEGATIONS = {
+    "NOT EXISTS": _NO_B,
+    "NOT EXISTS, by stretches": _STRETCHES
+    + """select count(*) from a join c on a.g = c.g and c.t > a.t and c.t <= a.t + {within}
+where not exists (select 1 from b where b.g = a.g and b.t > a.t and b.t < c.t and a.x < b.x)""",
+    "next B, by stretches": _STRETCHES
+    + """, n as (select a.t, a.g, min(b.t) next from a left join b on b.g = a.g and b.t > a.t and a.x < b.x
+group by a.t, a.g)
+select count(*) from n join c on n.g = c.g and c.t > n.t and c.t <= n.t + {within}
+where next is null or c.t < next""",
+}
+
+
+def no_b_duckdb(frame: pd.DataFrame, within: int, formulation: str) -> tuple[float, int]:
+    """SEQ(A, !B, C), no B with a greater x than A: CPU seconds of the query on one thread, and the count."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("set threads = 1")
+    connection.register("frame", frame)
+    connection.execute("create table e as select t, kind::varchar kind, x from frame")
+    began = time.process_time()
+    (n,) = connection.execute(NEGATIONS[formulation].format(within=within)).fetchone()
+    return time.process_time() - began, n

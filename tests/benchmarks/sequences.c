@@ -25,14 +25,14 @@ static double *gathered(const double *column, const i64 *place, i64 n) {
     double *x##name = gathered(x, name, n##name)
 #define FREE(name) free(name), free(x##name)
 
-/* SEQ(A, B, C) with a.x < b.x and b.x < c.x */
-i64 seq3(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
-    POOL(a, is_a); POOL(b, is_b); POOL(c, is_c);
+/* SEQ(A, B, C) with a.x < b.x and b.x < c.x: writes how many matches end at each c; since belongs to these */
+static i64 rising3(const i64 *a, const double *xa, i64 na, const i64 *b, const double *xb, i64 nb,
+                   const i64 *c, const double *xc, i64 nc, const i64 *since, u64 *out) {
     u64 *count = malloc((nb + 1) * sizeof *count), total = 0;
     i64 *end = malloc((nb + 1) * sizeof *end), la = 0, lb = 0, hb = 0, newest = -1;
     for (i64 j = 0, i = 0; j < nb; j++) { while (i < na && a[i] < b[j]) i++; end[j] = i; }
     for (i64 m = 0; m < nc; m++) {
-        i64 p = c[m], s = since[p], lost = la;
+        i64 p = c[m], s = since[m], lost = la;
         while (lost < na && a[lost] < s) lost++;
         if (newest >= s)
             for (i64 i = la, j = lb; i < lost; i++) {
@@ -50,10 +50,41 @@ i64 seq3(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, c
         }
         u64 z = 0; double y = xc[m];
         for (i64 k = lb; k < hb; k++) z += xb[k] < y ? count[k] : 0;
-        out[p] = z; total += z; newest = p;
+        out[m] = z; total += z; newest = p;
     }
-    FREE(a); FREE(b); FREE(c); free(count); free(end);
+    free(count); free(end);
     return (i64)total;
+}
+
+i64 seq3(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
+    POOL(a, is_a); POOL(b, is_b); POOL(c, is_c);
+    i64 *since_of_c = calloc(nc + 1, sizeof *since_of_c);
+    u64 *out_of_c = malloc((nc + 1) * sizeof *out_of_c);
+    for (i64 m = 0; m < nc; m++) since_of_c[m] = since[c[m]];
+    i64 total = rising3(a, xa, na, b, xb, nb, c, xc, nc, since_of_c, out_of_c);
+    for (i64 m = 0; m < nc; m++) out[c[m]] = out_of_c[m];
+    FREE(a); FREE(b); FREE(c); free(since_of_c); free(out_of_c);
+    return total;
+}
+
+/* The same from columns: types 0, 1 and 2 are A, B and C, times rise; returns the number of matches alone. */
+i64 seq3_of_columns(i64 n, const int8_t *type, const i64 *time, const double *x, i64 within) {
+    i64 *place[3], size[3] = {0, 0, 0};
+    double *value[3];
+    for (int s = 0; s < 3; s++) place[s] = malloc((n + 1) * sizeof(i64));
+    for (i64 i = 0; i < n; i++)
+        for (int s = 0; s < 3; s++) { place[s][size[s]] = i; size[s] += type[i] == s; }
+    for (int s = 0; s < 3; s++) value[s] = gathered(x, place[s], size[s]);
+    i64 *since = malloc((size[2] + 1) * sizeof *since), start = 0;
+    u64 *out = malloc((size[2] + 1) * sizeof *out);
+    for (i64 m = 0; m < size[2]; m++) {
+        while (time[place[2][m]] - time[start] > within) start++;
+        since[m] = start;
+    }
+    i64 total = rising3(place[0], value[0], size[0], place[1], value[1], size[1], place[2], value[2], size[2], since, out);
+    for (int s = 0; s < 3; s++) free(place[s]), free(value[s]);
+    free(since); free(out);
+    return total;
 }
 
 /* SEQ(A, B+, C) with b[i-1].x < b[i].x; numbers modulo 2^64 */

@@ -78,7 +78,19 @@ def stream(n: int, share: float = 1.0, seed: int = 0) -> pd.DataFrame:
     """Return ``n`` events with a random attribute, ``share`` of them of the types A, B and C."""
     rng = np.random.default_rng(seed)
     kind = rng.choice([*"ABCD"], n, p=[share / 3] * 3 + [1 - share])
+    kind = pd.Categorical(kind, categories=[*"ABCD"])
     return pd.DataFrame({"t": np.arange(n), "kind": kind, "x": rng.random(n)})
+
+
+def called(function: Callable, *arguments: np.ndarray | int) -> int:
+    """Call a function of the twin."""
+    native = (
+        argument.ctypes.data_as(ctypes.c_void_p)
+        if isinstance(argument, np.ndarray)
+        else ctypes.c_int64(argument)
+        for argument in arguments
+    )
+    return function(*native)
 
 
 def prepared(case: Case) -> tuple[Chain, Places, np.ndarray]:
@@ -115,7 +127,7 @@ def c_twin() -> ctypes.CDLL | None:
     source = Path(__file__).with_suffix(".c")
     subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", source, "-o", library], check=True)
     twin = ctypes.CDLL(str(library))
-    for name in {case.twin for case in CASES}:
+    for name in {"seq3_of_columns", *(case.twin for case in CASES)}:
         getattr(twin, name).restype = ctypes.c_int64
     return twin
 
@@ -124,8 +136,7 @@ def call_twin(function: Callable, places: Places, accept: np.ndarray, tests: lis
     """Return how many matches end at each place, according to the twin."""
     out = np.zeros(places.n, np.uint64)
     x = places.events.columns["x"].values if "x" in places.events.columns else np.empty(places.n)
-    arrays = [*(accept[test] for test in tests), x, places.window_start, out]
-    function(ctypes.c_int64(places.n), *(array.ctypes.data_as(ctypes.c_void_p) for array in arrays))
+    called(function, places.n, *(accept[test] for test in tests), x, places.window_start, out)
     return out
 
 

@@ -1,0 +1,92 @@
+"""A sequence query without the conditions that keep it from being a chain, and what was left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cepkit.compile.chain import chain_of
+from cepkit.compile.sequence import BoundBranch, SequenceProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Numbers of the conditions and of the absences that a branch was relaxed by."""
+
+    conditions: tuple[int, ...] = ()
+    absences: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions or self.absences)
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """A program of chains only, whose matches include the query's, and per branch what it leaves out."""
+
+    program: SequenceProgram
+    dropped: tuple[Dropped, ...]
+
+
+def relax(program: SequenceProgram) -> Relaxed | str:
+    """Return the program without what no chain can express, or why that is not enough.
+
+    Left out are the conditions and absences that no chain has, also alone: those that link events which are
+    not neighbours, that look at whole loops, that forbid events at the edges of the window.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        Any.
+
+    Returns
+    -------
+    Relaxed or str
+        The reason completes "it …".
+    """
+    policy = program.query.after_match[0]
+    if policy != "none":
+        return f"reports matches by after_match={policy!r}, which looks at every one"
+    made = [_relaxed(program, bound) for bound in program.branches]
+    for one in made:
+        if isinstance(one, str):
+            return one
+    bare = replace(program, branches=tuple(bound for bound, _ in made))
+    called = {term.data for root in bare.terms() for term in root.walk() if term.op == "call"}
+    functions = {name: function for name, function in program.functions.items() if name in called}
+    bare = replace(bare, functions=functions)
+    if not bare.compiled:
+        return f"cannot be counted with {', '.join(bare.reasons_for_python)}, a plain Python function"
+    return Relaxed(bare, tuple(dropped for _, dropped in made))
+
+
+def _relaxed(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch, Dropped] | str:
+    bare = _with(bound, (), ())
+    reason = chain_of(program, bare)
+    if isinstance(reason, str):
+        return reason
+    conditions = [i for i, own in enumerate(bound.conditions) if own.condition.absence is None]
+    absences = range(len(bound.branch.absences))
+    kept = [i for i in conditions if not isinstance(chain_of(program, _with(bound, (i,), ())), str)]
+    kept_absences = [a for a in absences if not isinstance(chain_of(program, _with(bound, (), (a,))), str)]
+    dropped = Dropped(
+        tuple(i for i in conditions if i not in kept), tuple(a for a in absences if a not in kept_absences)
+    )
+    relaxed = _with(bound, kept, kept_absences)
+    reason = chain_of(program, relaxed)
+    return reason if isinstance(reason, str) else (relaxed, dropped)
+
+
+def _with(bound: BoundBranch, conditions, absences) -> BoundBranch:
+    """Return the branch with these conditions and absences, and the absences' own conditions, alone."""
+    number_of_absence = {a: number for number, a in enumerate(absences)}
+    own = [bound.conditions[i] for i in conditions]
+    for one in bound.conditions:
+        if one.condition.absence in number_of_absence:
+            absence = number_of_absence[one.condition.absence]
+            own.append(replace(one, condition=replace(one.condition, absence=absence)))
+    return replace(
+        bound,
+        branch=replace(bound.branch, absences=tuple(bound.branch.absences[a] for a in absences)),
+        absent_accepts=tuple(bound.absent_accepts[a] for a in absences),
+        conditions=tuple(own),
+    )

@@ -1,0 +1,37 @@
+"""Counts for readers: exact while they are short, then their first digits and their size."""
+
+from __future__ import annotations
+
+import math
+
+MOST_DIGITS = 21  # shown in full
+
+
+def count_text(n: int, *, exact: bool = True) -> str:
+    """Return a count as short as a line of text needs it.
+
+    Parameters
+    ----------
+    n : int
+        Of any size, 0 or more.
+    exact : bool
+        False: it is a lower bound, and so is what is written.
+
+    Examples
+    --------
+    >>> count_text(12345), count_text(7, exact=False)
+    ('12,345', '≥ 7')
+    >>> count_text(2**1100 - 1), count_text(2**1100 - 1, exact=False)
+    ('about 1.36e331', '≥ 1.35e331')
+    """
+    sign = "" if exact else "≥ "
+    if n < 10**MOST_DIGITS:
+        return f"{sign}{n:,}"
+    # Text of all digits is slow, and Python refuses it beyond 4,300 of them; logarithms are not exact.
+    exponent = int(math.log10(n))
+    exponent += (n >= 10 ** (exponent + 1)) - (n < 10**exponent)
+    unit = 10 ** (exponent - 2)
+    digits = (n + unit // 2) // unit if exact else n // unit
+    if digits == 1000:
+        digits, exponent = 100, exponent + 1
+    return f"{sign or 'about '}{digits // 100}.{digits % 100:02d}e{exponent}"

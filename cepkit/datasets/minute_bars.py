@@ -1,0 +1,305 @@
+"""Seeded minute bars of many stocks, each with the closing prices before it; knows nothing of patterns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from cepkit.datasets.trades import check, check_count, start_ticks, symbol_names
+
+# Measured on minute bars of 1,512 symbols around one opening, and on 81 stocks over eleven days.
+MINUTES_OF_DAY = 480  # 09:00 to 16:59
+OPENS, SESSION_MINUTES = 30, 390  # the session is 09:30 to 15:59
+AT_THE_OPENING = 0.98  # symbols with a bar in the first minute of the session
+# Distribution function of the opening prices, in dollars.
+PRICE_PROBABILITY = (0.0, 0.01, 0.05, 0.25, 0.50, 0.75, 0.95, 0.99, 1.0)
+PRICE = (0.8, 1.17, 2.79, 9.16, 17.55, 29.24, 57.2, 109.8, 520.0)
+TICKS = 10_000  # per dollar
+ROUND_LOTS = 0.614  # share of volumes that are multiples of 100
+
+# Found by trial, so that the figures of tests/test_datasets_parallel.py come out.
+# Distribution function of a symbol's trades per minute just after the opening.
+_TRADES_PROBABILITY = (0.0, 0.05, 0.25, 0.50, 0.75, 0.95, 0.99, 1.0)
+_TRADES = (0.012, 0.03, 0.16, 0.98, 5.0, 30.0, 120.0, 600.0)
+_FURTHER_TRADES = 0.3  # that come with a trade, on average
+_OUTSIDE = 0.0024  # trades before and after the session, as a share of those after the opening
+_NOON, _FADES_MINUTES, _CLOSING, _CLOSES_MINUTES = 0.14, 33.0, 0.35, 20.0
+# Standard deviation of a minute's return by liquidity: of the 5 % most traded, and of the least traded.
+_SD_LIQUID, _SD_ILLIQUID, _LIQUID = 6.2e-4, 9.0e-3, 0.95
+_SD_SPREAD, _SD_SPREAD_ILLIQUID = 0.30, 0.80  # of its logarithm
+_OPENING_UNREST = 4.0  # of the first minute, relative to the minutes after it
+_DEGREES_OF_FREEDOM = 3.3
+_LOADING_SPREAD = 0.26  # of a symbol's share of the market's returns
+_DRIFT, _DRIFT_PERSISTENCE = 0.15, 0.95  # of the market's returns: part that lasts, and how long
+_OVERNIGHT_SD = 0.012
+_PRICE_FOLLOWS_LIQUIDITY = 0.2
+_TRADE_SHARES, _SHARES_SPREAD, _SHARES_NOISE = 5.60, 0.75, 1.05  # logarithms
+
+
+@dataclass(frozen=True, slots=True)
+class BarParameters:
+    """What `minute_bars` generates.
+
+    Parameters
+    ----------
+    n_symbols : int
+        From 2 to 10,000.
+    n_days : int
+        Days of trading, at least 0; weekends are left out.
+    first_day : str
+        A day such as ``"2008-02-01"``.
+    n_history : int
+        Closing prices in ``history``, from 1 to 390.
+    correlation : float
+        Of the returns of two symbols in a minute, on average; from 0 to 0.9.
+    flat : float
+        Share of the minutes in which a price stays as it is, from 0 to 1.
+    distinct_times : bool
+        Whether the bars of a minute are spread over it, in the order of the rows: bar k of n gets
+        60 s * k / n more. Otherwise all have the minute's start, so that no two of a minute follow each
+        other in time.
+    """
+
+    n_symbols: int = 2100
+    n_days: int = 1
+    first_day: str = "2008-02-01"
+    n_history: int = 20
+    correlation: float = 0.14
+    flat: float = 0.125
+    distinct_times: bool = False
+
+
+def minute_bars(parameters: BarParameters | None = None, *, seed: int = 0) -> pd.DataFrame:
+    """Return minute bars of many stocks; a symbol has a bar only in minutes in which it is traded.
+
+    Parameters
+    ----------
+    parameters : BarParameters, optional
+        None: a day of 2,100 symbols.
+    seed : int
+        At least 0. The same arguments give the same frame.
+
+    Returns
+    -------
+    pandas.DataFrame
+        In the order of time, in a minute by symbol. Columns ``ts`` (datetime64[us], no zone, the wall clock
+        of New York, 09:00 to 16:59), ``symbol`` (categorical, all ``n_symbols`` categories, in alphabetical
+        order), ``open``, ``high``, ``low``, ``close`` (float64, dollars, four decimals), ``volume`` (int64,
+        shares), ``log_return`` (float64, logarithm of ``close`` over the symbol's close before; NaN for a
+        symbol's first bar) and ``history`` (object: float64 arrays of shape (n_history,), the symbol's
+        closes before this one, oldest first, so that ``history[-1]`` is the last; None for the first
+        ``n_history`` bars of a symbol). The arrays are read-only and share memory. Parquet and Spark take the
+        column as a list of doubles.
+
+    Raises
+    ------
+    CepError
+        A parameter is out of its range.
+
+    Notes
+    -----
+    O(n_days x 480 x n_symbols) time; about 180 bytes per bar, and up to 450 while they are made.
+
+    Source: Yankovitch, Kolchinsky, Schuster, "HYPERSONIC", SIGMOD 2022, section 7: a month of 2,100 NASDAQ
+    stocks, 6,239,997 events, each with the 20 prices of its stock before it. That is 141 per stock and day;
+    the defaults give about 139.
+    Differs: the prices are generated. Bars per minute, volumes, spans of prices, returns and their
+    correlation follow figures of public extracts.
+
+    Examples
+    --------
+    >>> bars = minute_bars(BarParameters(n_symbols=50), seed=1)
+    >>> bars["history"].iloc[0] is None, bars["history"].iloc[-1].shape
+    (True, (20,))
+    """
+    parameters = BarParameters() if parameters is None else parameters
+    _check(parameters, seed)
+    rng_symbol, rng_trade, rng_market, rng_own, rng_volume = np.random.default_rng(seed).spawn(5)
+    n_symbols = parameters.n_symbols
+    symbols = _Symbols.drawn(rng_symbol, parameters)
+    start_us = start_ticks("minute_bars", parameters.first_day)
+    weekdays = pd.bdate_range(np.datetime64(start_us, "us"), periods=parameters.n_days).normalize()
+
+    level = np.log(symbols.price)
+    days = []
+    for day_us in weekdays.to_numpy().astype("datetime64[us]").astype(np.int64):
+        n_trades = _trades(rng_trade, symbols.trades)
+        walk = level + np.cumsum(_returns(rng_market, rng_own, symbols), axis=0)
+        # A price that stays is that of the minute before: the walk goes on beneath.
+        stays = rng_own.random(walk.shape) < parameters.flat
+        stays[0] = False
+        minute = np.where(stays, 0, np.arange(MINUTES_OF_DAY)[:, None])
+        shown = np.take_along_axis(walk, np.maximum.accumulate(minute, axis=0), axis=0)
+        m, s = np.nonzero(n_trades)
+        columns = _bar_columns(rng_own, rng_volume, shown, n_trades, m, s, symbols)
+        days.append({"ts": day_us + (9 * 60 + m) * 60_000_000, "symbol": s, **columns})
+        level = walk[-1] + rng_own.standard_normal(n_symbols) * _OVERNIGHT_SD
+    return _frame(days, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbols:
+    """What distinguishes the symbols; arrays of shape (n_symbols,)."""
+
+    price: np.ndarray
+    trades: np.ndarray  # per minute, just after the opening
+    sd: np.ndarray  # of a minute's return
+    loading: np.ndarray  # on the market
+    log_shares: np.ndarray  # of one trade
+
+    @staticmethod
+    def drawn(rng: np.random.Generator, parameters: BarParameters) -> _Symbols:
+        n_symbols = parameters.n_symbols
+        # Every quantile of the trades per minute occurs once, in any order of names.
+        place = rng.permutation((np.arange(n_symbols) + 0.5) / n_symbols)
+        liquidity = np.argsort(np.argsort(place)) / n_symbols - 0.5
+        mixed = _PRICE_FOLLOWS_LIQUIDITY * liquidity * np.sqrt(12) + rng.standard_normal(n_symbols)
+        price_place = (np.argsort(np.argsort(mixed)) + 0.5) / n_symbols
+        down = np.sqrt(np.clip((_LIQUID - place) / _LIQUID, 0.0, 1.0))
+        sd = np.exp(np.log(_SD_LIQUID) + down * np.log(_SD_ILLIQUID / _SD_LIQUID))
+        spread = _SD_SPREAD + (_SD_SPREAD_ILLIQUID - _SD_SPREAD) * down
+        loading = 1 + _LOADING_SPREAD * rng.standard_normal(n_symbols)
+        return _Symbols(
+            price=np.exp(np.interp(price_place, PRICE_PROBABILITY, np.log(PRICE))),
+            trades=np.exp(np.interp(place, _TRADES_PROBABILITY, np.log(_TRADES))),
+            sd=sd * np.exp(spread * rng.standard_normal(n_symbols)),
+            # A price that stays, of either symbol, hides what they have in common.
+            loading=np.clip(loading * np.sqrt(1.25 * parameters.correlation), 0.0, 0.95),
+            log_shares=_TRADE_SHARES + _SHARES_SPREAD * rng.standard_normal(n_symbols),
+        )
+
+
+def day_profile() -> np.ndarray:
+    """Return the trades of each minute from 09:00 on relative to those just after the opening at 09:30.
+
+    Examples
+    --------
+    >>> day_profile().shape, float(day_profile()[31].round(2))
+    ((480,), 1.0)
+    """
+    minute = np.arange(SESSION_MINUTES)
+    profile = np.full(MINUTES_OF_DAY, _OUTSIDE)
+    profile[OPENS : OPENS + SESSION_MINUTES] = np.minimum(
+        1.0,
+        _NOON
+        + (1.08 - _NOON) * np.exp(-np.maximum(0, minute - 6) / _FADES_MINUTES)
+        + _CLOSING * np.exp((minute - SESSION_MINUTES) / _CLOSES_MINUTES),
+    )
+    return profile
+
+
+def _trades(rng: np.random.Generator, trades_of_symbol: np.ndarray) -> np.ndarray:
+    """Return the number of trades of each minute and symbol of a day."""
+    n_trades = rng.poisson(day_profile()[:, None] * trades_of_symbol)
+    n_trades += rng.poisson(_FURTHER_TRADES * n_trades)
+    in_auction = rng.random(len(trades_of_symbol)) < AT_THE_OPENING
+    n_trades[OPENS] = np.maximum(n_trades[OPENS], in_auction)
+    return n_trades
+
+
+def _returns(rng_market: np.random.Generator, rng_own: np.random.Generator, symbols: _Symbols) -> np.ndarray:
+    """Return the logarithmic returns of each minute and symbol of a day, also of minutes without trades."""
+    shape = (MINUTES_OF_DAY, len(symbols.sd))
+    drift = rng_market.standard_normal(MINUTES_OF_DAY)
+    for m in range(1, MINUTES_OF_DAY):
+        drift[m] = _DRIFT_PERSISTENCE * drift[m - 1] + np.sqrt(1 - _DRIFT_PERSISTENCE**2) * drift[m]
+    noise = rng_market.standard_normal(MINUTES_OF_DAY)
+    market = _DRIFT * drift + np.sqrt(1 - _DRIFT**2) * noise
+    sd_of_t = np.sqrt(_DEGREES_OF_FREEDOM / (_DEGREES_OF_FREEDOM - 2))
+    own = rng_own.standard_t(_DEGREES_OF_FREEDOM, shape) / sd_of_t
+    mixed = symbols.loading * market[:, None] + np.sqrt(1 - symbols.loading**2) * own
+    return mixed * symbols.sd * _unrest()[:, None]
+
+
+def _unrest() -> np.ndarray:
+    """Return how much prices move in each minute; 1 on average over the squares of the session."""
+    unrest = np.sqrt(day_profile())
+    unrest[OPENS] *= _OPENING_UNREST
+    return unrest / np.sqrt(np.mean(unrest[OPENS : OPENS + SESSION_MINUTES] ** 2))
+
+
+def _bar_columns(
+    rng: np.random.Generator,
+    rng_volume: np.random.Generator,
+    walk: np.ndarray,
+    n_trades: np.ndarray,
+    m: np.ndarray,
+    s: np.ndarray,
+    symbols: _Symbols,
+) -> dict[str, np.ndarray]:
+    """Return prices and volumes of the bars of minutes ``m`` and symbols ``s``."""
+    n = n_trades[m, s]
+    closing = walk[m, s]
+    # A bar of one trade has one price. Otherwise the first trade is near the price of the minute before.
+    moved = np.where(n > 1, closing - walk[np.maximum(m - 1, 0), s], 0.0)
+    seen = np.where(n > 1, (n - 1) / n, 0.0)
+    opening = closing - moved * seen
+    variance = (symbols.sd[s] * _unrest()[m]) ** 2 * seen
+    # Highest and lowest point of a Brownian path from the first to the last price.
+    spans = [
+        np.sqrt((closing - opening) ** 2 - 2 * variance * np.log(1 - rng.random(len(m)))) for _ in range(2)
+    ]
+    middle = (opening + closing) / 2
+    logarithms = {
+        "open": opening,
+        "high": middle + spans[0] / 2,
+        "low": middle - spans[1] / 2,
+        "close": closing,
+    }
+    prices = {
+        name: np.maximum(1, np.rint(TICKS * np.exp(value))) / TICKS for name, value in logarithms.items()
+    }
+    prices["high"] = np.maximum(prices["high"], np.maximum(prices["open"], prices["close"]))
+    prices["low"] = np.minimum(prices["low"], np.minimum(prices["open"], prices["close"]))
+    log_shares = symbols.log_shares[s] + _SHARES_NOISE * rng_volume.standard_normal(len(m))
+    volume = np.maximum(1, np.rint(np.exp(log_shares) * n)).astype(np.int64)
+    lots = np.maximum(100, 100 * np.rint(volume / 100).astype(np.int64))
+    return {**prices, "volume": np.where(rng_volume.random(len(m)) < ROUND_LOTS, lots, volume)}
+
+
+def _frame(days: list[dict[str, np.ndarray]], parameters: BarParameters) -> pd.DataFrame:
+    """Return the bars of all days with what follows from the bars before them."""
+    names = ("ts", "symbol", "open", "high", "low", "close", "volume")
+    columns = {name: np.concatenate([day[name] for day in days] or [np.empty(0)]) for name in names}
+    ts_us, symbol = columns["ts"].astype(np.int64), columns["symbol"].astype(np.int64)
+    n_bars = len(ts_us)
+    if parameters.distinct_times and n_bars:
+        first = np.flatnonzero(np.diff(ts_us, prepend=-1))
+        n_of_minute = np.diff(first, append=n_bars)
+        number = np.arange(n_bars) - np.repeat(first, n_of_minute)
+        ts_us = ts_us + number * 60_000_000 // np.repeat(n_of_minute, n_of_minute)
+
+    # By symbol, the bars before are those above.
+    by_symbol = np.argsort(symbol, kind="stable")
+    n_of_symbol = np.bincount(symbol, minlength=parameters.n_symbols)
+    rank = np.arange(n_bars) - np.repeat(np.cumsum(n_of_symbol) - n_of_symbol, n_of_symbol)
+    close = columns["close"][by_symbol].astype(np.float64)
+    log_return = np.full(n_bars, np.nan)
+    log_return[by_symbol[1:]] = np.where(rank[1:] > 0, np.diff(np.log(close)), np.nan)
+    history = np.full(n_bars, None, dtype=object)
+    if n_bars > parameters.n_history:
+        windows = np.lib.stride_tricks.sliding_window_view(close, parameters.n_history)
+        for i in np.flatnonzero(rank >= parameters.n_history):
+            history[by_symbol[i]] = windows[i - parameters.n_history]
+    names_of_symbols = symbol_names(parameters.n_symbols)
+    return pd.DataFrame(
+        {
+            "ts": ts_us.view("datetime64[us]"),
+            "symbol": pd.Categorical.from_codes(symbol, names_of_symbols),
+            **{name: columns[name].astype(np.float64) for name in ("open", "high", "low", "close")},
+            "volume": columns["volume"].astype(np.int64),
+            "log_return": log_return,
+            "history": history,
+        }
+    )
+
+
+def _check(parameters: BarParameters, seed: int) -> None:
+    check_count("minute_bars: n_symbols", parameters.n_symbols, 2, 10_000)
+    check_count("minute_bars: n_days", parameters.n_days, 0)
+    check_count("minute_bars: n_history", parameters.n_history, 1, SESSION_MINUTES)
+    check("minute_bars: correlation", parameters.correlation, 0, 0.9)
+    check("minute_bars: flat", parameters.flat, 0, 1)
+    check_count("minute_bars: seed", seed, 0)

@@ -1,0 +1,259 @@
+"""Estimated numbers of matches: counted exactly without some conditions, which a sample then tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cepkit.compile.relaxing import Dropped, relax
+from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.engines.chained import ChainedMatches
+from cepkit.engines.checking import holding
+from cepkit.engines.places import Places
+from cepkit.engines.search import accepted
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.events import Events
+from cepkit.sequence_set import MatchBlock
+
+CONFIDENCE = 0.95
+_LEAST_SHARE = 10  # a branch gets at least the samples of an even share, divided by this
+
+
+@dataclass(frozen=True, slots=True)
+class CountEstimate:
+    """An estimated number of matches, and how far it may be off; prints as text.
+
+    Parameters
+    ----------
+    value : int
+        The estimate.
+    low, high : int
+        Limits between which the number lies with probability ``confidence``; equal when it is exact.
+    confidence : float
+        0.95.
+    samples : int
+        How many matches of the relaxed query were drawn and tested; 0 when the number was counted.
+    relaxed_count : int
+        The exact number of matches of the query without ``dropped``.
+    dropped : tuple of str
+        The conditions and absences that the sample was tested with.
+
+    Examples
+    --------
+    >>> CountEstimate(1_230_000_000, 1_140_000_000, 1_320_000_000, 0.95, 10_000, 41_000_000_000)
+    about 1.23e9 (95 % between 1.14e9 and 1.32e9; 10,000 samples of 4.10e10)
+    >>> CountEstimate(4, 4, 4, 0.95, 0, 4)
+    4 (exact)
+    """
+
+    value: int
+    low: int
+    high: int
+    confidence: float
+    samples: int
+    relaxed_count: int
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ``value`` is the number itself."""
+        return self.low == self.high
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __str__(self) -> str:
+        if self.is_exact:
+            return f"{self.value:,} (exact)"
+        return (
+            f"about {_short(self.value)} ({100 * self.confidence:g} % between {_short(self.low)} and "
+            f"{_short(self.high)}; {self.samples:,} samples of {_short(self.relaxed_count)})"
+        )
+
+    __repr__ = __str__
+
+
+def _short(number: int) -> str:
+    """Return a number in three digits and a power of ten, of any size; below a million in full."""
+    if number < 1_000_000:
+        return f"{number:,}"
+    power = len(str(number)) - 1
+    head = round(Fraction(number, 10**power), 2)
+    return f"{float(head):.2f}e{power}" if head < 10 else f"1.00e{power + 1}"
+
+
+def exactly(count: int) -> CountEstimate:
+    """Return what is known of a number that was counted."""
+    return CountEstimate(count, count, count, CONFIDENCE, 0, count)
+
+
+def estimate_count(
+    program: SequenceProgram, events: Events, *, samples: int = 10_000, seed: int = 0
+) -> CountEstimate:
+    """Return an estimate of the number of matches.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        A compiled sequence query.
+    events : Events
+        With the program's columns.
+    samples : int
+        How many matches of the relaxed query are drawn; with several branches about so many.
+    seed : int
+        The same seed draws the same sample.
+
+    Returns
+    -------
+    CountEstimate
+        Exact when nothing has to be left out, and when all matches of the relaxed query are tested.
+
+    Raises
+    ------
+    CepError
+        When ``samples`` is not positive.
+    UnsupportedQueryError
+        When the query stays out of reach for the chain engine whatever conditions are left out.
+
+    Notes
+    -----
+    The matches of the relaxed query are counted exactly and drawn uniformly without replacement; the share
+    that fulfils the rest, times the count, is the estimate. Branches are strata, each with a share of the
+    samples in proportion to its relaxed count; one that needs no relaxation is counted. The limits of a
+    stratum are those of Clopper and Pearson, which hold at least so often whatever the share; those of the
+    sum are put together from them.
+    Time: that of counting and sampling a chain, and O(samples x events of a match).
+    Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
+    general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
+    """
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise CepError(f"samples={samples!r}: an estimate needs a whole number of samples from 1")
+    relaxed = relax(program)
+    if isinstance(relaxed, str):
+        raise UnsupportedQueryError(
+            f"count(method='estimate') leaves out conditions until the rest can be counted without "
+            f"enumeration; this query cannot, it {_as_reason(relaxed)}. count() is exact"
+        )
+    if not events.n_events or program.window.is_empty:
+        return exactly(0)
+    found = ChainedMatches(relaxed.program, events)
+    counts = found.counts_of_branches()
+    if not any(relaxed.dropped):
+        return exactly(sum(counts))
+    open_counts = [n if dropped else 0 for n, dropped in zip(counts, relaxed.dropped, strict=True)]
+    n_drawn = _shared(samples, open_counts)
+    places = Places(program, events)
+    accept = accepted(places) if any(dropped.absences for dropped in relaxed.dropped) else None
+    strata = []
+    for b, (count, n) in enumerate(zip(counts, n_drawn, strict=True)):
+        hits = n
+        if n:
+            block = found.sample_of_branch(b, n, seed)
+            hits = _n_holding(places, accept, program.branches[b], relaxed.dropped[b], block)
+        strata.append((count, n, hits))
+    value, low, high = _summed(strata, [bool(n) for n in open_counts])
+    return CountEstimate(
+        value, low, high, CONFIDENCE, sum(n_drawn), sum(counts), _names(program, relaxed.dropped)
+    )
+
+
+def _as_reason(reason: str) -> str:
+    return reason if reason.startswith(("reports", "may", "cannot")) else f"has no such part: {reason}"
+
+
+def _shared(samples: int, counts: list[int]) -> list[int]:
+    """Return how many of the samples fall to each stratum: in proportion to the counts, a few at least."""
+    total, n_open = sum(counts), sum(count > 0 for count in counts)
+    if total <= samples:
+        return counts
+    least = -(-samples // (_LEAST_SHARE * n_open))
+    return [min(count, max(least, -(-samples * count // total))) if count else 0 for count in counts]
+
+
+def _n_holding(places: Places, accept, bound: BoundBranch, dropped: Dropped, block: MatchBlock) -> int:
+    size = np.zeros((len(block), len(bound.accepts)), np.int64)
+    np.add.at(size, (block.match_of_item, block.component_of_item), 1)
+    item = places.place_of_position[block.event_of_item]
+    holds = holding(places, accept, bound, item, size, dropped.conditions, dropped.absences)
+    return int(holds.all(axis=1).sum())
+
+
+def _summed(strata: list[tuple[int, int, int]], is_open: list[bool]) -> tuple[int, int, int]:
+    """Return the estimate of a sum of strata (count, samples, hits) and its limits."""
+    value = sure = possible = 0
+    below, above = Fraction(0), Fraction(0)
+    for (count, n, hits), drawn in zip(strata, is_open, strict=True):
+        if not drawn or n == count:
+            exact = hits if drawn else count
+            value, sure, possible = value + exact, sure + exact, possible + exact
+            continue
+        share, (low, high) = Fraction(hits, n), map(Fraction, proportion_limits(hits, n, CONFIDENCE))
+        value += round(count * share)
+        below += (count * (share - low)) ** 2
+        above += (count * (high - share)) ** 2
+        # What was drawn is known: these matches are there, those are not.
+        sure, possible = sure + hits, possible + count - (n - hits)
+    low, high = value - _ceil_of_root(below), value + _ceil_of_root(above)
+    return value, min(value, max(low, sure)), max(value, min(high, possible))
+
+
+def _ceil_of_root(square: Fraction) -> int:
+    whole = math.ceil(square)
+    root = math.isqrt(whole)
+    return root if root * root == whole else root + 1
+
+
+def _names(program: SequenceProgram, dropped: tuple[Dropped, ...]) -> tuple[str, ...]:
+    names = []
+    for bound, own in zip(program.branches, dropped, strict=True):
+        names += [str(program.query.where[bound.conditions[i].condition.conjunct]) for i in own.conditions]
+        names += [f"!{bound.branch.absences[a].variable}" for a in own.absences]
+    return tuple(dict.fromkeys(names))
+
+
+def proportion_limits(hits: int, n: int, confidence: float) -> tuple[float, float]:
+    """Return limits between which a proportion lies, of which ``hits`` of ``n`` independent draws were seen.
+
+    Parameters
+    ----------
+    hits, n : int
+        0 <= hits <= n, n >= 1.
+    confidence : float
+        Least probability that the limits hold.
+
+    Notes
+    -----
+    The largest and smallest proportions under which so few or so many hits have probability (1 - confidence)
+    / 2, found by bisection. Time O(n).
+    Source: Clopper, Pearson, Biometrika 26, 1934.
+
+    Examples
+    --------
+    >>> [round(limit, 4) for limit in proportion_limits(8, 10, 0.95)]
+    [0.4439, 0.9748]
+    >>> [round(limit, 4) for limit in proportion_limits(0, 100, 0.95)]
+    [0.0, 0.0362]
+    """
+    tail = (1 - confidence) / 2
+    k = np.arange(1, n + 1)
+    log_ways = np.concatenate([[0.0], np.cumsum(np.log(n + 1 - k) - np.log(k))])
+
+    def at_most(most: int, p: float) -> float:
+        """Return the probability of at most so many hits."""
+        seen = np.arange(most + 1)
+        logs = log_ways[: most + 1] + seen * math.log(p) + (n - seen) * math.log1p(-p)
+        return float(np.exp(logs).sum())
+
+    def crossing(most: int, target: float) -> float:
+        """Return the proportion under which at most so many hits have this probability."""
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            p = (low + high) / 2
+            low, high = (p, high) if at_most(most, p) > target else (low, p)
+        return (low + high) / 2
+
+    return crossing(hits - 1, 1 - tail) if hits else 0.0, crossing(hits, tail) if hits < n else 1.0

@@ -1,0 +1,124 @@
+"""Which events extend the partial matches of a branch: the search as Python, with every look noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.search_source import DEPTH, DONE, START, WORK, test_of, write_search
+from cepkit.compile.sequence import BoundBranch
+from cepkit.engines.places import Places
+from cepkit.engines.plain_conditions import plain_module
+from cepkit.engines.search import dtypes_of
+
+MOST_TALLIED = 200_000  # events looked at to see which extensions pass
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What comes behind ``n`` partial matches that were looked at.
+
+    For ``n_late`` of them the first event that fulfils the next component's conditions on the event alone
+    lies beyond the window or gap, for ``n_never`` there is none in the partition.
+    """
+
+    n: int = 0
+    n_late: int = 0
+    n_never: int = 0
+
+
+def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
+    """Return the source of the search for a branch, its arguments and its scratch arrays."""
+    program, inputs = places.program, places.inputs
+    text = write_search(program, bound, dtypes_of(inputs)).text
+    tests = [np.array([test_of(program, terms) for terms in own], np.int64)
+             for own in (bound.accepts, bound.absent_accepts)]  # fmt: skip
+    arguments = [
+        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
+        places.position_of_place, *inputs.arguments(),
+    ]  # fmt: skip
+    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
+    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
+
+
+def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
+    """Return the arrays that the search for a branch writes to, with room for counts only."""
+    n = len(bound.accepts)
+    return [np.zeros(places.n, np.int64), np.empty(0, np.int64), np.empty((0, n), np.int64)]
+
+
+class Tally:
+    """Which events were tried as each component of a branch, and which conditions they passed.
+
+    First events are taken in random order until enough was looked at.
+    """
+
+    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int):
+        n = len(bound.branch.components)
+        self.of_component = [[0, 0] for _ in range(n)]
+        self.of_condition = [[0, 0] for _ in bound.conditions]
+        self.behind = [[0, 0, 0] for _ in range(n)]
+        self._places = places
+        self._next = [_next_accepted(accept[test_of(places.program, own)]) for own in bound.accepts]
+        text, arguments, scratch = search_of(places, accept, bound)
+        names = plain_module(places.program, text)
+        for name, each in (("admits", True), ("closes", False)):
+            names[name] = self._tallied(bound, names, each)
+        starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
+        starts = np.random.default_rng(seed).permutation(starts)
+        outputs, work, n_done = outputs_of(places, bound), 0, 0
+        for n_taken, start in enumerate(starts.tolist()):
+            if work >= MOST_TALLIED:
+                break
+            limit = max(MOST_TALLIED // 20, (MOST_TALLIED - work) // (len(starts) - n_taken))
+            report = np.zeros(7, np.int64)
+            report[START], report[DEPTH] = start - 1, -1
+            with np.errstate(all="ignore"):
+                names["search"](start + 1, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
+            work += int(report[WORK]) + 1
+            n_done += int(report[DONE])
+        self.share = n_done / len(starts) if len(starts) else 1.0
+
+    def _tallied(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
+        own: dict[int, list[tuple[int, Callable]]] = {}
+        for i, one in enumerate(bound.conditions):
+            if one.condition.absence is None and one.condition.each == each:
+                own.setdefault(one.condition.decided_at, []).append((i, names[f"holds{i}"]))
+
+        def decide(c: int, *path: Any) -> bool:
+            passed = True
+            for i, holds in own.get(c, ()):
+                held = bool(holds(*path))
+                self.of_condition[i][0] += 1
+                self.of_condition[i][1] += held
+                passed &= held
+            if each:
+                self.of_component[c][0] += 1
+                self.of_component[c][1] += passed
+            elif passed:
+                self._look_behind(c, *path[:3])
+            return passed
+
+        return decide
+
+    def _look_behind(self, c: int, path: np.ndarray, first: np.ndarray, d: int) -> None:
+        """Note how the partial match that ends with event ``d`` of the path is followed."""
+        counts = self.behind[c]
+        counts[0] += 1
+        if c + 1 < len(self._next):
+            p, places = path[d], self._places
+            following = self._next[c + 1][places.later[p]]
+            if following >= places.end_of_partition[p]:
+                counts[2] += 1
+            elif following >= min(places.window_end[path[0]], places.gap_end[p]):
+                counts[1] += 1
+
+
+def _next_accepted(accept: np.ndarray) -> np.ndarray:
+    """Return for every place, and the one behind all, the first accepted one from there on; else ``n``."""
+    n = len(accept)
+    at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
+    return np.minimum.accumulate(at[::-1])[::-1]

@@ -1,0 +1,109 @@
+"""Bars of how many partial matches reach each step; of any size, since only their logarithms are drawn."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cepkit.counts import count_text
+from cepkit.plots import theme
+from cepkit.plots.heights import nice_ticks
+from cepkit.plots.text import cut, escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+LINEAR = 100  # the largest count is so many times the smallest at most, for an axis that is linear
+LARGEST_LINEAR = 10**12
+BAR_PIXELS = 26
+SHORTEST = 0.004  # of the axis: a bar of one partial match on a logarithmic axis
+N_ENDS = 2  # bars behind the steps: matches and reported ones
+_MOST_TICKS = 7
+_TITLE_CHARACTERS = 80
+
+
+def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]]) -> go.Figure:
+    """Draw counts as bars from top to bottom, a trace per branch.
+
+    Parameters
+    ----------
+    title : str
+        Taken literally.
+    branches : sequence of sequences of (str, int, bool)
+        Name, count and whether it is exact, of every step.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The axis is linear, or where the counts differ much logarithmic from 1 on; a 0 has no bar.
+    """
+    import plotly.graph_objects as go
+
+    counts = [n for steps in branches for _, n, _ in steps]
+    positive = [n for n in counts if n > 0]
+    is_log = bool(positive) and max(positive) > min(LINEAR * min(positive), LARGEST_LINEAR)
+    top = (math.log10(max(positive)) if is_log else max(positive, default=0)) or 1.0
+    figure = go.Figure(layout={"template": "none"})
+    for b, steps in enumerate(branches):
+        lengths = [_log_length(n, top) if is_log else n for _, n, _ in steps]
+        texts = [count_text(n, exact=exact) for _, n, exact in steps]
+        figure.add_bar(
+            y=[escaped(cut(name)) for name, _, _ in steps],
+            x=lengths,
+            text=texts,
+            textposition="outside",
+            textfont={"size": 11},
+            constraintext="none",
+            cliponaxis=False,
+            name=f"branch {b}",
+            orientation="h",
+            marker={"color": theme.PALETTE[b % len(theme.PALETTE)]},
+            hovertemplate="%{y}: %{text}<extra></extra>",
+        )
+    lines = [escaped(line) for line in textwrap.wrap(title, _TITLE_CHARACTERS) or [""]]
+    n_bars = max((len(steps) for steps in branches), default=0)
+    height = n_bars * max(BAR_PIXELS, 14 * len(branches)) + 112 + 18 * len(lines)
+    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
+    # Room for the longest number behind the longest bar.
+    figure.update_layout(
+        title=theme.title_at_left(lines),
+        xaxis={"range": [0, 1.18 * top], **_ticks(top, is_log), **line},
+        yaxis={"autorange": "reversed", **_order(branches), "automargin": True, "showgrid": False, **line},
+        showlegend=len(branches) > 1,
+        bargap=0.25,
+        margin={"l": 60, "r": 20, "t": 34 + 18 * len(lines), "b": 60},
+        **theme.layout(height),
+    )
+    return figure
+
+
+def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
+    """Return the order of the bars: the steps of each branch, and last the ends that all branches have."""
+    names = [[escaped(cut(name)) for name, _, _ in steps] for steps in branches]
+    every = dict.fromkeys(name for own in names for name in own)
+    ends = [name for name in every if all(name in own[-N_ENDS:] for own in names)]
+    return {
+        "categoryorder": "array",
+        "categoryarray": [name for name in every if name not in ends] + ends,
+    }
+
+
+def _log_length(n: int, top: float) -> float:
+    return 0.0 if n == 0 else max(math.log10(n), SHORTEST * top)
+
+
+def _ticks(top: float, is_log: bool) -> dict:
+    """Return the ticks and the title of the axis."""
+    if not is_log:
+        return {"title": {"text": "partial matches"}, "nticks": _MOST_TICKS, "tickformat": ",~d"}
+    exponents = [
+        round(tick) for tick in nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS) if tick == round(tick)
+    ]
+    return {
+        "title": {"text": "partial matches (log)"},
+        "tickmode": "array",
+        "tickvals": exponents,
+        "ticktext": [f"{10**k:,}" if k < 5 else f"10<sup>{k}</sup>" for k in exponents],
+    }
