@@ -78,8 +78,8 @@ def write_joins(
     -------
     KernelSource
         Stages are the joins of all plans, numbered through. Partial matches are paths: the places of their
-        events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All functions
-        end in the arrays of `WORLD`.
+        events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All
+        functions end in the arrays of `WORLD`.
 
         ``join_events(stage, path, first, events, low, high, out, report, *WORLD)`` returns how many of the
         places ``events[low:high]`` extend the path by join ``stage``, and writes them to ``out``.
@@ -126,11 +126,13 @@ class _JoinWriter:
     def _compiled(self, lines: list[str]) -> None:
         # User functions may allocate, and nothing tells a cache when what they call changes.
         cache = "" if self.program.functions else ", cache=True, _nrt=False"
-        types = ", ".join(WORLD_TYPES)
-        self.lines += [
-            line.replace("OPTIONS", f'nogil=True, error_model="numpy"{cache}').replace("WORLD", types)
-            for line in lines
-        ]
+        types = {"WORLD": ", ".join(WORLD_TYPES), **_SCAN_TYPES}
+        for line in lines:
+            made = line.replace("OPTIONS", f'nogil=True, error_model="numpy"{cache}')
+            if made.startswith("@njit"):
+                for name, of in types.items():
+                    made = made.replace(name, of)
+            self.lines.append(made)
         self.lines += ["", ""]
 
     def _conditions(self, number: int, plan: JoinPlan) -> None:
@@ -218,7 +220,12 @@ def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
 
-_SCANS = """@njit([(T.int64, I1, I1, read_only(T.int64), T.int64, T.int64, I1, I1, WORLD,)], OPTIONS)
+_SCAN_TYPES = {
+    "EVENTS_TYPES": "T.int64, I1, I1, read_only(T.int64), T.int64, T.int64, I1, I1",
+    "PARTIALS_TYPES": "T.int64, T.int64, read_only(T.int64), T.int64, T.int64, "
+    'T.Array(T.int64, 2, "C", readonly=True), T.Array(T.int32, 2, "C", readonly=True), I1, I1, I1, I1',
+}
+_SCANS = """@njit([(EVENTS_TYPES, WORLD,)], OPTIONS)
 def join_events(stage, path, first, events, low, high, out, report, WORLD_NAMES):
     c, n_components = COMPONENT[stage], N[stage]
     h = first[c + 1]
@@ -245,7 +252,7 @@ def join_events(stage, path, first, events, low, high, out, report, WORLD_NAMES)
     return n
 
 
-@njit([(T.int64, T.int64, read_only(T.int64), T.int64, T.int64, T.Array(T.int64, 2, "C", readonly=True), T.Array(T.int32, 2, "C", readonly=True), I1, I1, I1, I1, WORLD,)], OPTIONS)
+@njit([(PARTIALS_TYPES, WORLD,)], OPTIONS)
 def join_partials(
     stage, place, ids, low, high, item_of_partial, size_of_partial, path, first, out, report, WORLD_NAMES
 ):

@@ -143,8 +143,8 @@ def run_protocol(
         What they do.
     schedule : sequence of str
         Who takes the next step: ``"source"``, ``"E2.0"`` (event worker 0 of agent 2), ``"M3.1"`` (match
-        worker 1 of agent 3). A worker needs a step to take an item, one per buffer of the other kind to scan it, and
-        one to remove. Behind the schedule all go in turn.
+        worker 1 of agent 3). A worker needs a step to take an item, one per buffer of the other kind to scan
+        it, and one to remove. Behind the schedule all go in turn.
     seed : int, optional
         Draw who goes next instead.
     eagerness : int

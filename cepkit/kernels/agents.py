@@ -1,7 +1,7 @@
 """Agents of the hybrid protocol in virtual time: one thread of the machine plays any number of theirs.
 
-A thread takes one step at a time: it takes an item, or scans one buffer for it. The thread whose clock is least
-goes next, so that a run is one interleaving of the real protocol, and the same every time.
+A thread takes one step at a time: it takes an item, or scans one buffer for it. The thread whose clock is
+least goes next, so that a run is one interleaving of the real protocol, and the same every time.
 """
 
 from typing import NamedTuple
@@ -10,608 +10,560 @@ import numpy as np
 from numba import njit
 from numba import types as T
 
-I1, F1, B1 = T.Array(T.int64, 1, "C"), T.Array(T.float64, 1, "C"), T.Array(T.uint8, 1, "C")
-I2, F2, B2 = T.Array(T.int64, 2, "C"), T.Array(T.float64, 2, "C"), T.Array(T.uint8, 2, "C")
-I3, S2 = T.Array(T.int64, 3, "C"), T.Array(T.int32, 2, "C")
-RI1, RF1, RB1 = (T.Array(t, 1, "C", readonly=True) for t in (T.int64, T.float64, T.uint8))
-RI2, RF2, RB2 = (T.Array(t, 2, "C", readonly=True) for t in (T.int64, T.float64, T.uint8))
-RS2 = T.Array(T.int32, 2, "C", readonly=True)
-_WORLD = (RI2, RB2, RF2, RI2, RF1, RI1, RB1)
-JOIN_EVENTS = T.FunctionType(T.int64(T.int64, I1, I1, RI1, T.int64, T.int64, I1, I1, *_WORLD))
-JOIN_PARTIALS = T.FunctionType(
-    T.int64(T.int64, T.int64, RI1, T.int64, T.int64, RI2, RS2, I1, I1, I1, I1, *_WORLD)
-)
-COMPLETES = T.FunctionType(T.boolean(T.int64, I1, I1, *_WORLD))
-
-_HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
-
 EVENTS, PARTIALS = 0, 1  # the kinds of workers, by what they take
 # How threads are allocated.
 STATIC, STATE_DYNAMIC, FULLY_DYNAMIC, IN_STREAM_ORDER = range(4)
 # Why a run stops.
 FINISHED, PAUSED, MORE_PARTIALS, MORE_QUEUE, MORE_BUFFER, MORE_MATCHES, MORE_ITEMS = range(7)
-# What is written to the totals.
-N_MATCHES, N_TICKETS, N_STEPS, N_ITEMS, N_FREE, DELIVERED, N_SENT, N_LOCKS, MOST_PARTIALS, RANDOM = range(10)
-# The costs of a run in virtual time.
-BASE, COMPARE, LOCK, SEND, ROUTE = range(5)
 NEVER = 1e300
 _END = 1 << 62
 
+# Columns of ``Network.stages``.
+COMPONENT, N_COMPONENTS, NEXT, BRANCH, IS_START, IS_LOOP, IN_ORDER, HAS_AGENT = range(8)
+# Rows of ``Network.places``.
+POSITION, EXPIRY = range(2)
+# What ``Network.cost`` holds: per item, comparison, lock, sent partial match, and delivered event.
+BASE, COMPARE, LOCK, SEND, ROUTE = range(5)
+# Rows of ``Partials.of``: position of the last event, last position of an event that may join, free numbers.
+LAST, LIMIT, FREE = range(3)
+# Columns of ``Queues.at``; LEAST_… of the numbers whose last positions rise.
+HEAD, TAIL, LEAST_HEAD, LEAST_TAIL, EVENT_HEAD, EVENT_TAIL = range(6)
+# Rows of ``Buffers.at``: where a thread's events begin and end, its partial matches, their least limit.
+LOW, HIGH, N_HELD, LEAST_LIMIT = range(4)
+# Rows of ``Threads.time``.
+CLOCK, BUSY, ENDED, WAITS = range(4)
+# Columns of ``Threads.hand``; KIND -1: empty.
+KIND, STAGE, ITEM, TICKET, BUFFER, FOREIGN = range(6)
+# What ``Counts.of_run`` and the columns of ``Counts.of_stage`` hold; the latter by kind of worker.
+N_MATCHES, N_TICKETS, N_STEPS, N_ITEMS, N_FREE, N_DELIVERED, N_SENT, N_LOCKS, RANDOM = range(9)
+COMPARED, TAKEN = 0, 2
+
 
 class Network(NamedTuple):
-    """Stages and threads of a run; nothing of it changes.
+    """Stages and threads of a run. A stage is a join; the first of a branch starts its partial matches."""
 
-    A stage is a join; the first of every branch starts its partial matches.
-    """
-
-    component_of_stage: np.ndarray  # int64, (n_stages,)
-    n_components_of_stage: np.ndarray
-    next_of_stage: np.ndarray  # the stage behind it, -1: its partial matches are matches
-    branch_of_stage: np.ndarray
-    is_start: np.ndarray  # uint8, (n_stages,)
-    is_loop: np.ndarray
-    in_order: np.ndarray  # whether its events come behind all those bound before
-    has_agent: np.ndarray  # all but starts without a loop
-    first_event_of_stage: np.ndarray  # int64, (n_stages + 1,)
-    place_of_event: np.ndarray  # int64, (n,): what each stage takes, in stream order
-    position_of_place: np.ndarray  # int64, (n_places,)
-    last_position_of_place: np.ndarray  # of what may be in the window that begins there
-    stage_of_stream: np.ndarray  # int64, (n_delivered,): which stage the source serves next, in stream order
-    arrival_of_position: np.ndarray  # float64, (n_places,)
-    serves: np.ndarray  # uint8, (n_stages, n_threads * 2)
-    home_stage: np.ndarray  # int64, (n_threads,)
-    home_kind: np.ndarray
+    stages: np.ndarray  # int64, (n_stages, 8)
+    place_of_event: np.ndarray  # int64: the events that each stage takes, stage by stage, in stream order
+    stage_of_delivery: np.ndarray  # int64: whom the source serves, in stream order
+    places: np.ndarray  # int64, (2, n_places)
+    arrival: np.ndarray  # float64, (n_places,), by position
+    serves: np.ndarray  # uint8, (n_stages, n_threads, 2)
+    home: np.ndarray  # int64, (n_threads, 2): stage and kind
     cost: np.ndarray  # float64, (5,)
 
 
-class Agents(NamedTuple):
-    """What changes during a run."""
+class Partials(NamedTuple):
+    """Partial matches by number, each a row."""
 
-    item_of_partial: np.ndarray  # int64, (n_partials, width)
-    size_of_partial: np.ndarray  # int32, (n_partials, n_components)
-    last_of_partial: np.ndarray  # int64, (n_partials,): position of the last event
-    expiry_of_partial: np.ndarray  # int64, (n_partials,): last position of an event that may join
-    free: np.ndarray  # int64, (n_partials,)
-    queue: np.ndarray  # int64, (n_stages, length)
-    queue_time: np.ndarray  # float64, (n_stages, length)
-    queue_head: np.ndarray  # int64, (n_stages,)
-    queue_tail: np.ndarray
-    least: np.ndarray  # int64, (n_stages, length): numbers of the queue's items, their last positions rising
-    least_head: np.ndarray
-    least_tail: np.ndarray
-    event_head: np.ndarray  # int64, (n_stages,)
-    event_tail: np.ndarray
-    event_buffer: np.ndarray  # int64, (n_stages, n_threads, length)
+    items: np.ndarray  # int64, (n, width): places, component by component
+    sizes: np.ndarray  # int32, (n, n_components)
+    of: np.ndarray  # int64, (3, n)
+
+
+class Queues(NamedTuple):
+    """What waits for each stage; rings, whose numbers go on rising."""
+
+    partial: np.ndarray  # int64, (n_stages, length)
+    time: np.ndarray  # float64, (n_stages, length): when it arrives
+    least: np.ndarray  # int64, (n_stages, length)
+    at: np.ndarray  # int64, (n_stages, 6)
+
+
+class Buffers(NamedTuple):
+    """What each thread keeps for each stage, tickets rising."""
+
+    event: np.ndarray  # int64, (n_stages, n_threads, length)
     event_ticket: np.ndarray
-    event_low: np.ndarray  # int64, (n_stages, n_threads)
-    event_high: np.ndarray
-    partial_buffer: np.ndarray  # int64, (n_stages, n_threads, length)
+    partial: np.ndarray
     partial_ticket: np.ndarray
-    n_partials: np.ndarray  # int64, (n_stages, n_threads)
-    least_expiry: np.ndarray  # int64, (n_stages, n_threads)
-    locked_until: np.ndarray  # float64, (n_stages, n_threads * 2)
-    clock: np.ndarray  # float64, (n_threads + 1,); the last is the source
-    busy: np.ndarray  # float64, (n_threads,)
-    ended: np.ndarray  # float64, (n_threads,): when each did something last
-    waits_since: np.ndarray  # float64, (n_threads,), NEVER: does not wait
-    hand_kind: np.ndarray  # int64, (n_threads,), -1: nothing
-    hand_stage: np.ndarray
-    hand_item: np.ndarray
-    hand_ticket: np.ndarray
-    next_buffer: np.ndarray
-    last_stage: np.ndarray
-    compared: np.ndarray  # int64, (n_stages, 2)
-    taken: np.ndarray
-    out_item: np.ndarray  # int64, (n_matches, width)
-    out_size: np.ndarray  # int32, (n_matches, n_components)
-    out_branch: np.ndarray  # int64, (n_matches,)
-    out_time: np.ndarray  # float64, (n_matches,)
-    path: np.ndarray  # int64, scratch
+    at: np.ndarray  # int64, (4, n_stages, n_threads)
+    locked_until: np.ndarray  # float64, (n_stages, n_threads, 2)
+
+
+class Threads(NamedTuple):
+    """Clocks and hands; the last clock is that of the source."""
+
+    time: np.ndarray  # float64, (4, n_threads + 1)
+    hand: np.ndarray  # int64, (n_threads, 6)
+
+
+class Matches(NamedTuple):
+    """Matches in the order in which they were found."""
+
+    items: np.ndarray  # int64, (n, width)
+    sizes: np.ndarray  # int32, (n, n_components)
+    branch: np.ndarray  # int64, (n,)
+    time: np.ndarray  # float64, (n,)
+
+
+class Counts(NamedTuple):
+    """What a run did."""
+
+    of_run: np.ndarray  # int64, (9,)
+    of_stage: np.ndarray  # int64, (n_stages, 4)
+
+
+class Scratch(NamedTuple):
+    """Room for a path and for what a scan finds."""
+
+    path: np.ndarray
     first: np.ndarray
     hits: np.ndarray
     report: np.ndarray
-    totals: np.ndarray  # int64, (10,)
 
 
-class World(NamedTuple):
-    """What conditions read; see `cepkit.compile.join_source`."""
+def _arrays(*types):
+    """Return the array types that letters name: ``i2`` int64, 2 dimensions; capitals are read-only."""
+    scalars = {"i": T.int64, "f": T.float64, "b": T.uint8, "s": T.int32}
+    return tuple(T.Array(scalars[kind.lower()], int(n), "C", readonly=kind.isupper()) for kind, n in types)
 
-    limits: np.ndarray
-    accept: np.ndarray
-    floats: np.ndarray
-    integers: np.ndarray
-    float_constants: np.ndarray
-    integer_constants: np.ndarray
-    tables: np.ndarray
+
+_WORLD = _arrays("I2", "B2", "F2", "I2", "F1", "I1", "B1")
+_PATH = _arrays("i1", "i1")
+JOIN_EVENTS = T.FunctionType(
+    T.int64(T.int64, *_PATH, *_arrays("I1"), T.int64, T.int64, *_arrays("i1", "i1"), *_WORLD)
+)
+JOIN_PARTIALS = T.FunctionType(
+    T.int64(
+        T.int64, T.int64, *_arrays("I1"), T.int64, T.int64, *_arrays("I2", "S2"), *_PATH,
+        *_arrays("i1", "i1"), *_WORLD,
+    )
+)  # fmt: skip
+COMPLETES = T.FunctionType(T.boolean(T.int64, *_PATH, *_WORLD))
+_TYPES = (
+    T.Tuple(_WORLD),  # what conditions read; see `cepkit.compile.join_source`
+    T.NamedTuple(_arrays("I2", "I1", "I1", "I2", "F1", "B3", "I2", "F1"), Network),
+    T.NamedTuple(_arrays("i2", "s2", "i2"), Partials),
+    T.NamedTuple(_arrays("i2", "f2", "i2", "i2"), Queues),
+    T.NamedTuple(_arrays("i3", "i3", "i3", "i3", "i3", "f3"), Buffers),
+    T.NamedTuple(_arrays("f2", "i2"), Threads),
+    T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Matches),
+    T.NamedTuple(_arrays("i1", "i2"), Counts),
+    T.NamedTuple(_arrays("i1", "i1", "i1", "i1"), Scratch),
+)
+_HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 
 
 # --- partial matches
 
 
 @njit(**_HELPER)
-def _load(st, n_components, partial):
-    """Put the path of a partial match into the scratch arrays."""
-    d = 0
-    for c in range(n_components):
-        st.first[c] = d
-        d += st.size_of_partial[partial, c]
-    st.first[n_components] = d
-    for i in range(d):
-        st.path[i] = st.item_of_partial[partial, i]
-
-
-@njit(**_HELPER)
-def _extended(net, st, source, stage, place):
+def _extended(net, partials, counts, source, stage, place):
     """Return a new partial match: ``source`` (-1: none) with the event at ``place`` added."""
-    free = st.totals[N_FREE] - 1
-    st.totals[N_FREE] = free
-    new = st.free[free]
-    n, c = net.n_components_of_stage[stage], net.component_of_stage[stage]
-    last = net.position_of_place[place]
+    free = counts.of_run[N_FREE] - 1
+    counts.of_run[N_FREE] = free
+    new = partials.of[FREE, free]
+    items, sizes, c = partials.items[new], partials.sizes[new], net.stages[stage, COMPONENT]
+    last = net.places[POSITION, place]
+    at, total = 0, 0
     if source < 0:
-        for k in range(n):
-            st.size_of_partial[new, k] = 0
-        st.item_of_partial[new, 0] = place
-        low = place
+        for k in range(net.stages[stage, N_COMPONENTS]):
+            sizes[k] = 0
     else:
-        at, total = 0, 0
-        for k in range(n):
-            size = st.size_of_partial[source, k]
-            st.size_of_partial[new, k] = size
-            total += size
+        old_items, old_sizes = partials.items[source], partials.sizes[source]
+        for k in range(net.stages[stage, N_COMPONENTS]):
+            sizes[k] = old_sizes[k]
+            total += old_sizes[k]
             if k <= c:
-                at += size
+                at = total
         for i in range(at):
-            st.item_of_partial[new, i] = st.item_of_partial[source, i]
-        st.item_of_partial[new, at] = place
+            items[i] = old_items[i]
         for i in range(at, total):
-            st.item_of_partial[new, i + 1] = st.item_of_partial[source, i]
-        low = st.item_of_partial[new, 0]
-        last = max(last, st.last_of_partial[source])
-    st.size_of_partial[new, c] += 1
-    st.last_of_partial[new] = last
-    st.expiry_of_partial[new] = net.last_position_of_place[low]
+            items[i + 1] = old_items[i]
+        last = max(last, partials.of[LAST, source])
+    items[at] = place
+    sizes[c] += 1
+    partials.of[LAST, new], partials.of[LIMIT, new] = last, net.places[EXPIRY, items[0]]
     return new
 
 
 @njit(**_HELPER)
-def _push(net, st, stage, partial, time):
-    """Put a partial match into the queue of a stage; wake those who wait for it."""
-    length = st.queue.shape[1]
-    tail = st.queue_tail[stage]
-    st.queue[stage, tail % length], st.queue_time[stage, tail % length] = partial, time
-    st.queue_tail[stage] = tail + 1
-    # The numbers whose last positions rise: the first of them has the least of all that wait.
-    last, end = st.last_of_partial[partial], st.least_tail[stage]
-    while end > st.least_head[stage]:
-        other = st.least[stage, (end - 1) % length]
-        if st.last_of_partial[st.queue[stage, other % length]] < last:
+def _copied(partials, counts, source, n_items, n_components):
+    """Return a copy of a partial match; every queue owns what is in it."""
+    free = counts.of_run[N_FREE] - 1
+    counts.of_run[N_FREE] = free
+    new = partials.of[FREE, free]
+    for i in range(n_items):
+        partials.items[new, i] = partials.items[source, i]
+    for c in range(n_components):
+        partials.sizes[new, c] = partials.sizes[source, c]
+    partials.of[LAST, new], partials.of[LIMIT, new] = partials.of[LAST, source], partials.of[LIMIT, source]
+    return new
+
+
+@njit(**_HELPER)
+def _released(partials, counts, partial):
+    """Make the number of a partial match free."""
+    partials.of[FREE, counts.of_run[N_FREE]] = partial
+    counts.of_run[N_FREE] += 1
+
+
+@njit(**_HELPER)
+def _loaded(partials, partial, n_components, path, first):
+    """Write the path of a partial match; return its number of events."""
+    d = 0
+    for c in range(n_components):
+        first[c] = d
+        d += partials.sizes[partial, c]
+    first[n_components] = d
+    for i in range(d):
+        path[i] = partials.items[partial, i]
+    return d
+
+
+@njit(**_HELPER)
+def _pushed(queues, partials, stage, partial, time):
+    """Put a partial match into the queue of a stage."""
+    length = queues.partial.shape[1]
+    at = queues.at[stage]
+    tail = at[TAIL]
+    queues.partial[stage, tail % length], queues.time[stage, tail % length] = partial, time
+    at[TAIL] = tail + 1
+    # Numbers whose last positions rise: the first has the least of all that wait.
+    end = at[LEAST_TAIL]
+    while end > at[LEAST_HEAD]:
+        other = queues.least[stage, (end - 1) % length]
+        if partials.of[LAST, queues.partial[stage, other % length]] < partials.of[LAST, partial]:
             break
         end -= 1
-    st.least[stage, end % length] = tail
-    st.least_tail[stage] = end + 1
-    _wake(net, st, stage, time)
+    queues.least[stage, end % length] = tail
+    at[LEAST_TAIL] = end + 1
 
 
 @njit(**_HELPER)
-def _wake(net, st, stage, time):
-    n_threads = len(st.waits_since)
-    for r in range(n_threads):
-        if st.waits_since[r] < NEVER and net.serves[stage, 2 * r] + net.serves[stage, 2 * r + 1]:
-            st.clock[r] = min(st.clock[r], max(time, st.waits_since[r]))
-
-
-@njit(**_HELPER)
-def _send(completes, world, net, st, partial, stage, time):
-    """Send a new partial match on: to its own stage again, to the next one, or to the matches."""
-    n = net.n_components_of_stage[stage]
-    _load(st, n, partial)
-    done = completes(
-        stage, st.path, st.first, world.limits, world.accept, world.floats, world.integers,
-        world.float_constants, world.integer_constants, world.tables,
-    )  # fmt: skip
-    kept = False
-    if done:
-        after = net.next_of_stage[stage]
-        if after < 0:
-            m = st.totals[N_MATCHES]
-            st.totals[N_MATCHES] = m + 1
-            for i in range(st.first[n]):
-                st.out_item[m, i] = st.path[i]
-            for c in range(n):
-                st.out_size[m, c] = st.size_of_partial[partial, c]
-            st.out_branch[m], st.out_time[m] = net.branch_of_stage[stage], time
-        else:
-            _push(net, st, after, partial, time)
-            kept = True
-    if net.is_loop[stage]:
-        if kept:  # every queue owns what is in it
-            free = st.totals[N_FREE] - 1
-            st.totals[N_FREE] = free
-            copy = st.free[free]
-            for i in range(st.first[n]):
-                st.item_of_partial[copy, i] = st.item_of_partial[partial, i]
-            for c in range(n):
-                st.size_of_partial[copy, c] = st.size_of_partial[partial, c]
-            st.last_of_partial[copy] = st.last_of_partial[partial]
-            st.expiry_of_partial[copy] = st.expiry_of_partial[partial]
-            partial = copy
-        _push(net, st, stage, partial, time)
-        kept = True
-    if not kept:
-        _release(st, partial)
-
-
-@njit(**_HELPER)
-def _release(st, partial):
-    st.free[st.totals[N_FREE]] = partial
-    st.totals[N_FREE] += 1
+def _woken(serves, times, stage, time):
+    """Let those who wait for a stage go on at ``time``."""
+    for r in range(serves.shape[1]):
+        if times[WAITS, r] < NEVER and (serves[stage, r, 0] or serves[stage, r, 1]):
+            times[CLOCK, r] = min(times[CLOCK, r], max(time, times[WAITS, r]))
 
 
 # --- what can still arrive
 
 
 @njit(**_HELPER)
-def _event_watermark(net, st, stage):
+def _event_watermark(net, queues, hand, counts, stage):
     """Return the least position of the events that may still reach the buffers of a stage."""
-    mark = _source_watermark(net, st)
-    if not net.has_agent[stage]:
-        return mark
-    if st.event_head[stage] < st.event_tail[stage]:
-        mark = min(mark, net.position_of_place[net.place_of_event[st.event_head[stage]]])
-    for r in range(len(st.hand_kind)):
-        if st.hand_kind[r] == EVENTS and st.hand_stage[r] == stage:
-            mark = min(mark, net.position_of_place[st.hand_item[r]])
+    mark, delivered = _END, counts.of_run[N_DELIVERED]
+    if delivered < len(net.stage_of_delivery):
+        event = queues.at[net.stage_of_delivery[delivered], EVENT_TAIL]
+        mark = net.places[POSITION, net.place_of_event[event]]
+    if net.stages[stage, HAS_AGENT]:
+        if queues.at[stage, EVENT_HEAD] < queues.at[stage, EVENT_TAIL]:
+            event = queues.at[stage, EVENT_HEAD]
+            mark = min(mark, net.places[POSITION, net.place_of_event[event]])
+        for r in range(len(hand)):
+            if hand[r, KIND] == EVENTS and hand[r, STAGE] == stage:
+                mark = min(mark, net.places[POSITION, hand[r, ITEM]])
     return mark
 
 
 @njit(**_HELPER)
-def _source_watermark(net, st):
-    delivered = st.totals[DELIVERED]
-    if delivered >= len(net.stage_of_stream):
-        return _END
-    stage = net.stage_of_stream[delivered]
-    return net.position_of_place[net.place_of_event[st.event_tail[stage]]]
+def _partial_watermark(net, queues, partials, hand, counts, stage):
+    """Return the least last position of the partial matches that may still reach the buffers of a stage."""
+    mark, s, length = _END, stage, queues.partial.shape[1]
+    while True:
+        if queues.at[s, LEAST_HEAD] < queues.at[s, LEAST_TAIL]:
+            number = queues.least[s, queues.at[s, LEAST_HEAD] % length]
+            mark = min(mark, partials.of[LAST, queues.partial[s, number % length]])
+        for r in range(len(hand)):
+            if hand[r, KIND] == PARTIALS and hand[r, STAGE] == s:
+                mark = min(mark, partials.of[LAST, hand[r, ITEM]])
+        # What a stage's events make reaches the next one, and in a loop the stage itself.
+        if s < stage or net.stages[s, IS_LOOP] or net.stages[s, IS_START]:
+            mark = min(mark, _event_watermark(net, queues, hand, counts, s))
+        if net.stages[s, IS_START]:
+            return mark
+        s -= 1
 
 
 @njit(**_HELPER)
-def _partial_watermark(net, st, stage):
-    """Return the least last position of the partial matches that may still reach the buffers of a stage."""
-    mark = _source_watermark(net, st)
-    s = stage
-    while True:
-        if st.least_head[s] < st.least_tail[s]:
-            number = st.least[s, st.least_head[s] % st.queue.shape[1]]
-            mark = min(mark, st.last_of_partial[st.queue[s, number % st.queue.shape[1]]])
-        for r in range(len(st.hand_kind)):
-            if st.hand_kind[r] == PARTIALS and st.hand_stage[r] == s:
-                mark = min(mark, st.last_of_partial[st.hand_item[r]])
-        if net.is_loop[s]:
-            mark = min(mark, _event_watermark(net, st, s))
-        if net.is_start[s]:
-            return mark
-        s -= 1
-        if net.has_agent[s]:
-            mark = min(mark, _event_watermark(net, st, s))
+def _events_removed(net, queues, partials, buffers, hand, counts, stage, r):
+    """Drop the oldest of a thread's events that no partial match to come can take."""
+    mark = _partial_watermark(net, queues, partials, hand, counts, stage)
+    limits = net.places[POSITION if net.stages[stage, IN_ORDER] else EXPIRY]
+    low, high = buffers.at[LOW, stage, r], buffers.at[HIGH, stage, r]
+    while low < high and limits[buffers.event[stage, r, low]] < mark:
+        low += 1
+    buffers.at[LOW, stage, r] = 0 if low == high else low
+    buffers.at[HIGH, stage, r] = 0 if low == high else high
+
+
+@njit(**_HELPER)
+def _partials_removed(net, queues, partials, buffers, hand, counts, stage, r):
+    """Drop a thread's partial matches that no event to come can extend."""
+    mark = _event_watermark(net, queues, hand, counts, stage)
+    if buffers.at[LEAST_LIMIT, stage, r] >= mark:
+        return
+    own, tickets = buffers.partial[stage, r], buffers.partial_ticket[stage, r]
+    kept, least = 0, _END
+    for i in range(buffers.at[N_HELD, stage, r]):
+        limit = partials.of[LIMIT, own[i]]
+        if limit < mark:
+            _released(partials, counts, own[i])
+        else:
+            least = min(least, limit)
+            own[kept], tickets[kept] = own[i], tickets[i]
+            kept += 1
+    buffers.at[N_HELD, stage, r], buffers.at[LEAST_LIMIT, stage, r] = kept, least
 
 
 # --- steps
 
 
 @njit(**_HELPER)
-def _remove_events(net, st, stage, r):
-    """Drop the oldest of a thread's events that no partial match to come can take."""
-    mark = _partial_watermark(net, st, stage)
-    low, high = st.event_low[stage, r], st.event_high[stage, r]
-    while low < high:
-        place = st.event_buffer[stage, r, low]
-        limit = net.position_of_place[place] if net.in_order[stage] else net.last_position_of_place[place]
-        if limit >= mark:
-            break
-        low += 1
-    st.event_low[stage, r] = low
-    if low == high:
-        st.event_low[stage, r] = st.event_high[stage, r] = 0
-
-
-@njit(**_HELPER)
-def _remove_partials(net, st, stage, r):
-    """Drop a thread's partial matches that no event to come can extend."""
-    mark = _event_watermark(net, st, stage)
-    if st.least_expiry[stage, r] >= mark:
-        return
-    n, kept, least = st.n_partials[stage, r], 0, _END
-    for i in range(n):
-        partial = st.partial_buffer[stage, r, i]
-        expiry = st.expiry_of_partial[partial]
-        if expiry < mark:
-            _release(st, partial)
-            continue
-        least = min(least, expiry)
-        st.partial_buffer[stage, r, kept] = partial
-        st.partial_ticket[stage, r, kept] = st.partial_ticket[stage, r, i]
-        kept += 1
-    st.n_partials[stage, r], st.least_expiry[stage, r] = kept, least
-
-
-@njit(**_HELPER)
-def _deliver(completes, world, net, st):
-    """Let the source pass its next event on; return why it cannot, or FINISHED."""
-    n_threads = len(st.hand_kind)
-    if st.totals[N_FREE] < 2:
-        return MORE_PARTIALS
-    stage = net.stage_of_stream[st.totals[DELIVERED]]
-    place = net.place_of_event[st.event_tail[stage]]
-    if net.is_start[stage]:
-        after = net.next_of_stage[stage]
-        for s in (stage, after):
-            if s >= 0 and st.queue_tail[s] - st.queue_head[s] >= st.queue.shape[1]:
-                return MORE_QUEUE
-        if st.totals[N_MATCHES] >= len(st.out_branch):
-            return MORE_MATCHES
-    time = st.clock[n_threads]
-    st.event_tail[stage] += 1
-    st.totals[DELIVERED] += 1
-    if net.is_start[stage]:
-        partial = _extended(net, st, -1, stage, place)
-        _send(completes, world, net, st, partial, stage, time)
-    if not net.is_start[stage] or net.is_loop[stage]:
-        _wake(net, st, stage, time)
-    st.clock[n_threads] = next_delivery(net, st, time)
-    return FINISHED
-
-
-@njit(nogil=True, cache=True)
-def next_delivery(net, st, time):
-    """Return when the source passes its next event on, after ``time``; NEVER behind the last."""
-    delivered = st.totals[DELIVERED]
-    if delivered >= len(net.stage_of_stream):
-        return NEVER
-    place = net.place_of_event[st.event_tail[net.stage_of_stream[delivered]]]
-    return max(time, net.arrival_of_position[net.position_of_place[place]]) + net.cost[ROUTE]
-
-
-@njit(**_HELPER)
-def _has_work(net, st, stage, kind, time):
-    """Return whether an item waits."""
+def _waits_there(queues, stage, kind, time):
+    """Return whether an item waits for a stage."""
+    at = queues.at[stage]
     if kind == EVENTS:
-        return st.event_head[stage] < st.event_tail[stage]
-    head = st.queue_head[stage]
-    return head < st.queue_tail[stage] and st.queue_time[stage, head % st.queue.shape[1]] <= time
+        return at[EVENT_HEAD] < at[EVENT_TAIL]
+    return at[HEAD] < at[TAIL] and queues.time[stage, at[HEAD] % queues.time.shape[1]] <= time
 
 
 @njit(**_HELPER)
-def _choose(net, st, r, allocation, time):
-    """Return the work that a thread takes next, ``2 * stage + kind``, or -1."""
-    n_stages, stage, kind = len(net.next_of_stage), net.home_stage[r], net.home_kind[r]
-    if allocation == IN_STREAM_ORDER:
-        best, least = -1, _END
-        for s in range(n_stages - 1, -1, -1):
-            if not net.has_agent[s]:
-                continue
-            if _has_work(net, st, s, PARTIALS, time):
-                last = st.last_of_partial[st.queue[s, st.queue_head[s] % st.queue.shape[1]]]
+def _oldest(net, queues, partials, time):
+    """Return the work that comes first in the stream, ``2 * stage + kind``, or -1."""
+    best, least = -1, _END
+    for s in range(len(net.stages) - 1, -1, -1):
+        if net.stages[s, HAS_AGENT]:
+            if _waits_there(queues, s, PARTIALS, time):
+                last = partials.of[LAST, queues.partial[s, queues.at[s, HEAD] % queues.partial.shape[1]]]
                 if last < least:
                     best, least = 2 * s + PARTIALS, last
-            if _has_work(net, st, s, EVENTS, time):
-                position = net.position_of_place[net.place_of_event[st.event_head[s]]]
+            if _waits_there(queues, s, EVENTS, time):
+                position = net.places[POSITION, net.place_of_event[queues.at[s, EVENT_HEAD]]]
                 if position < least:
                     best, least = 2 * s + EVENTS, position
-        return best
-    if _has_work(net, st, stage, kind, time):
+    return best
+
+
+@njit(**_HELPER)
+def _chosen(net, queues, hand, counts, r, allocation, time):
+    """Return the work that a thread takes next, ``2 * stage + kind``, or -1."""
+    stage, kind = net.home[r, 0], net.home[r, 1]
+    if _waits_there(queues, stage, kind, time):
         return 2 * stage + kind
     if allocation == STATIC:
         return -1
-    if _has_work(net, st, stage, 1 - kind, time):
+    if _waits_there(queues, stage, 1 - kind, time):
         return 2 * stage + 1 - kind
     if allocation == STATE_DYNAMIC:
         return -1
-    foreign = st.last_stage[r]
-    for k in range(2):
-        if net.has_agent[foreign] and _has_work(net, st, foreign, (kind + k) % 2, time):
-            return 2 * foreign + (kind + k) % 2
-    st.totals[RANDOM] = (st.totals[RANDOM] * 1103515245 + 12345) % 2147483648
-    start = (st.totals[RANDOM] >> 8) % n_stages
-    for i in range(n_stages):
-        s = (start + i) % n_stages
-        for k in range(2):
-            if net.has_agent[s] and _has_work(net, st, s, (kind + k) % 2, time):
-                st.last_stage[r] = s
-                return 2 * s + (kind + k) % 2
+    counts.of_run[RANDOM] = (counts.of_run[RANDOM] * 1103515245 + 12345) % 2147483648
+    start, n_stages = (counts.of_run[RANDOM] >> 8) % len(net.stages), len(net.stages)
+    for i in range(-1, n_stages):  # the last successful one first
+        s = hand[r, FOREIGN] if i < 0 else (start + i) % n_stages
+        for other in (kind, 1 - kind):
+            if net.stages[s, HAS_AGENT] and _waits_there(queues, s, other, time):
+                hand[r, FOREIGN] = s
+                return 2 * s + other
     return -1
 
 
 @njit(**_HELPER)
-def _wait_until(net, st, r, allocation):
-    """Return when a partial match that was sent already will have arrived for a thread."""
-    until = NEVER
-    for s in range(len(net.next_of_stage)):
-        if net.serves[s, 2 * r + PARTIALS] and st.queue_head[s] < st.queue_tail[s]:
-            until = min(until, st.queue_time[s, st.queue_head[s] % st.queue.shape[1]])
+def _arrival_for(net, queues, r):
+    """Return when something that was sent already will have arrived for a thread."""
+    until, length = NEVER, queues.partial.shape[1]
+    for s in range(len(net.stages)):
+        if net.serves[s, r, PARTIALS] and queues.at[s, HEAD] < queues.at[s, TAIL]:
+            until = min(until, queues.time[s, queues.at[s, HEAD] % length])
     return until
 
 
 @njit(**_HELPER)
-def _take(net, st, r, stage, kind):
-    """Take an item of a queue and insert it into the thread's own buffer."""
-    length = st.event_buffer.shape[2]
-    ticket = st.totals[N_TICKETS]
+def _taken(net, queues, partials, buffers, counts, stage, kind, r):
+    """Insert the next item of a queue into a thread's buffer; return it, or -1 where there is no room."""
+    length, ticket, at = buffers.event.shape[2], counts.of_run[N_TICKETS], queues.at[stage]
     if kind == EVENTS:
-        low, high = st.event_low[stage, r], st.event_high[stage, r]
+        low, high = buffers.at[LOW, stage, r], buffers.at[HIGH, stage, r]
         if high >= length:
             if low < length // 2:
-                return MORE_BUFFER
+                return -1
             for i in range(low, high):
-                st.event_buffer[stage, r, i - low] = st.event_buffer[stage, r, i]
-                st.event_ticket[stage, r, i - low] = st.event_ticket[stage, r, i]
-            st.event_low[stage, r], high = 0, high - low
-        item = net.place_of_event[st.event_head[stage]]
-        st.event_head[stage] += 1
-        st.event_buffer[stage, r, high], st.event_ticket[stage, r, high] = item, ticket
-        st.event_high[stage, r] = high + 1
+                buffers.event[stage, r, i - low] = buffers.event[stage, r, i]
+                buffers.event_ticket[stage, r, i - low] = buffers.event_ticket[stage, r, i]
+            buffers.at[LOW, stage, r], high = 0, high - low
+        item = net.place_of_event[at[EVENT_HEAD]]
+        at[EVENT_HEAD] += 1
+        buffers.event[stage, r, high], buffers.event_ticket[stage, r, high] = item, ticket
+        buffers.at[HIGH, stage, r] = high + 1
     else:
-        n = st.n_partials[stage, r]
+        n = buffers.at[N_HELD, stage, r]
         if n >= length:
-            return MORE_BUFFER
-        head = st.queue_head[stage]
-        item = st.queue[stage, head % st.queue.shape[1]]
-        st.queue_head[stage] = head + 1
-        if st.least[stage, st.least_head[stage] % st.queue.shape[1]] == head:
-            st.least_head[stage] += 1
-        st.partial_buffer[stage, r, n], st.partial_ticket[stage, r, n] = item, ticket
-        st.n_partials[stage, r] = n + 1
-        st.least_expiry[stage, r] = min(st.least_expiry[stage, r] if n else _END, st.expiry_of_partial[item])
-    st.totals[N_TICKETS] += 1
-    st.hand_kind[r], st.hand_stage[r], st.hand_item[r], st.hand_ticket[r] = kind, stage, item, ticket
-    st.next_buffer[r] = 0
-    st.taken[stage, kind] += 1
-    return FINISHED
+            return -1
+        item = queues.partial[stage, at[HEAD] % queues.partial.shape[1]]
+        if queues.least[stage, at[LEAST_HEAD] % queues.partial.shape[1]] == at[HEAD]:
+            at[LEAST_HEAD] += 1
+        at[HEAD] += 1
+        buffers.partial[stage, r, n], buffers.partial_ticket[stage, r, n] = item, ticket
+        buffers.at[N_HELD, stage, r] = n + 1
+        least = buffers.at[LEAST_LIMIT, stage, r] if n else _END
+        buffers.at[LEAST_LIMIT, stage, r] = min(least, partials.of[LIMIT, item])
+    counts.of_run[N_TICKETS] = ticket + 1
+    counts.of_stage[stage, TAKEN + kind] += 1
+    return item
 
 
 @njit(**_HELPER)
-def _next_buffer(net, st, r):
-    """Return the next thread whose buffer of the other kind is to be scanned, -1: none is left."""
-    stage, other = st.hand_stage[r], 1 - st.hand_kind[r]
-    for q in range(st.next_buffer[r], len(st.hand_kind)):
-        if net.serves[stage, 2 * q + other]:
-            return q
+def _next_buffer(serves, stage, other, q):
+    """Return the first thread from ``q`` on whose buffer is to be scanned, or -1."""
+    for z in range(q, serves.shape[1]):
+        if serves[stage, z, other]:
+            return z
     return -1
 
 
 @njit(**_HELPER)
-def _scan(join_events, join_partials, completes, world, net, st, r, q):
-    """Scan the buffer of thread ``q`` for the item in the hands of thread ``r``."""
-    stage, kind, item, ticket = st.hand_stage[r], st.hand_kind[r], st.hand_item[r], st.hand_ticket[r]
-    # Tickets rise within a buffer; what came later finds this item itself.
-    if kind == EVENTS:
-        low, high = 0, st.n_partials[stage, q]
-        while high > low and st.partial_ticket[stage, q, high - 1] > ticket:
-            high -= 1
-    else:
-        low, high = st.event_low[stage, q], st.event_high[stage, q]
-        while high > low and st.event_ticket[stage, q, high - 1] > ticket:
-            high -= 1
-    most = high - low
-    if most > len(st.hits):
+def _lacking(net, queues, partials, matches, counts, scratch, stage, most):
+    """Return which array is too small for ``most`` new partial matches of a stage, or FINISHED."""
+    after, length = net.stages[stage, NEXT], queues.partial.shape[1]
+    if most > len(scratch.hits):
         return MORE_BUFFER
-    if st.totals[N_FREE] < 2 * most + 2:
+    if counts.of_run[N_FREE] < 2 * most:
         return MORE_PARTIALS
-    after = net.next_of_stage[stage]
-    if st.queue_tail[stage] - st.queue_head[stage] + most > st.queue.shape[1]:
-        return MORE_QUEUE
-    if after >= 0 and st.queue_tail[after] - st.queue_head[after] + most > st.queue.shape[1]:
-        return MORE_QUEUE
-    if after < 0 and st.totals[N_MATCHES] + most > len(st.out_branch):
+    if after < 0 and counts.of_run[N_MATCHES] + most > len(matches.branch):
         return MORE_MATCHES
-    st.report[0] = 0
-    n = 0
-    if most and kind == EVENTS:
-        n = join_partials(
-            stage, item, st.partial_buffer[stage, q], low, high, st.item_of_partial, st.size_of_partial,
-            st.path, st.first, st.hits, st.report, world.limits, world.accept, world.floats, world.integers,
-            world.float_constants, world.integer_constants, world.tables,
-        )  # fmt: skip
-    elif most:
-        n_components = net.n_components_of_stage[stage]
-        _load(st, n_components, item)
-        if st.first[n_components] + 1 > st.item_of_partial.shape[1]:
-            return MORE_ITEMS
-        n = join_events(
-            stage, st.path, st.first, st.event_buffer[stage, q], low, high, st.hits, st.report, world.limits,
-            world.accept, world.floats, world.integers, world.float_constants, world.integer_constants,
-            world.tables,
-        )  # fmt: skip
-    if n and kind == EVENTS:
-        for i in range(n):
-            used = 0
-            for c in range(net.n_components_of_stage[stage]):
-                used += st.size_of_partial[st.hits[i], c]
-            if used + 1 > st.item_of_partial.shape[1]:
-                return MORE_ITEMS
-    compared = st.report[0]
-    st.compared[stage, kind] += compared
-    st.totals[N_LOCKS] += 1
-    st.totals[N_SENT] += n
-    lock = 2 * q + 1 - kind
-    begin = max(st.clock[r], st.locked_until[stage, lock])
-    end = begin + net.cost[LOCK] + compared * net.cost[COMPARE] + n * net.cost[SEND]
-    st.locked_until[stage, lock] = end
-    for i in range(n):
-        hit = st.hits[i]
-        if kind == EVENTS:
-            new = _extended(net, st, hit, stage, item)
-        else:
-            new = _extended(net, st, item, stage, hit)
-        _send(completes, world, net, st, new, stage, end)
-    st.busy[r] += end - begin
-    st.clock[r] = st.ended[r] = end
+    for s in (stage, after):
+        if s >= 0 and queues.at[s, TAIL] - queues.at[s, HEAD] + most > length:
+            return MORE_QUEUE
     return FINISHED
 
 
-def _simulate(join_events, join_partials, completes, world, net, st, allocation, n_steps):
+def _simulate(
+    join_events, join_partials, completes, world, net, partials, queues, buffers, threads, matches, counts,
+    scratch, allocation, n_steps,
+):  # fmt: skip
     """Run until all is done, an array is full, or ``n_steps`` steps were taken; return which.
 
-    Called again with larger arrays it goes on; the run does not depend on where it stopped.
+    Called again, with larger arrays, it goes on; a run does not depend on where it stopped.
     """
-    n_threads = len(st.hand_kind)
+    times, hand, serves = threads.time, threads.hand, net.serves
+    n_threads = len(hand)
     for _ in range(n_steps):
-        r, time = n_threads, st.clock[n_threads]
+        r, time = n_threads, times[CLOCK, n_threads]
         for z in range(n_threads):
-            if st.clock[z] < time:
-                r, time = z, st.clock[z]
+            if times[CLOCK, z] < time:
+                r, time = z, times[CLOCK, z]
         if time >= NEVER:
             return FINISHED
-        if r == n_threads:
-            why = _deliver(completes, world, net, st)
-            if why != FINISHED:
-                return why
-        elif st.hand_kind[r] < 0:
-            work = _choose(net, st, r, allocation, time)
+        stage, n_new, end = 0, 0, time
+        if r == n_threads:  # the source passes its next event on
+            stage = net.stage_of_delivery[counts.of_run[N_DELIVERED]]
+            is_start = net.stages[stage, IS_START]
+            if is_start:
+                lacking = _lacking(net, queues, partials, matches, counts, scratch, stage, 1)
+                if lacking != FINISHED:
+                    return lacking
+            event = queues.at[stage, EVENT_TAIL]
+            queues.at[stage, EVENT_TAIL] = event + 1
+            counts.of_run[N_DELIVERED] += 1
+            if is_start:
+                place = net.place_of_event[event]
+                scratch.hits[0] = _extended(net, partials, counts, -1, stage, place)
+                n_new = 1
+            _woken(serves, times, stage, time)
+            times[CLOCK, r] = NEVER
+            if counts.of_run[N_DELIVERED] < len(net.stage_of_delivery):
+                event = queues.at[net.stage_of_delivery[counts.of_run[N_DELIVERED]], EVENT_TAIL]
+                arrival = net.arrival[net.places[POSITION, net.place_of_event[event]]]
+                times[CLOCK, r] = max(time, arrival) + net.cost[ROUTE]
+        elif hand[r, KIND] < 0:  # a thread takes an item, or waits
+            work = (
+                _oldest(net, queues, partials, time)
+                if allocation == IN_STREAM_ORDER
+                else _chosen(net, queues, hand, counts, r, allocation, time)
+            )
             if work < 0:
-                if st.waits_since[r] >= NEVER:
-                    st.waits_since[r] = time
-                st.clock[r] = max(_wait_until(net, st, r, allocation), time)
+                times[WAITS, r] = min(times[WAITS, r], time)
+                times[CLOCK, r] = max(_arrival_for(net, queues, r), time)
                 continue
-            why = _take(net, st, r, work // 2, work % 2)
-            if why != FINISHED:
-                return why
-            st.waits_since[r] = NEVER
-            st.clock[r] = time + net.cost[BASE]
-            st.busy[r] += net.cost[BASE]
-            st.ended[r] = st.clock[r]
-            st.totals[N_ITEMS] += 1
-        else:
-            q = _next_buffer(net, st, r)
-            if q >= 0:
-                why = _scan(join_events, join_partials, completes, world, net, st, r, q)
-                if why != FINISHED:
-                    return why
-                st.next_buffer[r] = q + 1
-            if _next_buffer(net, st, r) < 0:
-                stage, kind = st.hand_stage[r], st.hand_kind[r]
-                if kind == EVENTS:
-                    _remove_events(net, st, stage, r)
-                else:
-                    _remove_partials(net, st, stage, r)
-                st.hand_kind[r] = -1
-        st.totals[N_STEPS] += 1
+            stage, kind, ticket = work // 2, work % 2, counts.of_run[N_TICKETS]
+            item = _taken(net, queues, partials, buffers, counts, stage, kind, r)
+            if item < 0:
+                return MORE_BUFFER
+            counts.of_run[N_ITEMS] += 1
+            hand[r, KIND], hand[r, STAGE], hand[r, ITEM], hand[r, TICKET] = kind, stage, item, ticket
+            hand[r, BUFFER] = _next_buffer(serves, stage, 1 - kind, 0)
+            times[WAITS, r] = NEVER
+            times[BUSY, r] += net.cost[BASE]
+            times[CLOCK, r] = times[ENDED, r] = time + net.cost[BASE]
+        else:  # it scans a buffer
+            stage, kind, item, q = hand[r, STAGE], hand[r, KIND], hand[r, ITEM], hand[r, BUFFER]
+            # Tickets rise within a buffer; what came later finds this item itself.
+            tickets = buffers.partial_ticket[stage, q] if kind == EVENTS else buffers.event_ticket[stage, q]
+            low = 0 if kind == EVENTS else buffers.at[LOW, stage, q]
+            high = buffers.at[N_HELD, stage, q] if kind == EVENTS else buffers.at[HIGH, stage, q]
+            while high > low and tickets[high - 1] > hand[r, TICKET]:
+                high -= 1
+            lacking = _lacking(net, queues, partials, matches, counts, scratch, stage, high - low)
+            if lacking != FINISHED:
+                return lacking
+            scratch.report[0] = 0
+            n_components, width = net.stages[stage, N_COMPONENTS], partials.items.shape[1]
+            if high > low and kind == EVENTS:
+                n_new = join_partials(
+                    stage, item, buffers.partial[stage, q], low, high, partials.items, partials.sizes,
+                    scratch.path, scratch.first, scratch.hits, scratch.report, *world
+                )  # fmt: skip
+            elif high > low:
+                _loaded(partials, item, n_components, scratch.path, scratch.first)
+                n_new = join_events(
+                    stage, scratch.path, scratch.first, buffers.event[stage, q], low, high, scratch.hits,
+                    scratch.report, *world
+                )  # fmt: skip
+            if n_new and net.stages[stage, IS_LOOP]:
+                for i in range(n_new if kind == EVENTS else 1):
+                    source = scratch.hits[i] if kind == EVENTS else item
+                    if partials.sizes[source].sum() >= width:
+                        return MORE_ITEMS
+            compared = scratch.report[0]
+            counts.of_stage[stage, COMPARED + kind] += compared
+            counts.of_run[N_LOCKS] += 1
+            counts.of_run[N_SENT] += n_new
+            begin = max(time, buffers.locked_until[stage, q, 1 - kind])
+            end = begin + net.cost[LOCK] + compared * net.cost[COMPARE] + n_new * net.cost[SEND]
+            buffers.locked_until[stage, q, 1 - kind] = end
+            times[BUSY, r] += end - begin
+            times[CLOCK, r] = times[ENDED, r] = end
+            for i in range(n_new):
+                source, place = (scratch.hits[i], item) if kind == EVENTS else (item, scratch.hits[i])
+                scratch.hits[i] = _extended(net, partials, counts, source, stage, place)
+            hand[r, BUFFER] = _next_buffer(serves, stage, 1 - kind, q + 1)
+        # New partial matches go to their own stage again, to the next one, or to the matches.
+        for i in range(n_new):
+            partial, after = scratch.hits[i], net.stages[stage, NEXT]
+            n_components = net.stages[stage, N_COMPONENTS]
+            n_items = _loaded(partials, partial, n_components, scratch.path, scratch.first)
+            goes_on = completes(stage, scratch.path, scratch.first, *world)
+            loops = net.stages[stage, IS_LOOP]
+            if goes_on and after < 0:
+                m = counts.of_run[N_MATCHES]
+                counts.of_run[N_MATCHES] = m + 1
+                for k in range(n_items):
+                    matches.items[m, k] = scratch.path[k]
+                for c in range(n_components):
+                    matches.sizes[m, c] = partials.sizes[partial, c]
+                matches.branch[m], matches.time[m] = net.stages[stage, BRANCH], end
+            elif goes_on:
+                sent = _copied(partials, counts, partial, n_items, n_components) if loops else partial
+                _pushed(queues, partials, after, sent, end)
+                _woken(serves, times, after, end)
+            if loops:
+                _pushed(queues, partials, stage, partial, end)
+                _woken(serves, times, stage, end)
+            elif not goes_on or after < 0:
+                _released(partials, counts, partial)
+        if r < n_threads and hand[r, KIND] >= 0 and hand[r, BUFFER] < 0:  # all is scanned
+            if hand[r, KIND] == EVENTS:
+                _events_removed(net, queues, partials, buffers, hand, counts, hand[r, STAGE], r)
+            else:
+                _partials_removed(net, queues, partials, buffers, hand, counts, hand[r, STAGE], r)
+            hand[r, KIND] = -1
+        counts.of_run[N_STEPS] += 1
     return PAUSED
 
 
-_NETWORK_TYPE = T.NamedTuple(
-    (RI1, RI1, RI1, RI1, RB1, RB1, RB1, RB1, RI1, RI1, RI1, RI1, RI1, RF1, RB2, RI1, RI1, RF1), Network
-)
-_AGENTS_TYPE = T.NamedTuple(
-    (
-        I2, S2, I1, I1, I1, I2, F2, I1, I1, I2, I1, I1, I1, I1, I3, I3, I2, I2, I3, I3, I2, I2, F2,
-        F1, F1, F1, F1, I1, I1, I1, I1, I1, I1, I2, I2, I2, S2, I1, F1, I1, I1, I1, I1, I1,
-    ),
-    Agents,
-)  # fmt: skip
 simulate = njit(
-    T.int64(
-        JOIN_EVENTS, JOIN_PARTIALS, COMPLETES, T.NamedTuple(_WORLD, World), _NETWORK_TYPE, _AGENTS_TYPE,
-        T.int64, T.int64,
-    ),
+    T.int64(JOIN_EVENTS, JOIN_PARTIALS, COMPLETES, *_TYPES, T.int64, T.int64),
     nogil=True, cache=True, error_model="numpy",
 )(_simulate)  # fmt: skip
