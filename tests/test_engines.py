@@ -196,7 +196,11 @@ SHAPED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SHAPED)
+# Interpreted, each costs nothing; machine code is made of every third, and of all with --full.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if JIT and i % 3 else ()) for i, name in enumerate(SHAPED)],
+)
 def test_shaped_queries(name):
     pattern, texts, keywords = SHAPED[name]
     pattern, define = parse_pattern(pattern), {role: parse_expression(text) for role, text in texts.items()}

@@ -425,7 +425,8 @@ def test_matching_is_silent(capsys, found):
 
 
 LONG_RUN = """
-import threading
+import signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 import numpy as np, pandas as pd, cepkit
 frame = pd.DataFrame({"k": np.arange(1_500_000) % 2, "x": 1})
 define = {"e": "sum(x) < :n", "full": "sum(x) >= :n"}

@@ -99,8 +99,8 @@ def by_order(rows, *, at=-1):
 
 
 # Of the first 45 cases those with more than 40 matches in 60 streams, and of more than one row.
-SEEDS = [17, 24, 31]
-MORE_SEEDS = [0, 3, 5, 6, 10, 15, 18, 19, 20, 23, 25, 27, 28, 30, 32, 34, 37, 38, 39, 41, 42, 43]
+SEEDS = [17]
+MORE_SEEDS = [24, 31, 0, 3, 5, 6, 10, 15, 18, 19, 20, 23, 25, 27, 28, 30, 32, 34, 37, 38, 39, 41, 42, 43]
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(s, marks=pytest.mark.slow) for s in MORE_SEEDS)])
@@ -387,7 +387,7 @@ def test_missing_order_values_are_the_error_of_pandas(session):
     assert "1 missing values of 4" in str(on_spark.value)
 
 
-@pytest.mark.parametrize("rows", ["one", "all"])
+@pytest.mark.parametrize("rows", [pytest.param("one", marks=pytest.mark.slow), "all"])
 def test_more_matches_than_the_limit_are_an_error(session, walk_on_spark, rows):
     found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
     n = found.count()

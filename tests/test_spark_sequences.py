@@ -143,9 +143,7 @@ WINDOWED = ["any", "next", "strict", "window", "negation", "kleene", "alternativ
 
 
 @pytest.mark.parametrize("family", WINDOWED)
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
 def test_slices_cut_at_every_place_find_every_match_once(seed, family):
     query = in_one_stream(gs.case(seed, seed % N_SHAPES if N_SHAPES else None, family).query)
     frame = random_frame(seed, query, 30)
@@ -263,7 +261,7 @@ def test_ranks_go_on_over_blocks(seed):
     assert np.concatenate(given).tolist() == [last[:i].tolist().count(x) for i, x in enumerate(last)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize("size", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5, 1000))])
 def test_a_part_of_the_matches_is_that_part(size):
     query = cep.sequence_query("PATTERN SEQ(A a, B+ b[])", event_type="kind", order_by=["t", "n"], within=9)
     frame = random_frame(1, query, 40)
@@ -555,7 +553,7 @@ def test_more_matches_than_64_bits(session, small):
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.mark.parametrize("rows", ["one", "all"])
+@pytest.mark.parametrize("rows", [pytest.param("one", marks=pytest.mark.slow), "all"])
 def test_more_matches_than_the_limit_are_an_error(events_on_spark, rows):
     found = events_on_spark.cep.match("PATTERN SEQ(A a, B b)", **{**KEYED, "within": 20})
     n = found.count()
