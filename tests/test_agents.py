@@ -12,7 +12,6 @@ from naive_sequences import sequence_matches
 from test_sequences import as_matches, bound
 
 from cepkit.engines.reuse import report_matches
-from cepkit.errors import CepError
 from cepkit.parallel.simulation import Costs, agents_unsupported, simulate_agents
 from cepkit.sequence_set import KnownMatches
 

@@ -4,6 +4,7 @@ A thread takes one step at a time: it takes an item, or scans one buffer for it.
 least goes next, so that a run is one interleaving of the real protocol, and the same every time.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -139,7 +140,7 @@ _TYPES = (
     T.NamedTuple(_arrays("f2", "i2"), Threads),
     T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Matches),
     T.NamedTuple(_arrays("i1", "i2"), Counts),
-    T.NamedTuple(_arrays("i1", "i1", "i1", "i1"), Scratch),
+    T.NamedUniTuple(_arrays("i1")[0], 4, Scratch),
 )
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 
@@ -563,7 +564,8 @@ def _simulate(
     return PAUSED
 
 
-simulate = njit(
-    T.int64(JOIN_EVENTS, JOIN_PARTIALS, COMPLETES, *_TYPES, T.int64, T.int64),
-    nogil=True, cache=True, error_model="numpy",
-)(_simulate)  # fmt: skip
+@cache
+def simulation():
+    """Return the kernel; making it takes some 12 s, once on a machine."""
+    types = T.int64(JOIN_EVENTS, JOIN_PARTIALS, COMPLETES, *_TYPES, T.int64, T.int64)
+    return njit(types, nogil=True, cache=True, error_model="numpy")(_simulate)

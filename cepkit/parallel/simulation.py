@@ -1,4 +1,4 @@
-"""A run of agents in virtual time: arrays for the kernel, larger ones when they are full, and what came out."""
+"""A run of agents in virtual time: arrays for its kernel, which grow when they are full, and its outcome."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def simulate_agents(
     *,
     allocation: str = "state_dynamic",
     orders: Sequence[Sequence[int]] | None = None,
-    costs: Costs = Costs(),  # noqa: B008 (frozen)
+    costs: Costs = Costs(),
     arrival: np.ndarray | None = None,
     seed: int = 0,
     room: int = 1024,
@@ -177,10 +177,11 @@ class _Run:
         expiry = np.maximum.accumulate(position[last_place]) if self.events.n_partitions < 2 else None
         if expiry is None:
             expiry = self._last_positions(position[np.maximum(last_place, 0)])
-        return k.Network(
+        made = k.Network(
             stages, np.concatenate(events_of_stage).astype(np.int64), stage_of[order].astype(np.int64),
             np.stack([position, expiry]).astype(np.int64), time, serves, home, cost,
         )  # fmt: skip
+        return k.Network(*map(_read_only, made))
 
     def _last_positions(self, own: np.ndarray) -> np.ndarray:
         """Return positions that do not fall with the position of the place: later ones are kept as long."""
@@ -326,11 +327,11 @@ class _Run:
             return self._result()
         user = {f"u{i}": function.call for i, function in enumerate(self.program.functions.values())}
         module = load(write_joins(self.program, self.plans, dtypes_of(self.places.inputs)).text, user)
-        world = self._world()
+        world = tuple(map(_read_only, self._world()))
         why = k.PAUSED
         while why != k.FINISHED:
             with np.errstate(all="ignore"):
-                why = k.simulate(
+                why = k.simulation()(
                     module.join_events, module.join_partials, module.completes, world, self.net,
                     self.partials, self.queues, self.buffers, self.threads, self.matches, self.counts,
                     self.scratch, self.allocation, _STEPS_PER_CALL,
@@ -368,6 +369,13 @@ class _Run:
                 )
             )
         return joined(made).sorted() if made else EMPTY
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written: the type that the kernel is compiled for."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _wider(array: np.ndarray, axis: int) -> np.ndarray:
