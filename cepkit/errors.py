@@ -108,11 +108,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     --------
     >>> nearest("symbl", ["symbol", "price"])
     " Did you mean 'symbol'?"
+    >>> nearest("SYMBL", iter(["symbol", "price"]))
+    " Did you mean 'symbol'?"
     >>> nearest("q", ["symbol", "price"])
     ''
     """
-    found = difflib.get_close_matches(name.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.6)
-    return f" Did you mean {next(k for k in known if k.lower() == found[0])!r}?" if found else ""
+    spelled = {of.lower(): of for of in known}
+    found = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return f" Did you mean {spelled[found[0]]!r}?" if found else ""
 
 
 def whole_number(what: str, value: object, least: int = 0) -> int:
