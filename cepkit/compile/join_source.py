@@ -14,13 +14,17 @@ from cepkit.compile.search_source import HELPER, test_of
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.compile.source import KernelSource, module_header
 from cepkit.compile.terms import Term
+from cepkit.compile.writing import VECTOR
 
 _HIGH = 1 << 40  # no limit on the events of a component
 # What every function is given of the events: limits by place, accepted tests, columns by kind, constants.
-WORLD = ("limits", "accept", "floats", "integers", "float_constants", "integer_constants", "tables")
+WORLD = (
+    "limits", "accept", "floats", "integers", "vectors", "float_constants", "integer_constants", "tables"
+)  # fmt: skip
 WORLD_TYPES = (
     'T.Array(T.int64, 2, "C", readonly=True)', 'T.Array(T.uint8, 2, "C", readonly=True)',
     'T.Array(T.float64, 2, "C", readonly=True)', 'T.Array(T.int64, 2, "C", readonly=True)',
+    'T.Array(T.float64, 3, "C", readonly=True)',
     "read_only(T.float64)", "read_only(T.int64)", "read_only(T.uint8)",
 )  # fmt: skip
 # Rows of ``limits``.
@@ -40,8 +44,14 @@ class WorldWriter(PathWriter):
 
     def load(self, column: str, place: str) -> str:
         """Return the code that reads ``column`` at ``place``."""
+        if self.dtypes[column] == VECTOR:
+            return place
         array = "floats" if self.dtypes[column].startswith("float") else "integers"
         return f"{array}[{self.row_of_column[column]}, {place}]"
+
+    def matrix(self, column: str) -> str:
+        """Return the code of the rows of an array column."""
+        return f"vectors[{self.row_of_column[column]}]"
 
     def value(self, term: Term) -> str:
         """Return the code of the value."""
@@ -65,8 +75,9 @@ class WorldWriter(PathWriter):
 def world_rows(dtypes: Mapping[str, str]) -> dict[str, int]:
     """Return the row of each column in the array of its kind."""
     floats = [name for name, dtype in dtypes.items() if dtype.startswith("float")]
-    integers = [name for name, dtype in dtypes.items() if not dtype.startswith("float")]
-    return {name: i for names in (floats, integers) for i, name in enumerate(names)}
+    vectors = [name for name, dtype in dtypes.items() if dtype == VECTOR]
+    integers = [name for name in dtypes if name not in (*floats, *vectors)]
+    return {name: i for names in (floats, integers, vectors) for i, name in enumerate(names)}
 
 
 def write_joins(
@@ -81,19 +92,19 @@ def write_joins(
         events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All
         functions end in the arrays of `WORLD`.
 
-        ``join_events(stage, path, first, events, low, high, out, report, *WORLD)`` returns how many of the
-        places ``events[low:high]`` extend the path by join ``stage``, and writes them to ``out``.
-
-        ``join_partials(stage, place, ids, low, high, item_of_partial, size_of_partial, path, first, out,
-        report, *WORLD)`` the same for an event and the partial matches ``ids[low:high]``, whose paths and
-        sizes of components are rows of two arrays. Both add to ``report[0]`` the pairs in order and in the
-        window, whose conditions were looked at.
+        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first,
+        out, report, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with all events in the
+        ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those that fit to
+        ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number of the block,
+        row, number of the range, event or -1) in the next call. The report has the pairs in order and in
+        the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
+        partial match's window are looked at, found by bisection.
 
         ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join.
 
     Notes
     -----
-    Time O(high - low) and the conditions; no memory.
+    Time O(pairs looked at) and the conditions; no memory.
     """
     return _JoinWriter(program, plans, dtypes).write()
 
@@ -105,11 +116,13 @@ class _JoinWriter:
 
     def write(self) -> KernelSource:
         stages = [(plan, join) for plan in self.plans for join in plan.joins]
-        self.lines = module_header().splitlines()
+        writer = WorldWriter(self.program, self.dtypes, ())
+        self.lines = [*module_header().splitlines(), *writer.similarities]
         tables = {
             "N": [len(plan.joins) for plan, _ in stages],
             "COMPONENT": [join.component for _, join in stages],
             "HIGH": [_HIGH if join.high is None else join.high for _, join in stages],
+            "IN_ORDER": [int(plan.is_appending(join)) for plan, join in stages],
         }
         self.lines += [f"{name} = np.array({values}, np.int64)" for name, values in tables.items()] + ["", ""]
         for number, plan in enumerate(self.plans):
@@ -117,7 +130,7 @@ class _JoinWriter:
         for stage, (plan, join) in enumerate(stages):
             self._fits(stage, self.plans.index(plan), len(plan.joins), join)
         self._dispatch(stages)
-        self._compiled(_SCANS.replace("WORLD_NAMES", ", ".join(WORLD)).splitlines())
+        self._compiled(_JOIN.replace("WORLD_NAMES", ", ".join(WORLD)).replace("HELPER", HELPER).splitlines())
         return KernelSource("\n".join(self.lines) + "\n", ())
 
     def _function(self, lines: list[str]) -> None:
@@ -126,7 +139,7 @@ class _JoinWriter:
     def _compiled(self, lines: list[str]) -> None:
         # User functions may allocate, and nothing tells a cache when what they call changes.
         cache = "" if self.program.functions else ", cache=True, _nrt=False"
-        types = {"WORLD": ", ".join(WORLD_TYPES), **_SCAN_TYPES}
+        types = {"JOIN_TYPES": _JOIN_TYPES, "WORLD": ", ".join(WORLD_TYPES)}
         for line in lines:
             made = line.replace("OPTIONS", f'nogil=True, error_model="numpy"{cache}')
             if made.startswith("@njit"):
@@ -198,10 +211,13 @@ class _JoinWriter:
 
     def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
-        lines = [f"def fits(stage, path, first, h, {world}):"]
         for stage in range(len(stages)):
-            lines += [f"    if stage == {stage}:", f"        return fits{stage}(path, first, h, {world})"]
-        self._function([*lines, "    return 0"])
+            self._function(_SCAN.replace("STAGE", str(stage)).replace("WORLD", world).splitlines())
+        lines = [f"def scan(stage, path, first, h, events, low, high, b, row, out, report, {world}):"]
+        for stage in range(len(stages)):
+            call = f"scan{stage}(path, first, h, events, low, high, b, row, out, report, {world})"
+            lines += [f"    if stage == {stage}:", f"        return {call}"]
+        self._function([*lines, "    return high"])
         lines = [
             "@njit([(T.int64, I1, I1, WORLD,)], OPTIONS)",
             f"def completes(stage, path, first, {world}):",
@@ -220,65 +236,88 @@ def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
 
-_SCAN_TYPES = {
-    "EVENTS_TYPES": "T.int64, I1, I1, read_only(T.int64), T.int64, T.int64, I1, I1",
-    "PARTIALS_TYPES": "T.int64, T.int64, read_only(T.int64), T.int64, T.int64, "
-    'T.Array(T.int64, 2, "C", readonly=True), T.Array(T.int32, 2, "C", readonly=True), I1, I1, I1, I1',
-}
-_SCANS = """@njit([(EVENTS_TYPES, WORLD,)], OPTIONS)
-def join_events(stage, path, first, events, low, high, out, report, WORLD_NAMES):
-    c, n_components = COMPONENT[stage], N[stage]
-    h = first[c + 1]
-    if h - first[c] >= HIGH[stage]:
-        return 0
-    for d in range(first[n_components], h, -1):
-        path[d] = path[d - 1]
-    for i in range(c + 1, n_components + 1):
-        first[i] += 1
-    n, compared = 0, 0
+_SCAN = """def scanSTAGE(path, first, h, events, low, high, b, row, out, report, WORLD):
+    n, compared = report[2], 0
     for i in range(low, high):
-        e = events[i]
+        e = events[0, i]
         path[h] = e
-        fit = fits(stage, path, first, h, WORLD_NAMES)
+        fit = fitsSTAGE(path, first, h, WORLD)
         compared += fit > 0
         if fit == 2:
-            out[n] = e
+            out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
-    for i in range(c + 1, n_components + 1):
-        first[i] -= 1
-    for d in range(h, first[n_components]):
-        path[d] = path[d + 1]
-    report[0] += compared
-    return n
+            if n == out.shape[1]:
+                report[0], report[2] = report[0] + compared, n
+                return i + 1
+    report[0], report[2] = report[0] + compared, n
+    return high
+"""
+_JOIN_TYPES = (
+    'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
+    'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
+    'T.Array(T.int64, 2, "C", readonly=True), T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), I1'
+)
+_JOIN = """HELPER
+def first_beyond(values, low, high, limit):
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] > limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
-@njit([(PARTIALS_TYPES, WORLD,)], OPTIONS)
-def join_partials(
-    stage, place, ids, low, high, item_of_partial, size_of_partial, path, first, out, report, WORLD_NAMES
+HELPER
+def loaded(items, sizes, b, row, c, n_components, path, first):
+    d, s, h = 0, 0, 0
+    for k in range(n_components):
+        first[k] = d
+        for _ in range(sizes[b, row, k]):
+            path[d] = items[b, row, s]
+            d += 1
+            s += 1
+        if k == c:
+            h = d
+            d += 1
+    first[n_components] = d
+    return h
+
+
+@njit([(JOIN_TYPES, WORLD,)], OPTIONS)
+def join(
+    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first, out,
+    report, WORLD_NAMES
 ):
-    c, n_components = COMPONENT[stage], N[stage]
-    n, compared = 0, 0
-    for i in range(low, high):
-        items, sizes = item_of_partial[ids[i]], size_of_partial[ids[i]]
-        if sizes[c] >= HIGH[stage]:
-            continue
-        d, s = 0, 0
-        h = 0
-        for k in range(n_components):
-            first[k] = d
-            for _ in range(sizes[k]):
-                path[d] = items[s]
-                d += 1
-                s += 1
-            if k == c:
-                h = d
-                path[d] = place
-                d += 1
-        first[n_components] = d
-        fit = fits(stage, path, first, h, WORLD_NAMES)
-        compared += fit > 0
-        if fit == 2:
-            out[n] = ids[i]
-            n += 1
-    report[0] += compared
-    return n"""
+    c, n_components, in_order, most = COMPONENT[stage], N[stage], IN_ORDER[stage], HIGH[stage]
+    report[:] = 0
+    while at[0] < n_blocks:
+        b = lists[0, at[0]]
+        while at[1] < header[b, 1]:
+            row, h = at[1], -1
+            last, limit = spans[0, b, row], spans[1, b, row]
+            while at[2] < n_ranges:
+                low, high = lists[1, at[2]], lists[2, at[2]]
+                if scoped:
+                    if in_order:
+                        low = first_beyond(events[1], low, high, last)
+                    else:
+                        low = first_beyond(events[2], low, high, last - 1)
+                    high = first_beyond(events[1], low, high, limit)
+                if at[3] < 0:
+                    report[1] += high - low
+                else:
+                    low = at[3]
+                if low < high and sizes[b, row, c] < most:
+                    if h < 0:
+                        h = loaded(items, sizes, b, row, c, n_components, path, first)
+                    at[3] = scan(stage, path, first, h, events, low, high, b, row, out, report, WORLD_NAMES)
+                    if report[2] == out.shape[1]:
+                        return report[2]
+                at[2] += 1
+                at[3] = -1
+            at[1] += 1
+            at[2] = 0
+        at[0] += 1
+        at[1] = 0
+    return report[2]"""

@@ -67,6 +67,11 @@ class JoinPlan:
         """Whether components are bound from the first to the last."""
         return self.order == tuple(range(len(self.joins)))
 
+    def is_appending(self, join: Join) -> bool:
+        """Whether a join adds events behind all that are bound."""
+        rank = self.joins.index(join)
+        return self.order[: rank + 1] == tuple(range(rank + 1))
+
 
 def joins_unsupported(bound: BoundBranch) -> str | None:
     """Return why a branch cannot be made of joins, None when it can; completes "it …"."""

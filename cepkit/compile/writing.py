@@ -248,8 +248,12 @@ class TermWriter:
 
     def similarity(self, term: Term) -> str:
         """Return the code of a function of two arrays; the value of an array is the place of its row."""
-        rows = (f"c{self.columns.index(_column_of(arg))}, {self.value(arg)}" for arg in term.args)
+        rows = (f"{self.matrix(_column_of(arg))}, {self.value(arg)}" for arg in term.args)
         return f"{term.data}({', '.join(rows)})"
+
+    def matrix(self, column: str) -> str:
+        """Return the code of the rows of an array column."""
+        return f"c{self.columns.index(column)}"
 
     def leaf(self, term: Term) -> str:
         """Return the name that holds an element or an aggregate of a group; writers for sequences know it."""

@@ -1,7 +1,12 @@
-"""Agents of the hybrid protocol in virtual time: one thread of the machine plays any number of theirs.
+"""Agents of the hybrid protocol: the steps of a thread, taken on real threads or in virtual time.
 
-A thread takes one step at a time: it takes an item, or scans one buffer for it. The thread whose clock is
-least goes next, so that a run is one interleaving of the real protocol, and the same every time.
+A stage is a join: it has a queue of partial matches and one of events, and a log of each kind for what was
+taken. A thread takes a batch, enters it into the log under the stage's next ticket, and joins it with what
+the other log has under lower tickets: so each pair meets once, at the later of the two. Partial matches live
+in blocks, which the queues pass on and which are used again when no event to come can extend them.
+
+Nothing is locked while pairs are tested. Whoever stops in the middle, for larger arrays or an interrupt,
+goes on there.
 """
 
 from functools import cache
@@ -11,106 +16,111 @@ import numpy as np
 from numba import njit
 from numba import types as T
 
-EVENTS, PARTIALS = 0, 1  # the kinds of workers, by what they take
+from cepkit.kernels import atomic
+
+EVENTS, PARTIALS = 0, 1  # the kinds of work
 # How threads are allocated.
 STATIC, STATE_DYNAMIC, FULLY_DYNAMIC, IN_STREAM_ORDER = range(4)
-# Why a run stops.
-FINISHED, PAUSED, MORE_PARTIALS, MORE_QUEUE, MORE_BUFFER, MORE_MATCHES, MORE_ITEMS = range(7)
+# Which events and partial matches are removed: by watermarks, or when their window has passed, or none.
+WATERMARK, WINDOW, NOTHING = range(3)
+# What a call ends with. From MORE_BLOCKS on an array is too small.
+WENT_ON, IDLE, FINISHED, STOPPED, MORE_BLOCKS, MORE_LOG, MORE_MATCHES, MORE_TRACE, MORE_ITEMS = range(9)
 NEVER = 1e300
-_END = 1 << 62
+END = 1 << 62
 
 # Columns of ``Network.stages``.
-COMPONENT, N_COMPONENTS, NEXT, BRANCH, IS_START, IS_LOOP, IN_ORDER, HAS_AGENT = range(8)
-# Rows of ``Network.places``.
-POSITION, EXPIRY = range(2)
-# What ``Network.cost`` holds: per item, comparison, lock, sent partial match, and delivered event.
-BASE, COMPARE, LOCK, SEND, ROUTE = range(5)
-# Rows of ``Partials.of``: position of the last event, last position of an event that may join, free numbers.
-LAST, LIMIT, FREE = range(3)
-# Columns of ``Queues.at``; LEAST_… of the numbers whose last positions rise.
-HEAD, TAIL, LEAST_HEAD, LEAST_TAIL, EVENT_HEAD, EVENT_TAIL = range(6)
-# Rows of ``Buffers.at``: where a thread's events begin and end, its partial matches, their least limit.
-LOW, HIGH, N_HELD, LEAST_LIMIT = range(4)
-# Rows of ``Threads.time``.
-CLOCK, BUSY, ENDED, WAITS = range(4)
-# Columns of ``Threads.hand``; KIND -1: empty.
-KIND, STAGE, ITEM, TICKET, BUFFER, FOREIGN = range(6)
-# What ``Counts.of_run`` and the columns of ``Counts.of_stage`` hold; the latter by kind of worker.
-N_MATCHES, N_TICKETS, N_STEPS, N_ITEMS, N_FREE, N_DELIVERED, N_SENT, N_LOCKS, RANDOM = range(9)
-COMPARED, TAKEN = 0, 2
+(COMPONENT, N_COMPONENTS, NEXT, BRANCH, IS_START, IS_LOOP, IN_ORDER, HAS_AGENT, IS_TESTED, IS_FUSED, GROUP,
+ N_EVENT_WORKERS, N_MATCH_WORKERS) = range(13)  # fmt: skip
+# Rows of ``Network.events`` and of ``Network.places``.
+PLACE, POSITION, EXPIRY = range(3)
+# What ``Network.cost`` holds by stage and kind: per item, look, comparison, buffer, sent partial match.
+ITEM, LOOK, COMPARE, LOCK, SEND = range(5)
+# What ``Network.options`` holds.
+(ALLOCATION, BATCH, CHUNK, IS_SCOPED, REMOVAL, IS_KEPT, START_END, BACKLOG, IS_TRACED, IS_REAL,
+ SOURCE_BY_THREADS, ROUTE) = range(12)  # fmt: skip
+# Columns of ``Blocks.header``, rows of ``Blocks.limits``; states of blocks.
+STAGE, N_ROWS, LEAST_LAST, MOST_LIMIT, LONGEST, PASS_OF, CHAIN = range(7)
+LAST, LIMIT = range(2)
+FREE, FILLING, WAITING, HELD, RETIRED = range(5)
+# Fields of an entry of ``Blocks.log``.
+NUMBER, TICKET, LOW, HIGH, IS_ALIVE = range(5)
+# ``control``: numbers that threads share, each on a cache line of its own; those of the run, of each stage
+# and of each thread.
+_LINE = 8
+(STOP, CURSOR, OUTSTANDING, N_ENDED, PASS_LOCK, SOURCE_LOCK, FREE_LOCK, N_FREE, N_MADE, PASS, N_SINCE,
+ NEXT_PASS, N_MATCHES, N_TRACED, N_WAITING, N_FOUND) = range(16)  # fmt: skip
+(TICKETS, EVENT_HEAD, EVENT_TAIL, HEAD, TAIL, EVENTS_LOW, PARTIALS_LOW, EVENTS_NEXT, PARTIALS_NEXT,
+ EVENTS_HELD, PARTIALS_HELD, PARTIALS_QUEUED) = range(12)  # fmt: skip
+MARK, EPOCH = range(2)
+N_OF_RUN, N_OF_STAGE, N_OF_THREAD = 16, 12, 2
+# Columns of ``Own.hand``: what a thread is at.
+(PHASE, KIND, AT_STAGE, FIRST, STOP_AT, HELD_TICKET, N_BLOCKS, N_RANGES, N_SPARE, OPEN_NEXT, OPEN_LOOP,
+ CHAIN_NEXT, CHAIN_LOOP, OWN_CHAIN, FOREIGN, RANDOM, LONGEST_TAKEN, N_TAKEN, N_COMPARED, N_TO_NEXT,
+ N_TO_LOOP, N_MATCHED) = range(22)  # fmt: skip
+NOTHING_TAKEN, TAKEN, JOINED = range(3)  # phases
+# Columns of ``Own.counts``; the first three pairs are by kind of work.
+LOOKED, COMPARED, N_ITEMS, N_SENT, N_LOOPED, N_LOCKS, N_COMPLETE = 0, 2, 4, 6, 7, 8, 9
+N_COUNTS = 10
+# Columns of ``Own.time``: when a thread began what it is at and what that costs; latencies of its matches.
+BEGUN, TAKES, BUSY, LATENCY, MOST_LATENCY = range(5)
+# Columns of a trace.
+(BY_THREAD, OF_STAGE, ACTION, BEGIN, UNTIL, WITH_ITEMS, WITH_COMPARED, WITH_SENT, WITH_LOOPED, WITH_MATCHES,
+ EVENTS_REMOVED, PARTIALS_REMOVED) = range(12)  # fmt: skip
+BY_SOURCE, BY_EVENTS, BY_PARTIALS, BY_REMOVAL = range(4)
+MOST_HITS = 256  # that a join finds at once
 
 
 class Network(NamedTuple):
-    """Stages and threads of a run. A stage is a join; the first of a branch starts its partial matches."""
+    """Stages and threads of a run, and the events."""
 
-    stages: np.ndarray  # int64, (n_stages, 8)
-    place_of_event: np.ndarray  # int64: the events that each stage takes, stage by stage, in stream order
-    stage_of_delivery: np.ndarray  # int64: whom the source serves, in stream order
-    places: np.ndarray  # int64, (2, n_places)
-    arrival: np.ndarray  # float64, (n_places,), by position
+    stages: np.ndarray  # int64, (n_stages, 13); the first stage of a branch starts its partial matches
+    events: np.ndarray  # int64, (3, n): what each stage takes, stage by stage, in stream order
+    first_event: np.ndarray  # int64, (n_stages + 1,)
+    deliveries: np.ndarray  # int64, (2, n): stage and position of what the source passes on, in stream order
+    places: np.ndarray  # int64, (3, n_places), by place
+    arrival: np.ndarray  # float64, (n_places,), by position, ns
     serves: np.ndarray  # uint8, (n_stages, n_threads, 2)
     home: np.ndarray  # int64, (n_threads, 2): stage and kind
-    cost: np.ndarray  # float64, (5,)
+    cost: np.ndarray  # float64, (n_stages, 2, 5), ns
+    options: np.ndarray  # int64, (12,)
 
 
-class Partials(NamedTuple):
-    """Partial matches by number, each a row."""
+class Blocks(NamedTuple):
+    """Partial matches by block and row, and what is known of the blocks."""
 
-    items: np.ndarray  # int64, (n, width): places, component by component
-    sizes: np.ndarray  # int32, (n, n_components)
-    of: np.ndarray  # int64, (3, n)
-
-
-class Queues(NamedTuple):
-    """What waits for each stage; rings, whose numbers go on rising."""
-
-    partial: np.ndarray  # int64, (n_stages, length)
-    time: np.ndarray  # float64, (n_stages, length): when it arrives
-    least: np.ndarray  # int64, (n_stages, length)
-    at: np.ndarray  # int64, (n_stages, 6)
+    items: np.ndarray  # int64, (n_blocks, n_rows, width): places, component by component
+    sizes: np.ndarray  # int32, (n_blocks, n_rows, n_components)
+    limits: np.ndarray  # int64, (2, n_blocks, n_rows): position of the last event; of the last that may join
+    header: np.ndarray  # int64, (n_blocks, 7)
+    state: np.ndarray  # int64, (n_blocks,)
+    queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
+    free: np.ndarray  # int64, (n_blocks,): a stack
+    log: np.ndarray  # int64, (2, n_stages, length, 5): rings; of events from LOW to HIGH, of blocks LOW
 
 
-class Buffers(NamedTuple):
-    """What each thread keeps for each stage, tickets rising."""
-
-    event: np.ndarray  # int64, (n_stages, n_threads, length)
-    event_ticket: np.ndarray
-    partial: np.ndarray
-    partial_ticket: np.ndarray
-    at: np.ndarray  # int64, (4, n_stages, n_threads)
-    locked_until: np.ndarray  # float64, (n_stages, n_threads, 2)
-
-
-class Threads(NamedTuple):
-    """Clocks and hands; the last clock is that of the source."""
-
-    time: np.ndarray  # float64, (4, n_threads + 1)
-    hand: np.ndarray  # int64, (n_threads, 6)
-
-
-class Matches(NamedTuple):
+class Found(NamedTuple):
     """Matches in the order in which they were found."""
 
     items: np.ndarray  # int64, (n, width)
     sizes: np.ndarray  # int32, (n, n_components)
     branch: np.ndarray  # int64, (n,)
-    time: np.ndarray  # float64, (n,)
+    time: np.ndarray  # float64, (n,), ns
 
 
-class Counts(NamedTuple):
-    """What a run did."""
+class Own(NamedTuple):
+    """What each thread has for itself; the last one is the source."""
 
-    of_run: np.ndarray  # int64, (9,)
-    of_stage: np.ndarray  # int64, (n_stages, 4)
-
-
-class Scratch(NamedTuple):
-    """Room for a path and for what a scan finds."""
-
-    path: np.ndarray
-    first: np.ndarray
-    hits: np.ndarray
-    report: np.ndarray
+    hand: np.ndarray  # int64, (n_threads, 24)
+    spare: np.ndarray  # int64, (n_threads, n): free blocks
+    lists: np.ndarray  # int64, (n_threads, 3, n): blocks, and where ranges of events begin and end
+    out: np.ndarray  # int64, (n_threads, 3, MOST_HITS)
+    path: np.ndarray  # int64, (n_threads, width)
+    first: np.ndarray  # int64, (n_threads, n_components)
+    at: np.ndarray  # int64, (n_threads, 4): where a join goes on
+    report: np.ndarray  # int64, (n_threads, 3)
+    counts: np.ndarray  # int64, (n_threads, n_stages, 10)
+    time: np.ndarray  # float64, (n_threads, 5)
+    marks: np.ndarray  # int64, (n_threads, 2, n_stages)
 
 
 def _arrays(*types):
@@ -119,453 +129,765 @@ def _arrays(*types):
     return tuple(T.Array(scalars[kind.lower()], int(n), "C", readonly=kind.isupper()) for kind, n in types)
 
 
-_WORLD = _arrays("I2", "B2", "F2", "I2", "F1", "I1", "B1")
-_PATH = _arrays("i1", "i1")
-JOIN_EVENTS = T.FunctionType(
-    T.int64(T.int64, *_PATH, *_arrays("I1"), T.int64, T.int64, *_arrays("i1", "i1"), *_WORLD)
-)
-JOIN_PARTIALS = T.FunctionType(
+_WORLD = _arrays("I2", "B2", "F2", "I2", "F3", "F1", "I1", "B1")
+JOIN = T.FunctionType(
     T.int64(
-        T.int64, T.int64, *_arrays("I1"), T.int64, T.int64, *_arrays("I2", "S2"), *_PATH,
-        *_arrays("i1", "i1"), *_WORLD,
+        T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64,
+        *_arrays("i1", "i1", "i1", "i2", "i1"), *_WORLD,
     )
 )  # fmt: skip
-COMPLETES = T.FunctionType(T.boolean(T.int64, *_PATH, *_WORLD))
+COMPLETES = T.FunctionType(T.boolean(T.int64, *_arrays("i1", "i1"), *_WORLD))
 _TYPES = (
+    JOIN,
+    COMPLETES,
     T.Tuple(_WORLD),  # what conditions read; see `cepkit.compile.join_source`
-    T.NamedTuple(_arrays("I2", "I1", "I1", "I2", "F1", "B3", "I2", "F1"), Network),
-    T.NamedTuple(_arrays("i2", "s2", "i2"), Partials),
-    T.NamedTuple(_arrays("i2", "f2", "i2", "i2"), Queues),
-    T.NamedTuple(_arrays("i3", "i3", "i3", "i3", "i3", "f3"), Buffers),
-    T.NamedTuple(_arrays("f2", "i2"), Threads),
-    T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Matches),
-    T.NamedTuple(_arrays("i1", "i2"), Counts),
-    T.NamedUniTuple(_arrays("i1")[0], 4, Scratch),
+    T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
+    T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4"), Blocks),
+    T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Found),
+    T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
+    *_arrays("i1", "f2"),
 )
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 
 
-# --- partial matches
+# --- shared numbers
 
 
 @njit(**_HELPER)
-def _extended(net, partials, counts, source, stage, place):
-    """Return a new partial match: ``source`` (-1: none) with the event at ``place`` added."""
-    free = counts.of_run[N_FREE] - 1
-    counts.of_run[N_FREE] = free
-    new = partials.of[FREE, free]
-    items, sizes, c = partials.items[new], partials.sizes[new], net.stages[stage, COMPONENT]
-    last = net.places[POSITION, place]
-    at, total = 0, 0
-    if source < 0:
-        for k in range(net.stages[stage, N_COMPONENTS]):
-            sizes[k] = 0
-    else:
-        old_items, old_sizes = partials.items[source], partials.sizes[source]
-        for k in range(net.stages[stage, N_COMPONENTS]):
-            sizes[k] = old_sizes[k]
-            total += old_sizes[k]
-            if k <= c:
-                at = total
-        for i in range(at):
-            items[i] = old_items[i]
-        for i in range(at, total):
-            items[i + 1] = old_items[i]
-        last = max(last, partials.of[LAST, source])
-    items[at] = place
-    sizes[c] += 1
-    partials.of[LAST, new], partials.of[LIMIT, new] = last, net.places[EXPIRY, items[0]]
-    return new
+def _of_stage(stage, what):
+    return (N_OF_RUN + stage * N_OF_STAGE + what) * _LINE
 
 
 @njit(**_HELPER)
-def _copied(partials, counts, source, n_items, n_components):
-    """Return a copy of a partial match; every queue owns what is in it."""
-    free = counts.of_run[N_FREE] - 1
-    counts.of_run[N_FREE] = free
-    new = partials.of[FREE, free]
+def _of_thread(n_stages, r, what):
+    return (N_OF_RUN + n_stages * N_OF_STAGE + r * N_OF_THREAD + what) * _LINE
+
+
+@njit(**_HELPER)
+def _locked(control, lock):
+    while not atomic.swap(control, lock * _LINE, 0, 1):
+        pass
+
+
+# --- blocks
+
+
+@njit(**_HELPER)
+def _has_spare(free, control, own, r, need):
+    """Let a thread have ``need`` free blocks; return False when there are not so many."""
+    hand = own.hand[r]
+    if hand[N_SPARE] >= need:
+        return True
+    _locked(control, FREE_LOCK)
+    n_free = atomic.load(control, N_FREE * _LINE)
+    while hand[N_SPARE] < need and n_free > 0:
+        n_free -= 1
+        block = free[n_free]
+        own.spare[r, hand[N_SPARE]] = block
+        hand[N_SPARE] += 1
+        if block >= atomic.load(control, N_MADE * _LINE):
+            atomic.store(control, N_MADE * _LINE, block + 1)
+    atomic.store(control, N_FREE * _LINE, n_free)
+    atomic.store(control, FREE_LOCK * _LINE, 0)
+    return hand[N_SPARE] >= need
+
+
+@njit(**_HELPER)
+def _published(blocks, control, block, stage):
+    """Put a block into the queue of a stage."""
+    header = blocks.header[block]
+    n_blocks = len(blocks.state)
+    atomic.add(control, OUTSTANDING * _LINE, 1)
+    atomic.add(control, N_WAITING * _LINE, header[N_ROWS])
+    atomic.add(control, _of_stage(stage, PARTIALS_QUEUED), header[N_ROWS])
+    atomic.store(blocks.state, block, WAITING)
+    number = atomic.add(control, _of_stage(stage, TAIL), 1)
+    atomic.store(blocks.queue, stage * n_blocks + number % n_blocks, number << 24 | block)
+
+
+@njit(**_HELPER)
+def _passed_on(blocks, control, own, r, to):
+    """Publish the blocks that a thread filled, for the next stage or (OPEN_LOOP) for its own one."""
+    hand = own.hand[r]
+    chain = CHAIN_NEXT if to == OPEN_NEXT else CHAIN_LOOP
+    block = hand[chain]
+    hand[chain] = -1
+    while block >= 0:
+        after = blocks.header[block, CHAIN]
+        _published(blocks, control, block, blocks.header[block, STAGE])
+        block = after
+
+
+@njit(**_HELPER)
+def _closed(blocks, own, r, to):
+    """Add the block that a thread fills to those that it has filled."""
+    hand = own.hand[r]
+    chain = CHAIN_NEXT if to == OPEN_NEXT else CHAIN_LOOP
+    if hand[to] >= 0:
+        blocks.header[hand[to], CHAIN] = hand[chain]
+        hand[chain] = hand[to]
+        hand[to] = -1
+
+
+@njit(**_HELPER)
+def _added(blocks, own, r, to, stage, n_components, n_items, last, limit):
+    """Add the partial match in a thread's path to the block that it fills; return whether that is full."""
+    hand, path, first = own.hand[r], own.path[r], own.first[r]
+    block = hand[to]
+    if block < 0:
+        hand[N_SPARE] -= 1
+        block = own.spare[r, hand[N_SPARE]]
+        hand[to] = block
+        header = blocks.header[block]
+        header[STAGE], header[N_ROWS], header[LONGEST] = stage, 0, 0
+        header[LEAST_LAST], header[MOST_LIMIT] = END, -1
+        atomic.store(blocks.state, block, FILLING)
+    header = blocks.header[block]
+    row = header[N_ROWS]
     for i in range(n_items):
-        partials.items[new, i] = partials.items[source, i]
+        blocks.items[block, row, i] = path[i]
     for c in range(n_components):
-        partials.sizes[new, c] = partials.sizes[source, c]
-    partials.of[LAST, new], partials.of[LIMIT, new] = partials.of[LAST, source], partials.of[LIMIT, source]
-    return new
+        blocks.sizes[block, row, c] = first[c + 1] - first[c]
+    blocks.limits[LAST, block, row], blocks.limits[LIMIT, block, row] = last, limit
+    header[N_ROWS] = row + 1
+    header[LEAST_LAST], header[MOST_LIMIT] = min(header[LEAST_LAST], last), max(header[MOST_LIMIT], limit)
+    header[LONGEST] = max(header[LONGEST], n_items)
+    return row + 1 == blocks.items.shape[1]
 
 
 @njit(**_HELPER)
-def _released(partials, counts, partial):
-    """Make the number of a partial match free."""
-    partials.of[FREE, counts.of_run[N_FREE]] = partial
-    counts.of_run[N_FREE] += 1
-
-
-@njit(**_HELPER)
-def _loaded(partials, partial, n_components, path, first):
-    """Write the path of a partial match; return its number of events."""
-    d = 0
-    for c in range(n_components):
-        first[c] = d
-        d += partials.sizes[partial, c]
-    first[n_components] = d
-    for i in range(d):
-        path[i] = partials.items[partial, i]
+def _path_of(blocks, own, r, net, stage, block, row, place):
+    """Write a row (-1: none) with an event added into a thread's path; return its number of events."""
+    path, first = own.path[r], own.first[r]
+    c, d, s = net.stages[stage, COMPONENT], 0, 0
+    for k in range(net.stages[stage, N_COMPONENTS]):
+        first[k] = d
+        if row >= 0:
+            for _ in range(blocks.sizes[block, row, k]):
+                path[d] = blocks.items[block, row, s]
+                d += 1
+                s += 1
+        if k == c:
+            path[d] = place
+            d += 1
+    first[net.stages[stage, N_COMPONENTS]] = d
     return d
 
 
 @njit(**_HELPER)
-def _pushed(queues, partials, stage, partial, time):
-    """Put a partial match into the queue of a stage."""
-    length = queues.partial.shape[1]
-    at = queues.at[stage]
-    tail = at[TAIL]
-    queues.partial[stage, tail % length], queues.time[stage, tail % length] = partial, time
-    at[TAIL] = tail + 1
-    # Numbers whose last positions rise: the first has the least of all that wait.
-    end = at[LEAST_TAIL]
-    while end > at[LEAST_HEAD]:
-        other = queues.least[stage, (end - 1) % length]
-        if partials.of[LAST, queues.partial[stage, other % length]] < partials.of[LAST, partial]:
-            break
-        end -= 1
-    queues.least[stage, end % length] = tail
-    at[LEAST_TAIL] = end + 1
+def _kept(net, blocks, found, own, control, completes, world, r, stage, block, row, place, time):
+    """Let a partial match with an event added go where it belongs."""
+    hand, counts = own.hand[r], own.counts[r, stage]
+    last, after, is_loop = net.places[POSITION, place], net.stages[stage, NEXT], net.stages[stage, IS_LOOP]
+    if row >= 0:
+        last = max(last, blocks.limits[LAST, block, row])
+    is_match, n_items = after < 0, 0
+    if net.stages[stage, IS_TESTED] or is_loop or not is_match or net.options[IS_KEPT]:
+        n_items = _path_of(blocks, own, r, net, stage, block, row, place)
+    n_components = net.stages[stage, N_COMPONENTS]
+    goes_on = not net.stages[stage, IS_TESTED] or completes(stage, own.path[r], own.first[r], *world)
+    is_full = False
+    if goes_on and is_match:
+        counts[N_COMPLETE] += 1
+        hand[N_MATCHED] += 1
+        latency = time - net.arrival[last]
+        own.time[r, LATENCY] += latency
+        own.time[r, MOST_LATENCY] = max(own.time[r, MOST_LATENCY], latency)
+        if net.options[IS_KEPT]:
+            m = atomic.add(control, N_FOUND * _LINE, 1)
+            for i in range(n_items):
+                found.items[m, i] = own.path[r, i]
+            for k in range(n_components):
+                found.sizes[m, k] = own.first[r, k + 1] - own.first[r, k]
+            found.branch[m], found.time[m] = net.stages[stage, BRANCH], time
+    elif goes_on:
+        counts[N_SENT] += 1
+        hand[N_TO_NEXT] += 1
+        limit = net.places[EXPIRY, own.path[r, 0]]
+        is_full = _added(blocks, own, r, OPEN_NEXT, after, n_components, n_items, last, limit)
+    if is_loop:
+        counts[N_LOOPED] += 1
+        hand[N_TO_LOOP] += 1
+        limit = net.places[EXPIRY, own.path[r, 0]]
+        if _added(blocks, own, r, OPEN_LOOP, stage, n_components, n_items, last, limit):
+            _closed(blocks, own, r, OPEN_LOOP)
+            if net.options[IS_REAL]:
+                _passed_on(blocks, control, own, r, OPEN_LOOP)
+    if is_full:
+        _closed(blocks, own, r, OPEN_NEXT)
+        if net.options[IS_REAL] and not net.stages[stage, IS_FUSED]:
+            _passed_on(blocks, control, own, r, OPEN_NEXT)
+
+
+# --- what can still arrive, and what is removed
 
 
 @njit(**_HELPER)
-def _woken(serves, times, stage, time):
-    """Let those who wait for a stage go on at ``time``."""
-    for r in range(serves.shape[1]):
-        if times[WAITS, r] < NEVER and (serves[stage, r, 0] or serves[stage, r, 1]):
-            times[CLOCK, r] = min(times[CLOCK, r], max(time, times[WAITS, r]))
+def _marked(net, blocks, own, control, r):
+    """Write the least positions that may still reach the buffers; return False when a step ended meanwhile.
 
-
-# --- what can still arrive
-
-
-@njit(**_HELPER)
-def _event_watermark(net, queues, hand, counts, stage):
-    """Return the least position of the events that may still reach the buffers of a stage."""
-    mark, delivered = _END, counts.of_run[N_DELIVERED]
-    if delivered < len(net.stage_of_delivery):
-        event = queues.at[net.stage_of_delivery[delivered], EVENT_TAIL]
-        mark = net.places[POSITION, net.place_of_event[event]]
-    if net.stages[stage, HAS_AGENT]:
-        if queues.at[stage, EVENT_HEAD] < queues.at[stage, EVENT_TAIL]:
-            event = queues.at[stage, EVENT_HEAD]
-            mark = min(mark, net.places[POSITION, net.place_of_event[event]])
-        for r in range(len(hand)):
-            if hand[r, KIND] == EVENTS and hand[r, STAGE] == stage:
-                mark = min(mark, net.places[POSITION, hand[r, ITEM]])
-    return mark
-
-
-@njit(**_HELPER)
-def _partial_watermark(net, queues, partials, hand, counts, stage):
-    """Return the least last position of the partial matches that may still reach the buffers of a stage."""
-    mark, s, length = _END, stage, queues.partial.shape[1]
-    while True:
-        if queues.at[s, LEAST_HEAD] < queues.at[s, LEAST_TAIL]:
-            number = queues.least[s, queues.at[s, LEAST_HEAD] % length]
-            mark = min(mark, partials.of[LAST, queues.partial[s, number % length]])
-        for r in range(len(hand)):
-            if hand[r, KIND] == PARTIALS and hand[r, STAGE] == s:
-                mark = min(mark, partials.of[LAST, hand[r, ITEM]])
+    Then something may have moved from where it was not yet seen to where it was no longer seen.
+    """
+    n_stages, marks = len(net.stages), own.marks[r]
+    n_ended = atomic.load(control, N_ENDED * _LINE)
+    cursor = atomic.load(control, CURSOR * _LINE)
+    source = net.deliveries[1, cursor] if cursor < net.deliveries.shape[1] else END
+    for s in range(n_stages):
+        head, tail = (
+            atomic.load(control, _of_stage(s, EVENT_HEAD)), atomic.load(control, _of_stage(s, EVENT_TAIL))
+        )  # fmt: skip
+        marks[EVENTS, s], marks[PARTIALS, s] = source, END
+        if head < tail and net.stages[s, HAS_AGENT]:
+            marks[EVENTS, s] = min(source, net.events[POSITION, head])
+    for z in range(len(own.hand)):
+        mark = atomic.load(control, _of_thread(n_stages, z, MARK))
+        if mark >= 0:
+            s = mark & 255
+            marks[EVENTS, s] = min(marks[EVENTS, s], mark >> 8)
+    for b in range(atomic.load(control, N_MADE * _LINE)):
+        if atomic.load(blocks.state, b) == WAITING:
+            s = blocks.header[b, STAGE]
+            marks[PARTIALS, s] = min(marks[PARTIALS, s], blocks.header[b, LEAST_LAST])
+    for s in range(n_stages):
         # What a stage's events make reaches the next one, and in a loop the stage itself.
-        if s < stage or net.stages[s, IS_LOOP] or net.stages[s, IS_START]:
-            mark = min(mark, _event_watermark(net, queues, hand, counts, s))
-        if net.stages[s, IS_START]:
-            return mark
-        s -= 1
+        if not net.stages[s, IS_START]:
+            before = s - 1
+            marks[PARTIALS, s] = min(marks[PARTIALS, s], marks[PARTIALS, before], marks[EVENTS, before])
+        if net.stages[s, IS_LOOP] or net.stages[s, IS_START]:
+            marks[PARTIALS, s] = min(marks[PARTIALS, s], marks[EVENTS, s])
+    return atomic.load(control, N_ENDED * _LINE) == n_ended
 
 
 @njit(**_HELPER)
-def _events_removed(net, queues, partials, buffers, hand, counts, stage, r):
-    """Drop the oldest of a thread's events that no partial match to come can take."""
-    mark = _partial_watermark(net, queues, partials, hand, counts, stage)
-    limits = net.places[POSITION if net.stages[stage, IN_ORDER] else EXPIRY]
-    low, high = buffers.at[LOW, stage, r], buffers.at[HIGH, stage, r]
-    while low < high and limits[buffers.event[stage, r, low]] < mark:
-        low += 1
-    buffers.at[LOW, stage, r] = 0 if low == high else low
-    buffers.at[HIGH, stage, r] = 0 if low == high else high
-
-
-@njit(**_HELPER)
-def _partials_removed(net, queues, partials, buffers, hand, counts, stage, r):
-    """Drop a thread's partial matches that no event to come can extend."""
-    mark = _event_watermark(net, queues, hand, counts, stage)
-    if buffers.at[LEAST_LIMIT, stage, r] >= mark:
+def _removed(net, blocks, own, control, trace, r, now):
+    """Remove what can take part in no match to come."""
+    if not atomic.swap(control, PASS_LOCK * _LINE, 0, 1):
         return
-    own, tickets = buffers.partial[stage, r], buffers.partial_ticket[stage, r]
-    kept, least = 0, _END
-    for i in range(buffers.at[N_HELD, stage, r]):
-        limit = partials.of[LIMIT, own[i]]
-        if limit < mark:
-            _released(partials, counts, own[i])
-        else:
-            least = min(least, limit)
-            own[kept], tickets[kept] = own[i], tickets[i]
-            kept += 1
-    buffers.at[N_HELD, stage, r], buffers.at[LEAST_LIMIT, stage, r] = kept, least
-
-
-# --- steps
+    n_stages, length, n_logged = len(net.stages), blocks.log.shape[2], 0
+    is_marked = _marked(net, blocks, own, control, r)
+    number = atomic.load(control, PASS * _LINE)
+    for s in range(n_stages if is_marked else 0):
+        n_events, n_partials = 0, 0
+        for kind in range(2):
+            low_at, next_at = (
+                (_of_stage(s, EVENTS_LOW), _of_stage(s, EVENTS_NEXT))
+                if kind == EVENTS
+                else (_of_stage(s, PARTIALS_LOW), _of_stage(s, PARTIALS_NEXT))
+            )
+            low, end = atomic.load(control, low_at), atomic.load(control, next_at)
+            is_tight = net.stages[s, IN_ORDER] and net.options[REMOVAL] == WATERMARK
+            limits = net.events[POSITION if is_tight else EXPIRY]
+            mark, is_first, gone = own.marks[r, 1 - kind, s], True, 0
+            for i in range(low, end):
+                at = ((kind * n_stages + s) * length + i % length) * 5
+                if atomic.load(blocks.log, at + NUMBER) != i + 1:
+                    is_first = False  # is just being written
+                    continue
+                entry = blocks.log[kind, s, i % length]
+                if entry[IS_ALIVE]:
+                    block = entry[LOW]
+                    if kind == EVENTS:
+                        is_gone, n = limits[entry[HIGH] - 1] < mark, entry[HIGH] - entry[LOW]
+                    else:
+                        is_gone = atomic.load(blocks.state, block) == HELD
+                        is_gone = is_gone and blocks.header[block, MOST_LIMIT] < mark
+                        n = blocks.header[block, N_ROWS]
+                    if is_gone:
+                        atomic.store(blocks.log, at + IS_ALIVE, 0)
+                        gone += n
+                        if kind == PARTIALS:
+                            blocks.header[block, PASS_OF] = number
+                            atomic.store(blocks.state, block, RETIRED)
+                if is_first and entry[IS_ALIVE]:
+                    is_first = False
+                if is_first:
+                    low = i + 1
+            atomic.store(control, low_at, low)
+            n_logged += end - low
+            atomic.add(control, _of_stage(s, EVENTS_HELD if kind == EVENTS else PARTIALS_HELD), -gone)
+            if kind == EVENTS:
+                n_events = gone
+            else:
+                n_partials = gone
+        if net.options[IS_TRACED] and n_events + n_partials > 0:
+            row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+            row[:] = 0
+            row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_REMOVAL, now, now
+            row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = n_events, n_partials
+    if is_marked:
+        _freed(net, blocks, own, control, number)
+        atomic.store(control, PASS * _LINE, number + 1)
+        atomic.store(control, N_SINCE * _LINE, 0)
+        n_used = len(blocks.free) - atomic.load(control, N_FREE * _LINE)
+        atomic.store(control, NEXT_PASS * _LINE, 8 + (n_logged + n_used) // 8)
+    atomic.store(control, PASS_LOCK * _LINE, 0)
 
 
 @njit(**_HELPER)
-def _waits_there(queues, stage, kind, time):
+def _freed(net, blocks, own, control, number):
+    """Make the blocks free that were retired before every step that is under way began."""
+    oldest = number
+    for z in range(len(own.hand)):
+        oldest = min(oldest, atomic.load(control, _of_thread(len(net.stages), z, EPOCH)))
+    _locked(control, FREE_LOCK)
+    n_free = atomic.load(control, N_FREE * _LINE)
+    for b in range(atomic.load(control, N_MADE * _LINE)):
+        if atomic.load(blocks.state, b) == RETIRED and blocks.header[b, PASS_OF] < oldest:
+            atomic.store(blocks.state, b, FREE)
+            blocks.free[n_free] = b
+            n_free += 1
+    atomic.store(control, N_FREE * _LINE, n_free)
+    atomic.store(control, FREE_LOCK * _LINE, 0)
+
+
+# --- a thread's step
+
+
+@njit(**_HELPER)
+def _waits(control, stage, kind):
     """Return whether an item waits for a stage."""
-    at = queues.at[stage]
     if kind == EVENTS:
-        return at[EVENT_HEAD] < at[EVENT_TAIL]
-    return at[HEAD] < at[TAIL] and queues.time[stage, at[HEAD] % queues.time.shape[1]] <= time
+        tail = atomic.load(control, _of_stage(stage, EVENT_TAIL))
+        return atomic.load(control, _of_stage(stage, EVENT_HEAD)) < tail
+    return atomic.load(control, _of_stage(stage, HEAD)) < atomic.load(control, _of_stage(stage, TAIL))
 
 
 @njit(**_HELPER)
-def _oldest(net, queues, partials, time):
-    """Return the work that comes first in the stream, ``2 * stage + kind``, or -1."""
-    best, least = -1, _END
-    for s in range(len(net.stages) - 1, -1, -1):
-        if net.stages[s, HAS_AGENT]:
-            if _waits_there(queues, s, PARTIALS, time):
-                last = partials.of[LAST, queues.partial[s, queues.at[s, HEAD] % queues.partial.shape[1]]]
-                if last < least:
-                    best, least = 2 * s + PARTIALS, last
-            if _waits_there(queues, s, EVENTS, time):
-                position = net.places[POSITION, net.place_of_event[queues.at[s, EVENT_HEAD]]]
-                if position < least:
-                    best, least = 2 * s + EVENTS, position
+def _waits_in_group(net, control, stage, kind):
+    """Return the stage of an agent for which an item waits, the one whose event came first; or -1."""
+    if net.stages[stage, GROUP] == stage and not net.stages[stage, IS_FUSED]:
+        return stage if _waits(control, stage, kind) else -1
+    best, least = -1, END
+    for s in range(len(net.stages)):
+        is_own = net.stages[s, GROUP] == net.stages[stage, GROUP] and net.stages[s, HAS_AGENT]
+        if is_own and _waits(control, s, kind):
+            head = atomic.load(control, _of_stage(s, EVENT_HEAD))
+            position = net.events[POSITION, head] if kind == EVENTS else s
+            if position < least:
+                best, least = s, position
     return best
 
 
 @njit(**_HELPER)
-def _chosen(net, queues, hand, counts, r, allocation, time):
+def _chosen(net, control, hand, r):
     """Return the work that a thread takes next, ``2 * stage + kind``, or -1."""
-    stage, kind = net.home[r, 0], net.home[r, 1]
-    if _waits_there(queues, stage, kind, time):
-        return 2 * stage + kind
-    if allocation == STATIC:
+    allocation, n_stages = net.options[ALLOCATION], len(net.stages)
+    if allocation == IN_STREAM_ORDER:
+        for i in range(2 * n_stages):
+            s, kind = n_stages - 1 - i % n_stages, PARTIALS if i < n_stages else EVENTS
+            if net.stages[s, HAS_AGENT] and _waits(control, s, kind):
+                return 2 * s + kind
         return -1
-    if _waits_there(queues, stage, 1 - kind, time):
-        return 2 * stage + 1 - kind
-    if allocation == STATE_DYNAMIC:
+    home, kind = net.home[r, 0], net.home[r, 1]
+    if home < 0:  # there is no agent: beginnings are all
         return -1
-    counts.of_run[RANDOM] = (counts.of_run[RANDOM] * 1103515245 + 12345) % 2147483648
-    start, n_stages = (counts.of_run[RANDOM] >> 8) % len(net.stages), len(net.stages)
+    for other in range(1 if allocation == STATIC else 2):
+        wanted = kind if other == 0 else 1 - kind
+        s = _waits_in_group(net, control, home, wanted)
+        if s >= 0:
+            return 2 * s + wanted
+    if allocation != FULLY_DYNAMIC:
+        return -1
+    hand[RANDOM] = (hand[RANDOM] * 1103515245 + 12345) % 2147483648
+    start = (hand[RANDOM] >> 8) % n_stages
     for i in range(-1, n_stages):  # the last successful one first
-        s = hand[r, FOREIGN] if i < 0 else (start + i) % n_stages
-        for other in (kind, 1 - kind):
-            if net.stages[s, HAS_AGENT] and _waits_there(queues, s, other, time):
-                hand[r, FOREIGN] = s
-                return 2 * s + other
+        s = hand[FOREIGN] if i < 0 else (start + i) % n_stages
+        for other in range(2):
+            wanted = kind if other == 0 else 1 - kind
+            if net.stages[s, HAS_AGENT] and _waits(control, s, wanted):
+                hand[FOREIGN] = s
+                return 2 * s + wanted
     return -1
 
 
 @njit(**_HELPER)
-def _arrival_for(net, queues, r):
-    """Return when something that was sent already will have arrived for a thread."""
-    until, length = NEVER, queues.partial.shape[1]
-    for s in range(len(net.stages)):
-        if net.serves[s, r, PARTIALS] and queues.at[s, HEAD] < queues.at[s, TAIL]:
-            until = min(until, queues.time[s, queues.at[s, HEAD] % length])
-    return until
+def _has_room(net, blocks, own, control, stage, kind):
+    """Return whether the log of a stage takes one more entry of every thread."""
+    low = atomic.load(control, _of_stage(stage, EVENTS_LOW if kind == EVENTS else PARTIALS_LOW))
+    end = atomic.load(control, _of_stage(stage, EVENTS_NEXT if kind == EVENTS else PARTIALS_NEXT))
+    return end - low + len(own.hand) < blocks.log.shape[2]
 
 
 @njit(**_HELPER)
-def _taken(net, queues, partials, buffers, counts, stage, kind, r):
-    """Insert the next item of a queue into a thread's buffer; return it, or -1 where there is no room."""
-    length, ticket, at = buffers.event.shape[2], counts.of_run[N_TICKETS], queues.at[stage]
-    if kind == EVENTS:
-        low, high = buffers.at[LOW, stage, r], buffers.at[HIGH, stage, r]
-        if high >= length:
-            if low < length // 2:
-                return -1
-            for i in range(low, high):
-                buffers.event[stage, r, i - low] = buffers.event[stage, r, i]
-                buffers.event_ticket[stage, r, i - low] = buffers.event_ticket[stage, r, i]
-            buffers.at[LOW, stage, r], high = 0, high - low
-        item = net.place_of_event[at[EVENT_HEAD]]
-        at[EVENT_HEAD] += 1
-        buffers.event[stage, r, high], buffers.event_ticket[stage, r, high] = item, ticket
-        buffers.at[HIGH, stage, r] = high + 1
+def _taken(net, blocks, own, control, r, work):
+    """Take a batch of a queue, or (-1) a block of the thread's own; return False when others were faster."""
+    hand, n_stages, n_blocks = own.hand[r], len(net.stages), len(blocks.state)
+    stage, kind = work // 2, work % 2
+    if work < 0:
+        block = hand[OWN_CHAIN]
+        stage, kind = blocks.header[block, STAGE], PARTIALS
+        hand[OWN_CHAIN] = blocks.header[block, CHAIN]
+        hand[FIRST] = block
+    elif kind == EVENTS:
+        at = _of_stage(stage, EVENT_HEAD)
+        head, tail = atomic.load(control, at), atomic.load(control, _of_stage(stage, EVENT_TAIL))
+        n = min(tail - head, net.options[BATCH])
+        if n <= 0:
+            return False
+        # In hand before it leaves the queue: watermarks see it here or there.
+        mark = _of_thread(n_stages, r, MARK)
+        atomic.store(control, mark, net.events[POSITION, head] << 8 | stage)
+        if not atomic.swap(control, at, head, head + n):
+            atomic.store(control, mark, -1)
+            return False
+        hand[FIRST], hand[STOP_AT], hand[N_TAKEN] = head, head + n, n
+        atomic.add(control, _of_stage(stage, EVENTS_HELD), n)
     else:
-        n = buffers.at[N_HELD, stage, r]
-        if n >= length:
-            return -1
-        item = queues.partial[stage, at[HEAD] % queues.partial.shape[1]]
-        if queues.least[stage, at[LEAST_HEAD] % queues.partial.shape[1]] == at[HEAD]:
-            at[LEAST_HEAD] += 1
-        at[HEAD] += 1
-        buffers.partial[stage, r, n], buffers.partial_ticket[stage, r, n] = item, ticket
-        buffers.at[N_HELD, stage, r] = n + 1
-        least = buffers.at[LEAST_LIMIT, stage, r] if n else _END
-        buffers.at[LEAST_LIMIT, stage, r] = min(least, partials.of[LIMIT, item])
-    counts.of_run[N_TICKETS] = ticket + 1
-    counts.of_stage[stage, TAKEN + kind] += 1
-    return item
+        at = _of_stage(stage, HEAD)
+        head = atomic.load(control, at)
+        value = atomic.load(blocks.queue, stage * n_blocks + head % n_blocks)
+        if value >> 24 != head or not atomic.swap(control, at, head, head + 1):
+            return False
+        hand[FIRST] = value & ((1 << 24) - 1)
+    if kind == PARTIALS:
+        n = blocks.header[hand[FIRST], N_ROWS]
+        hand[N_TAKEN] = n
+        atomic.add(control, _of_stage(stage, PARTIALS_HELD), n)
+        if work >= 0:
+            atomic.add(control, _of_stage(stage, PARTIALS_QUEUED), -n)
+    if work >= 0:
+        atomic.add(control, N_WAITING * _LINE, -hand[N_TAKEN])
+    atomic.store(control, _of_thread(n_stages, r, EPOCH), atomic.load(control, PASS * _LINE))
+    hand[KIND], hand[AT_STAGE] = kind, stage
+    # Into the log: first its place there, then the ticket, so that who has a higher one finds this entry.
+    i = atomic.add(control, _of_stage(stage, EVENTS_NEXT if kind == EVENTS else PARTIALS_NEXT), 1)
+    length = blocks.log.shape[2]
+    entry, at = blocks.log[kind, stage, i % length], ((kind * n_stages + stage) * length + i % length) * 5
+    atomic.store(blocks.log, at + NUMBER, -i - 1)
+    hand[HELD_TICKET] = atomic.add(control, _of_stage(stage, TICKETS), 1)
+    entry[TICKET], entry[LOW], entry[HIGH], entry[IS_ALIVE] = hand[HELD_TICKET], hand[FIRST], hand[STOP_AT], 1
+    atomic.store(blocks.log, at + NUMBER, i + 1)
+    return True
 
 
 @njit(**_HELPER)
-def _next_buffer(serves, stage, other, q):
-    """Return the first thread from ``q`` on whose buffer is to be scanned, or -1."""
-    for z in range(q, serves.shape[1]):
-        if serves[stage, z, other]:
-            return z
-    return -1
-
-
-@njit(**_HELPER)
-def _lacking(net, queues, partials, matches, counts, scratch, stage, most):
-    """Return which array is too small for ``most`` new partial matches of a stage, or FINISHED."""
-    after, length = net.stages[stage, NEXT], queues.partial.shape[1]
-    if most > len(scratch.hits):
-        return MORE_BUFFER
-    if counts.of_run[N_FREE] < 2 * most:
-        return MORE_PARTIALS
-    if after < 0 and counts.of_run[N_MATCHES] + most > len(matches.branch):
-        return MORE_MATCHES
-    for s in (stage, after):
-        if s >= 0 and queues.at[s, TAIL] - queues.at[s, HEAD] + most > length:
-            return MORE_QUEUE
-    return FINISHED
-
-
-def _simulate(
-    join_events, join_partials, completes, world, net, partials, queues, buffers, threads, matches, counts,
-    scratch, allocation, n_steps,
-):  # fmt: skip
-    """Run until all is done, an array is full, or ``n_steps`` steps were taken; return which.
-
-    Called again, with larger arrays, it goes on; a run does not depend on where it stopped.
-    """
-    times, hand, serves = threads.time, threads.hand, net.serves
-    n_threads = len(hand)
-    for _ in range(n_steps):
-        r, time = n_threads, times[CLOCK, n_threads]
-        for z in range(n_threads):
-            if times[CLOCK, z] < time:
-                r, time = z, times[CLOCK, z]
-        if time >= NEVER:
-            return FINISHED
-        stage, n_new, end = 0, 0, time
-        if r == n_threads:  # the source passes its next event on
-            stage = net.stage_of_delivery[counts.of_run[N_DELIVERED]]
-            is_start = net.stages[stage, IS_START]
-            if is_start:
-                lacking = _lacking(net, queues, partials, matches, counts, scratch, stage, 1)
-                if lacking != FINISHED:
-                    return lacking
-            event = queues.at[stage, EVENT_TAIL]
-            queues.at[stage, EVENT_TAIL] = event + 1
-            counts.of_run[N_DELIVERED] += 1
-            if is_start:
-                place = net.place_of_event[event]
-                scratch.hits[0] = _extended(net, partials, counts, -1, stage, place)
-                n_new = 1
-            _woken(serves, times, stage, time)
-            times[CLOCK, r] = NEVER
-            if counts.of_run[N_DELIVERED] < len(net.stage_of_delivery):
-                event = queues.at[net.stage_of_delivery[counts.of_run[N_DELIVERED]], EVENT_TAIL]
-                arrival = net.arrival[net.places[POSITION, net.place_of_event[event]]]
-                times[CLOCK, r] = max(time, arrival) + net.cost[ROUTE]
-        elif hand[r, KIND] < 0:  # a thread takes an item, or waits
-            work = (
-                _oldest(net, queues, partials, time)
-                if allocation == IN_STREAM_ORDER
-                else _chosen(net, queues, hand, counts, r, allocation, time)
-            )
-            if work < 0:
-                times[WAITS, r] = min(times[WAITS, r], time)
-                times[CLOCK, r] = max(_arrival_for(net, queues, r), time)
+def _gathered(net, blocks, own, control, r):
+    """List what a thread's batch is to be joined with: blocks, or ranges of events."""
+    hand, lists, n_stages = own.hand[r], own.lists[r], len(net.stages)
+    stage, kind, ticket = hand[AT_STAGE], hand[KIND], hand[HELD_TICKET]
+    other, length = 1 - kind, blocks.log.shape[2]
+    low = atomic.load(control, _of_stage(stage, EVENTS_LOW if other == EVENTS else PARTIALS_LOW))
+    end = atomic.load(control, _of_stage(stage, EVENTS_NEXT if other == EVENTS else PARTIALS_NEXT))
+    n, position = 0, net.events[POSITION]
+    least, most = 0, 0
+    if kind == EVENTS:
+        least, most = position[hand[FIRST]], position[hand[STOP_AT] - 1]
+    else:
+        least, most = blocks.header[hand[FIRST], LEAST_LAST], blocks.header[hand[FIRST], MOST_LIMIT]
+    is_pruned, in_order = net.options[IS_SCOPED], net.stages[stage, IN_ORDER]
+    longest = blocks.header[hand[FIRST], LONGEST] if kind == PARTIALS else 0
+    for i in range(low, end):
+        at = ((other * n_stages + stage) * length + i % length) * 5
+        number = atomic.load(blocks.log, at + NUMBER)
+        while number != i + 1 and abs(number) <= i + 1:  # its thread is about to write it
+            number = atomic.load(blocks.log, at + NUMBER)
+        if number != i + 1:
+            continue  # was removed, its place is used again
+        entry = blocks.log[other, stage, i % length]
+        a, b, is_alive, other_ticket = entry[LOW], entry[HIGH], entry[IS_ALIVE], entry[TICKET]
+        if atomic.load(blocks.log, at + NUMBER) != i + 1 or not is_alive or other_ticket > ticket:
+            continue
+        if other == PARTIALS:
+            header = blocks.header[a]
+            if is_pruned and (header[MOST_LIMIT] < least or (in_order and header[LEAST_LAST] >= most)):
                 continue
-            stage, kind, ticket = work // 2, work % 2, counts.of_run[N_TICKETS]
-            item = _taken(net, queues, partials, buffers, counts, stage, kind, r)
-            if item < 0:
-                return MORE_BUFFER
-            counts.of_run[N_ITEMS] += 1
-            hand[r, KIND], hand[r, STAGE], hand[r, ITEM], hand[r, TICKET] = kind, stage, item, ticket
-            hand[r, BUFFER] = _next_buffer(serves, stage, 1 - kind, 0)
-            times[WAITS, r] = NEVER
-            times[BUSY, r] += net.cost[BASE]
-            times[CLOCK, r] = times[ENDED, r] = time + net.cost[BASE]
-        else:  # it scans a buffer
-            stage, kind, item, q = hand[r, STAGE], hand[r, KIND], hand[r, ITEM], hand[r, BUFFER]
-            # Tickets rise within a buffer; what came later finds this item itself.
-            tickets = buffers.partial_ticket[stage, q] if kind == EVENTS else buffers.event_ticket[stage, q]
-            low = 0 if kind == EVENTS else buffers.at[LOW, stage, q]
-            high = buffers.at[N_HELD, stage, q] if kind == EVENTS else buffers.at[HIGH, stage, q]
-            while high > low and tickets[high - 1] > hand[r, TICKET]:
-                high -= 1
-            lacking = _lacking(net, queues, partials, matches, counts, scratch, stage, high - low)
-            if lacking != FINISHED:
-                return lacking
-            scratch.report[0] = 0
-            n_components, width = net.stages[stage, N_COMPONENTS], partials.items.shape[1]
-            if high > low and kind == EVENTS:
-                n_new = join_partials(
-                    stage, item, buffers.partial[stage, q], low, high, partials.items, partials.sizes,
-                    scratch.path, scratch.first, scratch.hits, scratch.report, *world
-                )  # fmt: skip
-            elif high > low:
-                _loaded(partials, item, n_components, scratch.path, scratch.first)
-                n_new = join_events(
-                    stage, scratch.path, scratch.first, buffers.event[stage, q], low, high, scratch.hits,
-                    scratch.report, *world
-                )  # fmt: skip
-            if n_new and net.stages[stage, IS_LOOP]:
-                for i in range(n_new if kind == EVENTS else 1):
-                    source = scratch.hits[i] if kind == EVENTS else item
-                    if partials.sizes[source].sum() >= width:
-                        return MORE_ITEMS
-            compared = scratch.report[0]
-            counts.of_stage[stage, COMPARED + kind] += compared
-            counts.of_run[N_LOCKS] += 1
-            counts.of_run[N_SENT] += n_new
-            begin = max(time, buffers.locked_until[stage, q, 1 - kind])
-            end = begin + net.cost[LOCK] + compared * net.cost[COMPARE] + n_new * net.cost[SEND]
-            buffers.locked_until[stage, q, 1 - kind] = end
-            times[BUSY, r] += end - begin
-            times[CLOCK, r] = times[ENDED, r] = end
-            for i in range(n_new):
-                source, place = (scratch.hits[i], item) if kind == EVENTS else (item, scratch.hits[i])
-                scratch.hits[i] = _extended(net, partials, counts, source, stage, place)
-            hand[r, BUFFER] = _next_buffer(serves, stage, 1 - kind, q + 1)
-        # New partial matches go to their own stage again, to the next one, or to the matches.
-        for i in range(n_new):
-            partial, after = scratch.hits[i], net.stages[stage, NEXT]
-            n_components = net.stages[stage, N_COMPONENTS]
-            n_items = _loaded(partials, partial, n_components, scratch.path, scratch.first)
-            goes_on = completes(stage, scratch.path, scratch.first, *world)
-            loops = net.stages[stage, IS_LOOP]
-            if goes_on and after < 0:
-                m = counts.of_run[N_MATCHES]
-                counts.of_run[N_MATCHES] = m + 1
-                for k in range(n_items):
-                    matches.items[m, k] = scratch.path[k]
-                for c in range(n_components):
-                    matches.sizes[m, c] = partials.sizes[partial, c]
-                matches.branch[m], matches.time[m] = net.stages[stage, BRANCH], end
-            elif goes_on:
-                sent = _copied(partials, counts, partial, n_items, n_components) if loops else partial
-                _pushed(queues, partials, after, sent, end)
-                _woken(serves, times, after, end)
-            if loops:
-                _pushed(queues, partials, stage, partial, end)
-                _woken(serves, times, stage, end)
-            elif not goes_on or after < 0:
-                _released(partials, counts, partial)
-        if r < n_threads and hand[r, KIND] >= 0 and hand[r, BUFFER] < 0:  # all is scanned
-            if hand[r, KIND] == EVENTS:
-                _events_removed(net, queues, partials, buffers, hand, counts, hand[r, STAGE], r)
+            longest = max(longest, header[LONGEST])
+            lists[0, n] = a
+            n += 1
+        else:
+            if is_pruned and (position[a] > most or (in_order and position[b - 1] <= least)):
+                continue
+            if n and lists[2, n - 1] == a:
+                lists[2, n - 1] = b
             else:
-                _partials_removed(net, queues, partials, buffers, hand, counts, hand[r, STAGE], r)
-            hand[r, KIND] = -1
-        counts.of_run[N_STEPS] += 1
-    return PAUSED
+                lists[1, n], lists[2, n] = a, b
+                n += 1
+    hand[LONGEST_TAKEN] = longest
+    if kind == EVENTS:
+        lists[1, 0], lists[2, 0] = hand[FIRST], hand[STOP_AT]
+        hand[N_BLOCKS], hand[N_RANGES] = n, 1
+    else:
+        lists[0, 0] = hand[FIRST]
+        hand[N_BLOCKS], hand[N_RANGES] = 1, n
+    at = own.at[r]
+    at[0], at[1], at[2], at[3] = 0 if n else hand[N_BLOCKS], 0, 0, -1
+
+
+@njit(**_HELPER)
+def _joined(join, completes, world, net, blocks, found, own, control, r, now):
+    """Join a thread's batch with what was gathered; return WENT_ON when all is done."""
+    hand, at, report, out = own.hand[r], own.at[r], own.report[r], own.out[r]
+    stage, kind = hand[AT_STAGE], hand[KIND]
+    cost, counts = net.cost[stage, kind], own.counts[r, stage]
+    need = 2 * (MOST_HITS // blocks.items.shape[1] + 2)
+    n_threads = len(own.hand)
+    while at[0] < hand[N_BLOCKS]:
+        if atomic.load(control, STOP * _LINE):
+            return STOPPED
+        if not _has_spare(blocks.free, control, own, r, need):
+            return MORE_BLOCKS
+        room = len(found.branch) - n_threads * MOST_HITS
+        if net.options[IS_KEPT] and atomic.load(control, N_FOUND * _LINE) > room:
+            return MORE_MATCHES
+        if net.stages[stage, IS_LOOP] and hand[LONGEST_TAKEN] + 1 >= blocks.items.shape[2]:
+            return MORE_ITEMS
+        n = join(
+            stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
+            blocks.limits, net.events, net.options[IS_SCOPED], at, own.path[r], own.first[r], out, report,
+            *world
+        )  # fmt: skip
+        counts[COMPARED + kind] += report[0]
+        hand[N_COMPARED] += report[0]
+        counts[LOOKED + kind] += report[1]
+        own.time[r, TAKES] += report[0] * cost[COMPARE] + report[1] * cost[LOOK] + n * cost[SEND]
+        time = now + own.time[r, TAKES]
+        if net.options[IS_REAL]:
+            time = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
+        for i in range(n):
+            _kept(
+                net, blocks, found, own, control, completes, world, r, stage, out[0, i], out[1, i], out[2, i],
+                time,
+            )  # fmt: skip
+    return WENT_ON
+
+
+@njit(**_HELPER)
+def _ended(net, blocks, own, control, trace, r, now):
+    """Pass on what a thread's step has made, and let go of its batch."""
+    hand, n_stages = own.hand[r], len(net.stages)
+    stage, kind = hand[AT_STAGE], hand[KIND]
+    _closed(blocks, own, r, OPEN_NEXT)
+    _closed(blocks, own, r, OPEN_LOOP)
+    if net.stages[stage, IS_FUSED]:
+        while hand[CHAIN_NEXT] >= 0:  # goes on with them itself, without a queue
+            block = hand[CHAIN_NEXT]
+            hand[CHAIN_NEXT] = blocks.header[block, CHAIN]
+            blocks.header[block, CHAIN] = hand[OWN_CHAIN]
+            hand[OWN_CHAIN] = block
+            atomic.add(control, OUTSTANDING * _LINE, 1)
+            atomic.store(blocks.state, block, WAITING)
+    else:
+        _passed_on(blocks, control, own, r, OPEN_NEXT)
+    _passed_on(blocks, control, own, r, OPEN_LOOP)
+    if net.options[IS_TRACED]:
+        row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+        row[BY_THREAD], row[OF_STAGE], row[ACTION] = r, stage, BY_EVENTS + kind
+        row[BEGIN], row[UNTIL], row[WITH_ITEMS] = own.time[r, BEGUN], now, hand[N_TAKEN]
+        row[WITH_COMPARED], row[WITH_MATCHES] = hand[N_COMPARED], hand[N_MATCHED]
+        row[WITH_SENT], row[WITH_LOOPED] = hand[N_TO_NEXT], hand[N_TO_LOOP]
+        row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = 0, 0
+    own.time[r, BUSY] += now - own.time[r, BEGUN]
+    # Before the batch is let go: who reads watermarks now reads them again.
+    atomic.add(control, N_ENDED * _LINE, 1)
+    if kind == EVENTS:
+        atomic.store(control, _of_thread(n_stages, r, MARK), -1)
+        atomic.add(control, OUTSTANDING * _LINE, -hand[N_TAKEN])
+    else:
+        atomic.store(blocks.state, hand[FIRST], HELD)
+        atomic.add(control, OUTSTANDING * _LINE, -1)
+    atomic.store(control, _of_thread(n_stages, r, EPOCH), END)
+    hand[PHASE] = NOTHING_TAKEN
+    if net.options[REMOVAL] != NOTHING:
+        since = atomic.add(control, N_SINCE * _LINE, 1)
+        if since >= atomic.load(control, NEXT_PASS * _LINE):
+            _removed(net, blocks, own, control, trace, r, now)
+
+
+@njit(**_HELPER)
+def _delivered(completes, world, net, blocks, found, own, control, trace, r, now):
+    """Pass on the source's next events; return FINISHED when there are none."""
+    n_deliveries = net.deliveries.shape[1]
+    cursor = atomic.load(control, CURSOR * _LINE)
+    if cursor >= n_deliveries:
+        return FINISHED
+    if not _has_spare(blocks.free, control, own, r, 2 * net.options[CHUNK] + 2):
+        return MORE_BLOCKS
+    if net.options[IS_KEPT]:
+        room = len(found.branch) - len(own.hand) * MOST_HITS - net.options[CHUNK]
+        if atomic.load(control, N_FOUND * _LINE) > room:
+            return MORE_MATCHES
+    hand, end = own.hand[r], min(cursor + net.options[CHUNK], n_deliveries)
+    n_done, n_waiting, was = 0, 0, -1
+    for i in range(cursor, end):
+        stage, position = net.deliveries[0, i], net.deliveries[1, i]
+        event_at = _of_stage(stage, EVENT_TAIL)
+        event = atomic.load(control, event_at)
+        if net.stages[stage, IS_START] and position < net.options[START_END]:
+            if was >= 0 and was != stage:  # blocks are of one stage
+                _closed(blocks, own, r, OPEN_NEXT)
+                _closed(blocks, own, r, OPEN_LOOP)
+            was = stage
+            _kept(
+                net, blocks, found, own, control, completes, world, r, stage, -1, -1,
+                net.events[PLACE, event], now,
+            )  # fmt: skip
+        atomic.store(control, event_at, event + 1)
+        if net.stages[stage, HAS_AGENT]:
+            n_waiting += 1
+        else:
+            n_done += 1
+    _closed(blocks, own, r, OPEN_NEXT)
+    _closed(blocks, own, r, OPEN_LOOP)
+    _passed_on(blocks, control, own, r, OPEN_NEXT)
+    _passed_on(blocks, control, own, r, OPEN_LOOP)
+    atomic.add(control, N_WAITING * _LINE, n_waiting)
+    if net.options[IS_TRACED]:
+        row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+        row[:] = 0
+        row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, -1, BY_SOURCE, now, now
+        row[WITH_ITEMS], row[WITH_SENT] = end - cursor, hand[N_TO_NEXT]
+        row[WITH_MATCHES] = hand[N_MATCHED]
+    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
+    atomic.add(control, N_ENDED * _LINE, 1)
+    atomic.store(control, CURSOR * _LINE, end)
+    atomic.add(control, OUTSTANDING * _LINE, -n_done)
+    return WENT_ON
+
+
+@njit(**_HELPER)
+def _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now):
+    """Let a thread end what it is at, take a batch and join it; return what came of it."""
+    hand = own.hand[r]
+    if hand[PHASE] == JOINED:
+        _ended(net, blocks, own, control, trace, r, now)
+    if hand[PHASE] == NOTHING_TAKEN:
+        if net.options[IS_TRACED] and (
+            atomic.load(control, N_TRACED * _LINE) + len(own.hand) * (len(net.stages) + 4) > len(trace)
+        ):
+            return MORE_TRACE
+        work = -1
+        if hand[OWN_CHAIN] < 0:
+            work = _chosen(net, control, hand, r)
+            if work < 0:
+                return IDLE
+            if not _has_room(net, blocks, own, control, work // 2, work % 2):
+                return MORE_LOG
+        elif not _has_room(net, blocks, own, control, blocks.header[hand[OWN_CHAIN], STAGE], PARTIALS):
+            return MORE_LOG
+        if not _taken(net, blocks, own, control, r, work):
+            return WENT_ON
+        _gathered(net, blocks, own, control, r)
+        stage, kind, counts = hand[AT_STAGE], hand[KIND], own.counts[r, hand[AT_STAGE]]
+        cost = net.cost[stage, kind]
+        n_buffers = net.stages[stage, N_MATCH_WORKERS if kind == EVENTS else N_EVENT_WORKERS]
+        counts[N_ITEMS + kind] += hand[N_TAKEN]
+        counts[N_LOCKS] += n_buffers
+        own.time[r, BEGUN] = now
+        own.time[r, TAKES] = hand[N_TAKEN] * cost[ITEM] + n_buffers * cost[LOCK]
+        hand[N_COMPARED], hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0, 0
+        hand[PHASE] = TAKEN
+    code = _joined(join, completes, world, net, blocks, found, own, control, r, now)
+    if code == WENT_ON:
+        hand[PHASE] = JOINED
+    return code
+
+
+# --- threads
+
+
+def _work(join, completes, world, net, blocks, found, own, control, trace, r, n_spins):
+    """Let a real thread work until all is done, another one stops, or there was nothing to do for long."""
+    n_waited = 0
+    while not atomic.load(control, STOP * _LINE):
+        now = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
+        code = _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now)
+        if code == IDLE:
+            if atomic.load(control, OUTSTANDING * _LINE) == 0:
+                _removed(net, blocks, own, control, trace, r, now)
+                return FINISHED
+            is_wanted = atomic.load(control, N_WAITING * _LINE) < net.options[BACKLOG]
+            if is_wanted and atomic.swap(control, SOURCE_LOCK * _LINE, 0, 1):
+                code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
+                atomic.store(control, SOURCE_LOCK * _LINE, 0)
+        if code == WENT_ON:
+            n_waited = 0
+        elif code >= MORE_BLOCKS:
+            atomic.swap(control, STOP * _LINE, 0, code)
+            return code
+        else:
+            n_waited += 1
+            if n_waited > n_spins:
+                return IDLE
+    return STOPPED
+
+
+@njit(**_HELPER)
+def _woken(net, control, clock, n_threads, now):
+    """Let a thread that waits go on, for every stage for which something waits."""
+    for stage in range(len(net.stages)):
+        for kind in range(2 if net.stages[stage, HAS_AGENT] else 0):
+            if _waits(control, stage, kind):
+                for r in range(n_threads):
+                    if clock[r] >= NEVER and net.serves[stage, r, kind]:
+                        clock[r] = now
+                        break
+
+
+def _simulate(join, completes, world, net, blocks, found, own, control, trace, clock, held, n_steps):
+    """Play all threads in virtual time: the one whose clock is least goes next.
+
+    ``clock`` has the threads' clocks, that of the source, and when the last step ended; ``held`` the bytes
+    of an event and of a partial match by stage, then those held and their greatest number.
+    """
+    n_threads, n_stages = len(own.hand) - 1, len(net.stages)
+    n_deliveries = net.deliveries.shape[1]
+    for _ in range(n_steps):
+        r, now = n_threads, clock[n_threads]
+        for z in range(n_threads):
+            if clock[z] < now:
+                r, now = z, clock[z]
+        if now >= NEVER:
+            _removed(net, blocks, own, control, trace, n_threads, clock[n_threads + 1])
+            return FINISHED
+        if r == n_threads:
+            if atomic.load(control, N_WAITING * _LINE) >= net.options[BACKLOG]:
+                clock[r] = NEVER  # a step that ends lets it go on
+                continue
+            code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
+        else:
+            code = _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now)
+            if code == IDLE and net.options[SOURCE_BY_THREADS]:
+                cursor = atomic.load(control, CURSOR * _LINE)
+                if cursor < n_deliveries:
+                    arrival = net.arrival[net.deliveries[1, cursor]]
+                    if arrival > now:
+                        clock[r] = arrival
+                        continue
+                    code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
+                    if code == WENT_ON:
+                        continue
+        if code >= MORE_BLOCKS:
+            return code
+        if code in (IDLE, FINISHED):
+            clock[r] = NEVER
+        elif r < n_threads:
+            clock[r] = now + own.time[r, TAKES]
+            clock[n_threads + 1] = max(clock[n_threads + 1], clock[r])
+        cursor = atomic.load(control, CURSOR * _LINE)
+        if not net.options[SOURCE_BY_THREADS] and cursor < n_deliveries:
+            if r == n_threads:
+                clock[r] = max(now, net.arrival[net.deliveries[1, cursor]]) + net.options[ROUTE]
+            elif clock[n_threads] >= NEVER:
+                clock[n_threads] = max(now, net.arrival[net.deliveries[1, cursor]])
+        _woken(net, control, clock, n_threads, now)
+        n_bytes = 0.0
+        for s in range(n_stages):
+            n_partials = atomic.load(control, _of_stage(s, PARTIALS_HELD))
+            n_partials += atomic.load(control, _of_stage(s, PARTIALS_QUEUED))
+            n_bytes += held[0, s] * atomic.load(control, _of_stage(s, EVENTS_HELD)) + held[1, s] * n_partials
+        held[0, n_stages] = n_bytes
+        held[1, n_stages] = max(held[1, n_stages], n_bytes)
+    return WENT_ON
+
+
+@cache
+def work():
+    """Return the kernel of a real thread; it is compiled once on a machine."""
+    return njit(T.int64(*_TYPES, T.int64, T.int64), nogil=True, cache=True, error_model="numpy")(_work)
 
 
 @cache
 def simulation():
-    """Return the kernel; making it takes some 12 s, once on a machine."""
-    types = T.int64(JOIN_EVENTS, JOIN_PARTIALS, COMPLETES, *_TYPES, T.int64, T.int64)
+    """Return the kernel of all threads in virtual time; it is compiled once on a machine."""
+    types = T.int64(*_TYPES, *_arrays("f1", "f2"), T.int64)
     return njit(types, nogil=True, cache=True, error_model="numpy")(_simulate)

@@ -1,0 +1,99 @@
+"""Atomic steps on numbers that several threads share, and the machine's clock, for kernels without the GIL.
+
+Arrays are int64 and contiguous; a number is named by its index in the flat array.
+"""
+
+import sys
+import threading
+import time
+
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
+HAS_CLOCK = sys.platform != "win32"
+
+
+def _pointer(context, builder, signature, arguments):
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.gep(array.data, [arguments[1]])
+
+
+def _load(typing, array, i):
+    def code(context, builder, signature, arguments):
+        return builder.load_atomic(_pointer(context, builder, signature, arguments), "seq_cst", 8)
+
+    return types.int64(array, types.int64), code
+
+
+def _store(typing, array, i, value):
+    def code(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature, arguments)
+        builder.store_atomic(arguments[2], pointer, "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), code
+
+
+def _add(typing, array, i, value):
+    def code(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature, arguments)
+        return builder.atomic_rmw("add", pointer, arguments[2], "seq_cst")
+
+    return types.int64(array, types.int64, types.int64), code
+
+
+def _swap(typing, array, i, old, new):
+    def code(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature, arguments)
+        done = builder.cmpxchg(pointer, arguments[2], arguments[3], "seq_cst", "seq_cst")
+        return builder.extract_value(done, 1)
+
+    return types.boolean(array, types.int64, types.int64, types.int64), code
+
+
+def _nanoseconds(typing):
+    def code(context, builder, signature, arguments):
+        moment = cgutils.alloca_once(builder, ir.ArrayType(_I64, 2))
+        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32), moment.type])
+        function = cgutils.get_or_insert_function(builder.module, kind, "clock_gettime")
+        builder.call(function, [ir.Constant(ir.IntType(32), _CLOCK_MONOTONIC), moment])
+        seconds, rest = (builder.load(cgutils.gep_inbounds(builder, moment, 0, k)) for k in (0, 1))
+        return builder.add(builder.mul(seconds, ir.Constant(_I64, 1_000_000_000)), rest)
+
+    return types.int64(), code
+
+
+if config.DISABLE_JIT:
+    _LOCK = threading.Lock()
+
+    def load(array, i):
+        """Return the number."""
+        return int(array.reshape(-1)[i])
+
+    def store(array, i, value):
+        """Write the number; whoever reads it finds all that was written before."""
+        array.reshape(-1)[i] = value
+
+    def add(array, i, value):
+        """Add to the number; return what it was."""
+        with _LOCK:
+            old = int(array.reshape(-1)[i])
+            array.reshape(-1)[i] = old + value
+        return old
+
+    def swap(array, i, old, new):
+        """Write ``new`` if the number is ``old``; return whether it was."""
+        with _LOCK:
+            is_old = int(array.reshape(-1)[i]) == old
+            if is_old:
+                array.reshape(-1)[i] = new
+        return is_old
+
+    nanoseconds = time.monotonic_ns
+else:
+    load, store, add, swap = map(intrinsic, (_load, _store, _add, _swap))
+    nanoseconds = intrinsic(_nanoseconds)
