@@ -27,6 +27,8 @@ WORLD_TYPES = (
     'T.Array(T.float64, 3, "C", readonly=True)',
     "read_only(T.float64)", "read_only(T.int64)", "read_only(T.uint8)",
 )  # fmt: skip
+# A call copies the descriptions of all arrays that it is given: too much for a pair.
+_INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
 # Rows of ``limits``.
 LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
 
@@ -95,9 +97,9 @@ def write_joins(
         ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first,
         out, report, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with all events in the
         ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those that fit to
-        ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number of the block,
-        row, number of the range, event or -1) in the next call. The report has the pairs in order and in
-        the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
+        ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number of the
+        block, row, number of the range, event or -1) in the next call. The report has the pairs in order and
+        in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
         partial match's window are looked at, found by bisection.
 
         ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join.
@@ -129,12 +131,16 @@ class _JoinWriter:
             self._conditions(number, plan)
         for stage, (plan, join) in enumerate(stages):
             self._fits(stage, self.plans.index(plan), len(plan.joins), join)
+        self._function(_LOADED.splitlines())
         self._dispatch(stages)
-        self._compiled(_JOIN.replace("WORLD_NAMES", ", ".join(WORLD)).replace("HELPER", HELPER).splitlines())
+        self._completing(stages)
+        self._compiled(
+            _JOIN.replace("WORLD_NAMES", ", ".join(WORLD)).replace("HELPER", _INLINED).splitlines()
+        )
         return KernelSource("\n".join(self.lines) + "\n", ())
 
     def _function(self, lines: list[str]) -> None:
-        self.lines += [HELPER, *lines, "", ""]
+        self.lines += [_INLINED, *lines, "", ""]
 
     def _compiled(self, lines: list[str]) -> None:
         # User functions may allocate, and nothing tells a cache when what they call changes.
@@ -211,13 +217,37 @@ class _JoinWriter:
 
     def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
+        for stage, (plan, join) in enumerate(stages):
+            lines = self._scan_of_loops() if any(j.is_loop for j in plan.joins) else self._scan(plan, join)
+            scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
+            self._function(scan.splitlines())
+        given = "c, items, sizes, b, row, path, first, events, low, high, out, report"
+        lines = [f"def scan(stage, {given}, {world}):"]
         for stage in range(len(stages)):
-            self._function(_SCAN.replace("STAGE", str(stage)).replace("WORLD", world).splitlines())
-        lines = [f"def scan(stage, path, first, h, events, low, high, b, row, out, report, {world}):"]
-        for stage in range(len(stages)):
-            call = f"scan{stage}(path, first, h, events, low, high, b, row, out, report, {world})"
-            lines += [f"    if stage == {stage}:", f"        return {call}"]
+            lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
         self._function([*lines, "    return high"])
+
+    def _scan_of_loops(self) -> list[str]:
+        """Return a scan whose partial matches may have any number of events."""
+        return [*_SCAN_HEAD, "    h = loaded(items, sizes, b, row, c, sizes.shape[2], path, first)", *_SCAN]
+
+    def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
+        """Return a scan whose partial matches have one event of each bound component: their path is a tuple.
+
+        Nothing that the loop writes can change it, so that values of its events are read once.
+        """
+        known = plan.order[: plan.joins.index(join)]
+        first = [sum(of < c for of in (*known, join.component)) for c in range(len(plan.joins) + 1)]
+        h = first[join.component]
+        parts = [f"items[b, row, {d}]" for d in range(len(known))]
+        names = [f"p{d}" for d in range(len(known))]
+        loads = [f"    {name} = {part}" for name, part in zip(names, parts, strict=True)]
+        whole = [*names[:h], "e", *names[h:]]
+        body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in _SCAN]
+        return [*_SCAN_HEAD, *loads, f"    h, first = {h}, ({', '.join(map(str, first))},)", *body]
+
+    def _completing(self, stages: list[tuple[JoinPlan, Join]]) -> None:
+        world = ", ".join(WORLD)
         lines = [
             "@njit([(T.int64, I1, I1, WORLD,)], OPTIONS)",
             f"def completes(stage, path, first, {world}):",
@@ -236,8 +266,8 @@ def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
 
-_SCAN = """def scanSTAGE(path, first, h, events, low, high, b, row, out, report, WORLD):
-    n, compared = report[2], 0
+_SCAN_HEAD = ["def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, out, report, WORLD):"]
+_SCAN = """    n, compared = report[2], 0
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
@@ -250,26 +280,13 @@ _SCAN = """def scanSTAGE(path, first, h, events, low, high, b, row, out, report,
                 report[0], report[2] = report[0] + compared, n
                 return i + 1
     report[0], report[2] = report[0] + compared, n
-    return high
-"""
+    return high""".splitlines()
 _JOIN_TYPES = (
     'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
     'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
     'T.Array(T.int64, 2, "C", readonly=True), T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), I1'
 )
-_JOIN = """HELPER
-def first_beyond(values, low, high, limit):
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] > limit:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-HELPER
-def loaded(items, sizes, b, row, c, n_components, path, first):
+_LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
     d, s, h = 0, 0, 0
     for k in range(n_components):
         first[k] = d
@@ -281,7 +298,16 @@ def loaded(items, sizes, b, row, c, n_components, path, first):
             h = d
             d += 1
     first[n_components] = d
-    return h
+    return h"""
+_JOIN = """HELPER
+def first_beyond(values, low, high, limit):
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] > limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @njit([(JOIN_TYPES, WORLD,)], OPTIONS)
@@ -289,12 +315,12 @@ def join(
     stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first, out,
     report, WORLD_NAMES
 ):
-    c, n_components, in_order, most = COMPONENT[stage], N[stage], IN_ORDER[stage], HIGH[stage]
+    c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
     report[:] = 0
     while at[0] < n_blocks:
         b = lists[0, at[0]]
         while at[1] < header[b, 1]:
-            row, h = at[1], -1
+            row = at[1]
             last, limit = spans[0, b, row], spans[1, b, row]
             while at[2] < n_ranges:
                 low, high = lists[1, at[2]], lists[2, at[2]]
@@ -309,9 +335,10 @@ def join(
                 else:
                     low = at[3]
                 if low < high and sizes[b, row, c] < most:
-                    if h < 0:
-                        h = loaded(items, sizes, b, row, c, n_components, path, first)
-                    at[3] = scan(stage, path, first, h, events, low, high, b, row, out, report, WORLD_NAMES)
+                    at[3] = scan(
+                        stage, c, items, sizes, b, row, path, first, events, low, high, out, report,
+                        WORLD_NAMES
+                    )
                     if report[2] == out.shape[1]:
                         return report[2]
                 at[2] += 1

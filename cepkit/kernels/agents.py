@@ -148,22 +148,24 @@ _TYPES = (
     *_arrays("i1", "f2"),
 )
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+# A call copies the descriptions of all arrays that it is given, some 100 numbers: too much for a pair.
+_INLINED = {**_HELPER, "forceinline": True}
 
 
 # --- shared numbers
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _of_stage(stage, what):
     return (N_OF_RUN + stage * N_OF_STAGE + what) * _LINE
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _of_thread(n_stages, r, what):
     return (N_OF_RUN + n_stages * N_OF_STAGE + r * N_OF_THREAD + what) * _LINE
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _locked(control, lock):
     while not atomic.swap(control, lock * _LINE, 0, 1):
         pass
@@ -172,7 +174,7 @@ def _locked(control, lock):
 # --- blocks
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _has_spare(free, control, own, r, need):
     """Let a thread have ``need`` free blocks; return False when there are not so many."""
     hand = own.hand[r]
@@ -192,7 +194,7 @@ def _has_spare(free, control, own, r, need):
     return hand[N_SPARE] >= need
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _published(blocks, control, block, stage):
     """Put a block into the queue of a stage."""
     header = blocks.header[block]
@@ -205,7 +207,7 @@ def _published(blocks, control, block, stage):
     atomic.store(blocks.queue, stage * n_blocks + number % n_blocks, number << 24 | block)
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _passed_on(blocks, control, own, r, to):
     """Publish the blocks that a thread filled, for the next stage or (OPEN_LOOP) for its own one."""
     hand = own.hand[r]
@@ -218,7 +220,7 @@ def _passed_on(blocks, control, own, r, to):
         block = after
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _closed(blocks, own, r, to):
     """Add the block that a thread fills to those that it has filled."""
     hand = own.hand[r]
@@ -229,14 +231,13 @@ def _closed(blocks, own, r, to):
         hand[to] = -1
 
 
-@njit(**_HELPER)
-def _added(blocks, own, r, to, stage, n_components, n_items, last, limit):
+@njit(**_INLINED)
+def _added(blocks, spare, hand, path, first, to, stage, n_components, n_items, last, limit):
     """Add the partial match in a thread's path to the block that it fills; return whether that is full."""
-    hand, path, first = own.hand[r], own.path[r], own.first[r]
     block = hand[to]
     if block < 0:
         hand[N_SPARE] -= 1
-        block = own.spare[r, hand[N_SPARE]]
+        block = spare[hand[N_SPARE]]
         hand[to] = block
         header = blocks.header[block]
         header[STAGE], header[N_ROWS], header[LONGEST] = stage, 0, 0
@@ -255,68 +256,83 @@ def _added(blocks, own, r, to, stage, n_components, n_items, last, limit):
     return row + 1 == blocks.items.shape[1]
 
 
-@njit(**_HELPER)
-def _path_of(blocks, own, r, net, stage, block, row, place):
-    """Write a row (-1: none) with an event added into a thread's path; return its number of events."""
-    path, first = own.path[r], own.first[r]
-    c, d, s = net.stages[stage, COMPONENT], 0, 0
-    for k in range(net.stages[stage, N_COMPONENTS]):
+@njit(**_INLINED)
+def _path_of(items, sizes, path, first, n_components, component, block, row, place):
+    """Write a row (-1: none) with an event added into a path; return its number of events."""
+    d, s = 0, 0
+    for k in range(n_components):
         first[k] = d
         if row >= 0:
-            for _ in range(blocks.sizes[block, row, k]):
-                path[d] = blocks.items[block, row, s]
+            for _ in range(sizes[block, row, k]):
+                path[d] = items[block, row, s]
                 d += 1
                 s += 1
-        if k == c:
+        if k == component:
             path[d] = place
             d += 1
-    first[net.stages[stage, N_COMPONENTS]] = d
+    first[n_components] = d
     return d
 
 
-@njit(**_HELPER)
-def _kept(net, blocks, found, own, control, completes, world, r, stage, block, row, place, time):
-    """Let a partial match with an event added go where it belongs."""
-    hand, counts = own.hand[r], own.counts[r, stage]
-    last, after, is_loop = net.places[POSITION, place], net.stages[stage, NEXT], net.stages[stage, IS_LOOP]
-    if row >= 0:
-        last = max(last, blocks.limits[LAST, block, row])
-    is_match, n_items = after < 0, 0
-    if net.stages[stage, IS_TESTED] or is_loop or not is_match or net.options[IS_KEPT]:
-        n_items = _path_of(blocks, own, r, net, stage, block, row, place)
-    n_components = net.stages[stage, N_COMPONENTS]
-    goes_on = not net.stages[stage, IS_TESTED] or completes(stage, own.path[r], own.first[r], *world)
-    is_full = False
-    if goes_on and is_match:
-        counts[N_COMPLETE] += 1
-        hand[N_MATCHED] += 1
-        latency = time - net.arrival[last]
-        own.time[r, LATENCY] += latency
-        own.time[r, MOST_LATENCY] = max(own.time[r, MOST_LATENCY], latency)
-        if net.options[IS_KEPT]:
-            m = atomic.add(control, N_FOUND * _LINE, 1)
-            for i in range(n_items):
-                found.items[m, i] = own.path[r, i]
-            for k in range(n_components):
-                found.sizes[m, k] = own.first[r, k + 1] - own.first[r, k]
-            found.branch[m], found.time[m] = net.stages[stage, BRANCH], time
-    elif goes_on:
-        counts[N_SENT] += 1
-        hand[N_TO_NEXT] += 1
-        limit = net.places[EXPIRY, own.path[r, 0]]
-        is_full = _added(blocks, own, r, OPEN_NEXT, after, n_components, n_items, last, limit)
-    if is_loop:
-        counts[N_LOOPED] += 1
-        hand[N_TO_LOOP] += 1
-        limit = net.places[EXPIRY, own.path[r, 0]]
-        if _added(blocks, own, r, OPEN_LOOP, stage, n_components, n_items, last, limit):
-            _closed(blocks, own, r, OPEN_LOOP)
-            if net.options[IS_REAL]:
-                _passed_on(blocks, control, own, r, OPEN_LOOP)
-    if is_full:
-        _closed(blocks, own, r, OPEN_NEXT)
-        if net.options[IS_REAL] and not net.stages[stage, IS_FUSED]:
-            _passed_on(blocks, control, own, r, OPEN_NEXT)
+@njit(**_INLINED)
+def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, time):
+    """Let the pairs in a thread's ``out`` go where they belong: to a queue, to the matches, or nowhere."""
+    hand, counts, out, path, first = own.hand[r], own.counts[r, stage], own.out[r], own.path[r], own.first[r]
+    after, is_loop, is_tested = (
+        net.stages[stage, NEXT], net.stages[stage, IS_LOOP], net.stages[stage, IS_TESTED]
+    )  # fmt: skip
+    n_components, is_kept, is_real = (
+        net.stages[stage, N_COMPONENTS], net.options[IS_KEPT], net.options[IS_REAL]
+    )  # fmt: skip
+    component, position, expiry = net.stages[stage, COMPONENT], net.places[POSITION], net.places[EXPIRY]
+    n_matched, n_sent, n_looped = 0, 0, 0
+    latency, most_latency = 0.0, own.time[r, MOST_LATENCY]
+    needs_path = is_tested or is_loop or after >= 0 or is_kept
+    for i in range(n_hits):
+        block, row, place = out[0, i], out[1, i], out[2, i]
+        last, n_items, goes_on = position[place], 0, True
+        if row >= 0:
+            last = max(last, blocks.limits[LAST, block, row])
+        if needs_path:
+            n_items = _path_of(
+                blocks.items, blocks.sizes, path, first, n_components, component, block, row, place
+            )
+        if is_tested:
+            goes_on = completes(stage, path, first, *world)
+        if goes_on and after < 0:
+            n_matched += 1
+            since = time - net.arrival[last]
+            latency += since
+            most_latency = max(most_latency, since)
+            if is_kept:
+                m = atomic.add(control, N_FOUND * _LINE, 1)
+                for k in range(n_items):
+                    found.items[m, k] = path[k]
+                for k in range(n_components):
+                    found.sizes[m, k] = first[k + 1] - first[k]
+                found.branch[m], found.time[m] = net.stages[stage, BRANCH], time
+        elif goes_on:
+            n_sent += 1
+            if _added(blocks, own.spare[r], hand, path, first, OPEN_NEXT, after, n_components, n_items, last,
+                      expiry[path[0]]):  # fmt: skip
+                _closed(blocks, own, r, OPEN_NEXT)
+                if is_real and not net.stages[stage, IS_FUSED]:
+                    _passed_on(blocks, control, own, r, OPEN_NEXT)
+        if is_loop:
+            n_looped += 1
+            if _added(blocks, own.spare[r], hand, path, first, OPEN_LOOP, stage, n_components, n_items, last,
+                      expiry[path[0]]):  # fmt: skip
+                _closed(blocks, own, r, OPEN_LOOP)
+                if is_real:
+                    _passed_on(blocks, control, own, r, OPEN_LOOP)
+    own.time[r, LATENCY] += latency
+    own.time[r, MOST_LATENCY] = most_latency
+    hand[N_MATCHED] += n_matched
+    hand[N_TO_NEXT] += n_sent
+    hand[N_TO_LOOP] += n_looped
+    counts[N_COMPLETE] += n_matched
+    counts[N_SENT] += n_sent
+    counts[N_LOOPED] += n_looped
 
 
 # --- what can still arrive, and what is removed
@@ -443,7 +459,7 @@ def _freed(net, blocks, own, control, number):
 # --- a thread's step
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _waits(control, stage, kind):
     """Return whether an item waits for a stage."""
     if kind == EVENTS:
@@ -452,7 +468,7 @@ def _waits(control, stage, kind):
     return atomic.load(control, _of_stage(stage, HEAD)) < atomic.load(control, _of_stage(stage, TAIL))
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _waits_in_group(net, control, stage, kind):
     """Return the stage of an agent for which an item waits, the one whose event came first; or -1."""
     if net.stages[stage, GROUP] == stage and not net.stages[stage, IS_FUSED]:
@@ -468,7 +484,7 @@ def _waits_in_group(net, control, stage, kind):
     return best
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _chosen(net, control, hand, r):
     """Return the work that a thread takes next, ``2 * stage + kind``, or -1."""
     allocation, n_stages = net.options[ALLOCATION], len(net.stages)
@@ -500,7 +516,7 @@ def _chosen(net, control, hand, r):
     return -1
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _has_room(net, blocks, own, control, stage, kind):
     """Return whether the log of a stage takes one more entry of every thread."""
     low = atomic.load(control, _of_stage(stage, EVENTS_LOW if kind == EVENTS else PARTIALS_LOW))
@@ -508,7 +524,7 @@ def _has_room(net, blocks, own, control, stage, kind):
     return end - low + len(own.hand) < blocks.log.shape[2]
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _taken(net, blocks, own, control, r, work):
     """Take a batch of a queue, or (-1) a block of the thread's own; return False when others were faster."""
     hand, n_stages, n_blocks = own.hand[r], len(net.stages), len(blocks.state)
@@ -560,7 +576,7 @@ def _taken(net, blocks, own, control, r, work):
     return True
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _gathered(net, blocks, own, control, r):
     """List what a thread's batch is to be joined with: blocks, or ranges of events."""
     hand, lists, n_stages = own.hand[r], own.lists[r], len(net.stages)
@@ -613,7 +629,7 @@ def _gathered(net, blocks, own, control, r):
     at[0], at[1], at[2], at[3] = 0 if n else hand[N_BLOCKS], 0, 0, -1
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _joined(join, completes, world, net, blocks, found, own, control, r, now):
     """Join a thread's batch with what was gathered; return WENT_ON when all is done."""
     hand, at, report, out = own.hand[r], own.at[r], own.report[r], own.out[r]
@@ -643,15 +659,11 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
         time = now + own.time[r, TAKES]
         if net.options[IS_REAL]:
             time = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
-        for i in range(n):
-            _kept(
-                net, blocks, found, own, control, completes, world, r, stage, out[0, i], out[1, i], out[2, i],
-                time,
-            )  # fmt: skip
+        _kept(net, blocks, found, own, control, completes, world, r, stage, n, time)
     return WENT_ON
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _ended(net, blocks, own, control, trace, r, now):
     """Pass on what a thread's step has made, and let go of its batch."""
     hand, n_stages = own.hand[r], len(net.stages)
@@ -717,10 +729,8 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
                 _closed(blocks, own, r, OPEN_NEXT)
                 _closed(blocks, own, r, OPEN_LOOP)
             was = stage
-            _kept(
-                net, blocks, found, own, control, completes, world, r, stage, -1, -1,
-                net.events[PLACE, event], now,
-            )  # fmt: skip
+            own.out[r, 0, 0], own.out[r, 1, 0], own.out[r, 2, 0] = -1, -1, net.events[PLACE, event]
+            _kept(net, blocks, found, own, control, completes, world, r, stage, 1, now)
         atomic.store(control, event_at, event + 1)
         if net.stages[stage, HAS_AGENT]:
             n_waiting += 1
@@ -744,7 +754,7 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
     return WENT_ON
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now):
     """Let a thread end what it is at, take a batch and join it; return what came of it."""
     hand = own.hand[r]
@@ -811,7 +821,7 @@ def _work(join, completes, world, net, blocks, found, own, control, trace, r, n_
     return STOPPED
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _woken(net, control, clock, n_threads, now):
     """Let a thread that waits go on, for every stage for which something waits."""
     for stage in range(len(net.stages)):
