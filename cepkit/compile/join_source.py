@@ -221,11 +221,11 @@ class _JoinWriter:
             lines = self._scan_of_loops() if any(j.is_loop for j in plan.joins) else self._scan(plan, join)
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
-        given = "c, items, sizes, b, row, path, first, events, low, high, out, report"
+        given = "c, items, sizes, b, row, path, first, events, low, high, n, out"
         lines = [f"def scan(stage, {given}, {world}):"]
         for stage in range(len(stages)):
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
-        self._function([*lines, "    return high"])
+        self._function([*lines, "    return n, 0, high"])
 
     def _scan_of_loops(self) -> list[str]:
         """Return a scan whose partial matches may have any number of events."""
@@ -266,8 +266,8 @@ def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
 
-_SCAN_HEAD = ["def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, out, report, WORLD):"]
-_SCAN = """    n, compared = report[2], 0
+_SCAN_HEAD = ["def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, out, WORLD):"]
+_SCAN = """    compared = 0
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
@@ -277,10 +277,8 @@ _SCAN = """    n, compared = report[2], 0
             out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
             if n == out.shape[1]:
-                report[0], report[2] = report[0] + compared, n
-                return i + 1
-    report[0], report[2] = report[0] + compared, n
-    return high""".splitlines()
+                return n, compared, i + 1
+    return n, compared, high""".splitlines()
 _JOIN_TYPES = (
     'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
     'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
@@ -316,35 +314,43 @@ def join(
     report, WORLD_NAMES
 ):
     c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
-    report[:] = 0
-    while at[0] < n_blocks:
-        b = lists[0, at[0]]
-        while at[1] < header[b, 1]:
-            row = at[1]
+    k, row, r, begin = at[0], at[1], at[2], at[3]
+    n, compared, looked = 0, 0, 0
+    while k < n_blocks:
+        b = lists[0, k]
+        n_rows = header[b, 1]
+        while row < n_rows:
             last, limit = spans[0, b, row], spans[1, b, row]
-            while at[2] < n_ranges:
-                low, high = lists[1, at[2]], lists[2, at[2]]
+            while r < n_ranges:
+                low, high = lists[1, r], lists[2, r]
                 if scoped:
-                    if in_order:
+                    if events[1, low] > limit or (in_order and events[1, high - 1] <= last):
+                        high = low
+                    elif in_order:
                         low = first_beyond(events[1], low, high, last)
                     else:
                         low = first_beyond(events[2], low, high, last - 1)
-                    high = first_beyond(events[1], low, high, limit)
-                if at[3] < 0:
-                    report[1] += high - low
+                    if high > low and events[1, high - 1] > limit:
+                        high = first_beyond(events[1], low, high, limit)
+                if begin < 0:
+                    looked += high - low
                 else:
-                    low = at[3]
+                    low = begin
                 if low < high and sizes[b, row, c] < most:
-                    at[3] = scan(
-                        stage, c, items, sizes, b, row, path, first, events, low, high, out, report,
-                        WORLD_NAMES
+                    n, tried, begin = scan(
+                        stage, c, items, sizes, b, row, path, first, events, low, high, n, out, WORLD_NAMES
                     )
-                    if report[2] == out.shape[1]:
-                        return report[2]
-                at[2] += 1
-                at[3] = -1
-            at[1] += 1
-            at[2] = 0
-        at[0] += 1
-        at[1] = 0
-    return report[2]"""
+                    compared += tried
+                    if n == out.shape[1]:
+                        at[0], at[1], at[2], at[3] = k, row, r, begin
+                        report[0], report[1] = compared, looked
+                        return n
+                r += 1
+                begin = -1
+            row += 1
+            r = 0
+        k += 1
+        row = 0
+    at[0] = k
+    report[0], report[1] = compared, looked
+    return n"""

@@ -107,7 +107,7 @@ class Terms:
     scoped: bool = True
     removal: str = "watermark"
     keep: bool = True
-    backlog: int = 1 << 62
+    backlog: int = 4096
     trace: bool = False
 
 
