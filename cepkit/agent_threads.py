@@ -1,0 +1,372 @@
+"""The cost model's decisions: how many threads each hybrid agent gets, as what, and which are fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import floor, inf
+
+from cepkit.agent_costs import agent_loads, needed_workers
+from cepkit.agent_rates import MODELS, AgentRates
+from cepkit.errors import CepError
+
+COST_MODELS = (*MODELS, "measured")
+LEAST_THREADS = 2  # of an agent: an event worker and a match worker
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Which threads agents get.
+
+    Parameters
+    ----------
+    agents : tuple of tuple of int
+        The components of every agent: one, or those of two neighbours that are fused.
+    threads, event_workers, match_workers : tuple of int, by agent
+        T_i, T_IB,i and T_MB,i.
+    loads : tuple of float, by agent
+        The work that they were divided by: ns per second, of counts ns.
+    """
+
+    agents: tuple[tuple[int, ...], ...]
+    threads: tuple[int, ...]
+    event_workers: tuple[int, ...]
+    match_workers: tuple[int, ...]
+    loads: tuple[float, ...]
+
+    @property
+    def fused(self) -> tuple[tuple[int, ...], ...]:
+        """The pairs of components whose agents are fused."""
+        return tuple(components for components in self.agents if len(components) > 1)
+
+
+def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
+    """Return how many threads each agent's load deserves, not rounded.
+
+    Parameters
+    ----------
+    loads : sequence of float, by agent
+        In one unit; without any load all are equal, of infinite ones these.
+    threads : int
+        T.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: T_i = load_i / sum_j load_j.
+    Differs: the printed formula lacks the factor T.
+
+    Examples
+    --------
+    >>> thread_shares([1.0, 3.0], 8)
+    (2.0, 6.0)
+    """
+    if inf in loads:
+        loads = [float(load == inf) for load in loads]
+    most = max(loads, default=0.0)
+    scaled = [load / most for load in loads] if most > 0 else [1.0] * len(loads)
+    total = sum(scaled)
+    return tuple(threads * load / total for load in scaled)
+
+
+def allocate_threads(loads: Sequence[float], threads: int, least: int = LEAST_THREADS) -> tuple[int, ...]:
+    """Return whole numbers of threads, by load.
+
+    Parameters
+    ----------
+    loads, threads
+        As of `thread_shares`.
+    least : int
+        Threads that every agent gets.
+
+    Returns
+    -------
+    tuple of int, by agent
+        Their sum is ``threads``; more load never gets less.
+
+    Raises
+    ------
+    CepError
+        When there are too few threads.
+
+    Notes
+    -----
+    Shares are rounded down, but to no less than ``least``; those furthest below their share get the rest.
+    Where that is more than there are, the largest give.
+    Source: HYPERSONIC, section IV, leaves the rounding open.
+
+    Examples
+    --------
+    >>> allocate_threads([10.0, 60.0, 30.0], 9)
+    (2, 5, 2)
+    """
+    _enough(len(loads), threads, least)
+    shares = thread_shares(loads, threads)
+    made = [max(least, floor(share + 1e-9)) for share in shares]
+    short = sorted(range(len(loads)), key=lambda i: (made[i] - shares[i], i))
+    for i in short[: max(threads - sum(made), 0)]:
+        made[i] += 1
+    while sum(made) > threads:
+        # Of equally many threads the one with less load gives, the later one where that is equal, too.
+        i = min(range(len(loads)), key=lambda i: (-made[i], shares[i], -i))
+        made[i] -= 1
+    return tuple(made)
+
+
+def _enough(n_agents: int, threads: int, least: int) -> None:
+    if threads < n_agents * least:
+        raise CepError(f"threads={threads}: {n_agents} agents take at least {n_agents * least}")
+
+
+def split_workers(threads: int, event_need: int, match_need: int) -> tuple[int, int]:
+    """Return how many threads of an agent take events, and how many take partial matches.
+
+    Parameters
+    ----------
+    threads : int
+        T_i, at least 2.
+    event_need, match_need : int
+        Workers of the kind that can be kept busy; see `needed_workers`.
+
+    Returns
+    -------
+    tuple of (int, int)
+        At least 1 each.
+
+    Notes
+    -----
+    Half and half; what one kind does not need, the other gets, and what neither needs, the match workers.
+    Source: HYPERSONIC, section IV: the bounds on both kinds.
+
+    Examples
+    --------
+    >>> split_workers(6, 9, 9), split_workers(6, 2, 9), split_workers(6, 9, 2)
+    ((3, 3), (2, 4), (4, 2))
+    """
+    low, high = max(1, threads - match_need), max(1, event_need)
+    events = min(max(threads // 2, low), high, threads - 1)
+    return events, threads - events
+
+
+def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[int, int]:
+    """Return the workers of both kinds by what each kind has been measured to do, at least 1 each.
+
+    Examples
+    --------
+    >>> split_by_load(6, 90.0, 10.0), split_by_load(6, 0.0, 0.0)
+    ((5, 1), (3, 3))
+    """
+    share = thread_shares([event_load, match_load], threads)[0]
+    events = min(max(floor(share + 0.5), 1), threads - 1)
+    return events, threads - events
+
+
+def pair_to_fuse(loads: Sequence[float], threads: int) -> int | None:
+    """Return the first of the two neighbours that together deserve fewer threads than one agent takes.
+
+    Returns
+    -------
+    int or None
+        Of the pair with the least load, when its share of the threads is below 2; else None.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section V fuses two of five agents.
+    Differs: which two, and when, is not said there.
+
+    Examples
+    --------
+    >>> pair_to_fuse([5.0, 1.0, 2.0, 9.0], 8), pair_to_fuse([5.0, 1.0, 2.0, 9.0], 16)
+    (1, None)
+    """
+    if len(loads) < 2:
+        return None
+    (pair,) = pairs_to_fuse(loads, 1)
+    shares = thread_shares(loads, threads)
+    return pair if shares[pair] + shares[pair + 1] < LEAST_THREADS else None
+
+
+def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
+    """Return the first agents of so many disjoint pairs of neighbours that have the least load in all.
+
+    Raises
+    ------
+    CepError
+        When there are not so many pairs.
+
+    Notes
+    -----
+    Time and memory O(n_agents x n_pairs).
+
+    Examples
+    --------
+    >>> pairs_to_fuse([5.0, 1.0, 2.0, 9.0], 1), pairs_to_fuse([5.0, 1.0, 2.0, 9.0], 2)
+    ((1,), (0, 2))
+    """
+    if not 0 <= n_pairs <= len(loads) // 2:
+        raise CepError(f"{n_pairs} fused pairs of {len(loads)} agents. There are at most {len(loads) // 2}")
+
+    @cache
+    def best(first: int, left: int) -> tuple[float, tuple[int, ...]]:
+        if left == 0:
+            return 0.0, ()
+        if len(loads) - first < 2 * left:
+            return inf, (len(loads),)
+        cost, pairs = best(first + 2, left - 1)
+        taken = cost + loads[first] + loads[first + 1], (first, *pairs)
+        return min(taken, best(first + 1, left))
+
+    return best(0, n_pairs)[1]
+
+
+def measured_loads(
+    rates: AgentRates,
+    compared: Sequence[Sequence[float]],
+    sent: Sequence[float],
+    locked: Sequence[float] | None = None,
+) -> tuple[float, ...]:
+    """Return the work of agents from counts of a run, ns by agent.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of its costs.
+    compared : sequence of (float, float), by agent
+        Pairs whose conditions were looked at, by event workers and by match workers.
+    sent : sequence of float, by agent
+        Partial matches.
+    locked : sequence of float, by agent, optional
+        Buffers; None: not counted.
+
+    Raises
+    ------
+    CepError
+        When there is not a count for each agent.
+
+    Examples
+    --------
+    >>> two = AgentRates((1.0, 1.0), 1.0, evaluation_cost=5.0, send_cost=50.0)
+    >>> measured_loads(two, [(90, 10)], [3])
+    (650.0,)
+    """
+    agents = rates.agents
+    locked = [0.0] * len(agents) if locked is None else locked
+    for name, counts in (("compared", compared), ("sent", sent), ("locked", locked)):
+        if len(counts) != len(agents):
+            raise CepError(f"{name}: counts of {len(counts)} agents. There are {len(agents)}")
+    return tuple(
+        rates.evaluation_cost[c] * float(sum(compared[a]))
+        + rates.send_cost[c] * float(sent[a])
+        + rates.lock_cost[c] * float(locked[a])
+        for a, c in enumerate(agents)
+    )
+
+
+def allocate_agents(
+    rates: AgentRates,
+    threads: int,
+    cost_model: str = "simplex",
+    *,
+    n_fused: int | None = None,
+    least: int = LEAST_THREADS,
+    rounds: int = _ROUNDS,
+    compared: Sequence[Sequence[float]] | None = None,
+    sent: Sequence[float] | None = None,
+    locked: Sequence[float] | None = None,
+) -> Allocation:
+    """Divide threads among agents, and those of an agent among its workers.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of the pattern.
+    threads : int
+        T.
+    cost_model : str
+        ``"paper"``, ``"simplex"``, or ``"measured"``: by counts of a run.
+    n_fused : int, optional
+        Pairs of neighbours that are fused; None: as few as the number of threads allows.
+    least : int
+        Threads that every agent, or fused pair, gets; at least 2 for workers of both kinds.
+    rounds : int
+        How often the loads are computed again with the workers that they lead to, until nothing changes.
+    compared, sent, locked
+        As of `measured_loads`; the first two are needed with ``"measured"``.
+
+    Raises
+    ------
+    CepError
+        When the model is not known, counts are missing, or there are too few threads.
+
+    Notes
+    -----
+    The number of workers decides the number of locks; the first round has T / n threads per agent.
+    Source: HYPERSONIC, section IV.
+    Differs: the paper computes the loads once.
+
+    Examples
+    --------
+    >>> three = AgentRates((1.0, 2.0, 3.0), window=60.0, selectivities=(1.0, 0.1, 0.1))
+    >>> made = allocate_agents(three, 8)
+    >>> made.threads, allocate_agents(three, 3).fused
+    ((2, 6), ((1, 2),))
+    """
+    if cost_model not in COST_MODELS:
+        raise CepError(f"cost_model {cost_model!r} is not known. There are {list(COST_MODELS)}")
+    if least < LEAST_THREADS:
+        raise CepError(f"least={least}: an agent takes at least {LEAST_THREADS} threads, one of each kind")
+    is_measured = cost_model == "measured"
+    if is_measured and (compared is None or sent is None):
+        raise CepError("cost_model 'measured' needs the counts of a run: give compared and sent")
+    agents = rates.agents
+    if not agents:
+        return Allocation((), (), (), (), ())
+    n_pairs = _pairs_for(len(agents), threads, least) if n_fused is None else n_fused
+    half = threads / len(agents) / 2
+    event_workers, match_workers = [half] * len(agents), [half] * len(agents)
+    needs = None if is_measured else needed_workers(rates, cost_model)
+    made = None
+    for _ in range(max(1, rounds)):
+        if is_measured:
+            loads = measured_loads(rates, compared, sent, locked)
+        else:
+            loads = agent_loads(rates, event_workers, match_workers, cost_model)
+        groups = _groups(len(agents), pairs_to_fuse(loads, n_pairs))
+        of_group = [sum(loads[a] for a in group) for group in groups]
+        shares = allocate_threads(of_group, threads, least)
+        split = []
+        for group, n in zip(groups, shares, strict=True):
+            if is_measured:
+                split.append(split_by_load(n, *(sum(compared[a][kind] for a in group) for kind in (0, 1))))
+            else:
+                need = sum(needs[a] for a in group)
+                split.append(split_workers(n, need, need))
+        before, made = made, Allocation(
+            tuple(tuple(agents[a] for a in group) for group in groups),
+            shares, *(tuple(workers) for workers in zip(*split, strict=True)), tuple(of_group),
+        )  # fmt: skip
+        if is_measured or (before and (before.agents, before.event_workers, before.match_workers)
+                           == (made.agents, made.event_workers, made.match_workers)):  # fmt: skip
+            break
+        for group, (events, matches) in zip(groups, split, strict=True):
+            for a in group:
+                event_workers[a], match_workers[a] = events, matches
+    return made
+
+
+def _pairs_for(n_agents: int, threads: int, least: int) -> int:
+    """Return how many pairs must be fused for the threads."""
+    n_pairs = max(0, n_agents - threads // least)
+    if n_pairs > n_agents // 2:
+        fewest = (n_agents - n_agents // 2) * least
+        raise CepError(
+            f"threads={threads}: {n_agents} agents take at least {n_agents * least}, "
+            f"{fewest} with neighbours fused"
+        )
+    return n_pairs
+
+
+def _groups(n_agents: int, pairs: tuple[int, ...]) -> list[tuple[int, ...]]:
+    second = {first + 1 for first in pairs}
+    return [(a, a + 1) if a in pairs else (a,) for a in range(n_agents) if a not in second]
