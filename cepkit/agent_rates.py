@@ -30,7 +30,9 @@ class AgentRates:
         W, in seconds.
     selectivities : tuple of float, by component
         s_i: share of the pairs of a partial match and an event, in order and in one window, whose conditions
-        hold. The first's counts where it is a loop.
+        hold. That of the first component has no meaning: rates are of what it accepts.
+    loop_selectivities : tuple of float, by component
+        The same for the second and every further event of a loop. Empty: as ``selectivities``.
     passing : tuple of float, by component
         Share of the partial matches that fulfil what is asked of a complete component.
     repeats : tuple of (int, int or None), by component
@@ -51,8 +53,8 @@ class AgentRates:
     -----
     Any of the tuples may be given as one number for all components, or, but for ``rates``, be left out.
     Source: HYPERSONIC, section IV.
-    Differs: ``passing``, limits of ``repeats`` and ``in_window`` are new; the paper has one predicate per
-    agent, loops without limit and steady streams without partitions.
+    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats`` and ``in_window`` are new; the paper
+    has one predicate per agent, loops without limit and steady streams without partitions.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class AgentRates:
     rates: tuple[float, ...]
     window: float
     selectivities: tuple[float, ...] | float = 1.0
+    loop_selectivities: tuple[float, ...] | float = ()
     passing: tuple[float, ...] | float = 1.0
     repeats: tuple[tuple[int, int | None], ...] = ()
     in_window: tuple[float, ...] = ()
@@ -75,15 +78,16 @@ class AgentRates:
         n = len(self.rates)
         if not n:
             raise CepError("rates: there are none. A pattern has at least one component")
-        defaults = {
-            "repeats": ((1, 1),) * n,
-            "in_window": tuple(rate * self.window for rate in self.rates),
+        left_out = {
+            "loop_selectivities": lambda: self.selectivities,
+            "repeats": lambda: ((1, 1),) * n,
+            "in_window": lambda: tuple(rate * self.window for rate in self.rates),
         }
         for name in (field.name for field in fields(self) if field.name != "window"):
             value = getattr(self, name)
-            if not hasattr(value, "__len__"):
-                value = (value,) * n
-            value = tuple(value) or defaults.get(name, ())
+            value = tuple(value) if hasattr(value, "__len__") else (value,) * n
+            if not value and name in left_out:
+                value = left_out[name]()
             if len(value) != n:
                 raise CepError(f"{name}: {len(value)} values. There must be {n}, one per component")
             object.__setattr__(self, name, value)
@@ -122,21 +126,22 @@ def flows_of(rates: AgentRates, model: str) -> list[Flow]:
     incoming = {1: rates.rates[0]}
     for c, (low, high) in enumerate(rates.repeats):
 
-        def growth(n: int, c: int = c) -> float:
-            """Return how many of n + 1 events come of one of n."""
+        def growth(n: int, bound: int, c: int = c) -> float:
+            """Return how many of n + 1 events come of one of n, ``bound`` of them the component's."""
+            share = (rates.loop_selectivities if bound else rates.selectivities)[c]
             if model == "paper":
-                return rates.rates[c] * rates.window * rates.selectivities[c]
-            return rates.in_window[c] * rates.selectivities[c] / n
+                return rates.rates[c] * rates.window * share
+            return rates.in_window[c] * share / n
 
         # Of the first component an event has been bound when a partial match begins.
         bound = 0 if c else 1
         layer, arriving, sent_on, looped = incoming, {}, {}, 0.0
         if bound and low <= 1:
             _add(sent_on, layer, rates.passing[c])
-        endless = high is None and model == "paper" and growth(1) >= 1
+        endless = high is None and model == "paper" and growth(1, 1) >= 1
         while high is None or bound < high:
             _add(arriving, layer)
-            layer = {n + 1: rate * growth(n) for n, rate in layer.items()}
+            layer = {n + 1: rate * growth(n, bound) for n, rate in layer.items()}
             bound += 1
             if endless:
                 layer = dict.fromkeys(layer, inf)

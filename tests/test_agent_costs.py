@@ -237,7 +237,7 @@ def test_loop_with_limits_is_the_sum_of_sequences(low, high, model):
 
 
 def test_first_component_with_a_loop_has_an_agent():
-    rates = AgentRates((0.5, 2.0), 4.0, (0.5, 1.0), repeats=((1, None), (1, 1)))
+    rates = AgentRates((0.5, 2.0), 4.0, 1.0, 0.5, repeats=((1, None), (1, 1)))
     assert rates.agents == (0, 1)
     x = 0.5 * 0.5 * 4.0
     # Single events, and those that go on: 0.5 (1 + x / 1 + x² / 2 + …) per second.
@@ -245,6 +245,16 @@ def test_first_component_with_a_loop_has_an_agent():
     bounded = replace(rates, repeats=((1, 2), (1, 1)))
     assert arrival_rates(bounded) == pytest.approx((0.5, 0.5 * (1 + x)))
     assert arrival_rates(replace(rates, repeats=((2, 2), (1, 1)))) == pytest.approx((0.5, 0.5 * x))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_further_events_of_a_loop_have_a_selectivity_of_their_own(model):
+    rates = AgentRates(
+        (1.0, 0.4, 1.0), 2.0, (1.0, 0.9, 1.0), loop_selectivities=0.1, repeats=((1, 1), (1, 2), (1, 1))
+    )
+    x = 0.4 * 2.0
+    second = x * 0.1 / (2 if model == "simplex" else 1)
+    assert arrival_rates(rates, model) == pytest.approx((1.0 + x * 0.9, x * 0.9 * (1 + second)))
 
 
 def test_passing_takes_a_share_of_complete_ones_only():
@@ -335,7 +345,7 @@ def test_values_that_do_not_fit():
         AgentRates((), 1.0)
     with pytest.raises(CepError, match="model 'printed' is not known"):
         arrival_rates(FOUR, "printed")
-    with pytest.raises(CepError, match="model .printed. is not known"):
+    with pytest.raises(CepError, match="model 'printed' is not known"):
         event_loads(FOUR, "printed")
     with pytest.raises(CepError, match="removal 'eager' is not known"):
         event_buffer_sizes(FOUR, "eager")
