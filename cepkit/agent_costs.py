@@ -1,4 +1,4 @@
-"""The cost model of hybrid agents, its second half: the work that arrivals and buffers make, per second.
+"""The cost model of hybrid agents, its second half: the work that arrivals make, per second, and the memory.
 
 See `cepkit.agent_rates` for the values and the two models.
 """
@@ -78,7 +78,7 @@ def _pairs(
 ) -> tuple[float, ...]:
     """Return pairs in order by agent: the share of those with n events, by what the delay leaves."""
     return tuple(
-        sum(m * rates.in_window[flow.component] / n * share(left, n) for n, m in flow.arriving.items())
+        sum(m * rates.partners(flow.component, n) * share(left, n) for n, m in flow.arriving.items())
         for flow, left in zip(agent_flows(rates, model), shares_left(rates, delay), strict=True)
     )
 
@@ -225,3 +225,50 @@ def total_synchronisation(
 ) -> float:
     """Return the time for locks and queues of all agents, ns per second; as `synchronisation`."""
     return sum(synchronisation(rates, event_workers, match_workers, model))
+
+
+def memory_bytes(
+    rates: AgentRates,
+    model: str = "simplex",
+    *,
+    removal: str = "window",
+    delay: Delay = 0.0,
+    as_printed: bool = False,
+) -> float:
+    """Return the bytes of all buffers: events, and partial matches with all their events.
+
+    Parameters
+    ----------
+    rates, model, removal, delay
+        As of `event_buffer_sizes` and `match_buffer_sizes`.
+    as_printed : bool
+        Whether an event of a partial match counts as often as its own agent, not the one that keeps it,
+        has arrivals; m_1, which there is not, is e_1. For single events without delay.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: sum_i (e_i v_i W + sum_{j<i} v_j m_j W).
+    Differs: m_j is a misprint for m_i. A loop's partial match counts its mean number of events.
+
+    Examples
+    --------
+    >>> three = AgentRates((1.0, 2.0, 3.0), window=10.0, bytes_per_event=8.0)
+    >>> memory_bytes(three, "paper"), memory_bytes(three, "paper", as_printed=True)
+    (3680.0, 640.0)
+    """
+    v, agents = rates.bytes_per_event, rates.agents
+    events = event_buffer_sizes(rates, removal, delay)
+    total = sum(v[c] * size for c, size in zip(agents, events, strict=True))
+    if as_printed:
+        m = dict(zip(agents, arrival_rates(rates, model), strict=True))
+        m[0] = m.get(0, rates.rates[0])
+        return total + sum(v[j] * m[j] * rates.window for c in agents for j in range(c))
+    kept = match_buffer_sizes(rates, model, delay)
+    for flow, size in zip(agent_flows(rates, model), kept, strict=True):
+        c, arrivals = flow.component, sum(flow.arriving.values())
+        mean = sum(n * m for n, m in flow.arriving.items()) / arrivals if 0 < arrivals < inf else c
+        # One event of every component in front; what there is more of is the loops'.
+        loops = [v[j] for j in range(c + 1) if rates.repeats[j][1] != 1]
+        more = max(mean - c, 0.0) * sum(loops) / len(loops) if loops else 0.0
+        total += size * (sum(v[:c]) + more)
+    return total

@@ -39,6 +39,8 @@ class AgentRates:
         Least and most events of it; None: no limit.
     in_window : tuple of float, by component
         Its events in a window behind an event of the pattern, of the same partition. Empty: e_i W.
+    in_gap : tuple of float, by component
+        Those that are near enough to be the next event, where gaps are limited. inf: no limit.
     evaluation_cost, lock_cost, send_cost : tuple of float, by component
         c_i, b_i, q_i: ns for the conditions of a pair, for the lock of a buffer, for sending a partial match.
     bytes_per_event : tuple of float, by component
@@ -53,8 +55,8 @@ class AgentRates:
     -----
     Any of the tuples may be given as one number for all components, or, but for ``rates``, be left out.
     Source: HYPERSONIC, section IV.
-    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats`` and ``in_window`` are new; the paper
-    has one predicate per agent, loops without limit and steady streams without partitions.
+    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are new;
+    the paper has one predicate per agent, loops without limit, no partitions and no gaps.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class AgentRates:
     passing: tuple[float, ...] | float = 1.0
     repeats: tuple[tuple[int, int | None], ...] = ()
     in_window: tuple[float, ...] = ()
+    in_gap: tuple[float, ...] | float = inf
     evaluation_cost: tuple[float, ...] | float = 5.0
     lock_cost: tuple[float, ...] | float = 50.0
     send_cost: tuple[float, ...] | float = 50.0
@@ -96,6 +99,13 @@ class AgentRates:
     def agents(self) -> tuple[int, ...]:
         """The components that have an agent: all but the first, which has one where it is a loop."""
         return tuple(c for c, (_, most) in enumerate(self.repeats) if c or most != 1)
+
+    def partners(self, component: int, n: int) -> float:
+        """Return how many events of a component can be the next of a partial match of n events.
+
+        An event in the window of the first is behind all n once in n times.
+        """
+        return min(self.in_window[component] / n, self.in_gap[component])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,7 @@ def flows_of(rates: AgentRates, model: str) -> list[Flow]:
             share = (rates.loop_selectivities if bound else rates.selectivities)[c]
             if model == "paper":
                 return rates.rates[c] * rates.window * share
-            return rates.in_window[c] * share / n
+            return rates.partners(c, n) * share
 
         # Of the first component an event has been bound when a partial match begins.
         bound = 0 if c else 1
@@ -358,50 +368,3 @@ def shares_left(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
     """Return what share of a window is behind the delay, by agent."""
     w = rates.window
     return tuple(max(w - d, 0.0) / w if w else 0.0 for d in delays(rates, delay))
-
-
-def memory_bytes(
-    rates: AgentRates,
-    model: str = "simplex",
-    *,
-    removal: str = "window",
-    delay: Delay = 0.0,
-    as_printed: bool = False,
-) -> float:
-    """Return the bytes of all buffers: events, and partial matches with all their events.
-
-    Parameters
-    ----------
-    rates, model, removal, delay
-        As of `event_buffer_sizes` and `match_buffer_sizes`.
-    as_printed : bool
-        Whether an event of a partial match counts as often as its own agent, not the one that keeps it,
-        has arrivals; m_1, which there is not, is e_1. For single events without delay.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section IV: sum_i (e_i v_i W + sum_{j<i} v_j m_j W).
-    Differs: m_j is a misprint for m_i. A loop's partial match counts its mean number of events.
-
-    Examples
-    --------
-    >>> three = AgentRates((1.0, 2.0, 3.0), window=10.0, bytes_per_event=8.0)
-    >>> memory_bytes(three, "paper"), memory_bytes(three, "paper", as_printed=True)
-    (3680.0, 640.0)
-    """
-    v, agents = rates.bytes_per_event, rates.agents
-    events = event_buffer_sizes(rates, removal, delay)
-    total = sum(v[c] * size for c, size in zip(agents, events, strict=True))
-    if as_printed:
-        m = dict(zip(agents, arrival_rates(rates, model), strict=True))
-        m[0] = m.get(0, rates.rates[0])
-        return total + sum(v[j] * m[j] * rates.window for c in agents for j in range(c))
-    kept = match_buffer_sizes(rates, model, delay)
-    for flow, size in zip(agent_flows(rates, model), kept, strict=True):
-        c, arrivals = flow.component, sum(flow.arriving.values())
-        mean = sum(n * m for n, m in flow.arriving.items()) / arrivals if 0 < arrivals < inf else c
-        # One event of every component in front; what there is more of is the loops'.
-        loops = [v[j] for j in range(c + 1) if rates.repeats[j][1] != 1]
-        more = max(mean - c, 0.0) * sum(loops) / len(loops) if loops else 0.0
-        total += size * (sum(v[:c]) + more)
-    return total

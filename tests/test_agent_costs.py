@@ -16,6 +16,7 @@ from cepkit.agent_costs import (
     evaluation_rates,
     event_loads,
     match_loads,
+    memory_bytes,
     needed_workers,
     printed_worker_bounds,
     synchronisation,
@@ -29,7 +30,6 @@ from cepkit.agent_rates import (
     kleene_factor,
     match_buffer_sizes,
     match_rate,
-    memory_bytes,
     sending_rates,
 )
 from cepkit.agent_threads import (
