@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
-import numba
 import pytest
 
 from cepkit.agent_costs import evaluation_rates
@@ -18,8 +17,6 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequence_query import sequence_query
 from cepkit.parallel.agent_statistics import COSTS, agent_statistics
-
-JIT = not numba.config.DISABLE_JIT
 
 
 def measured(frame, text: str, orders=None, seed: int = 0, costs=COSTS, **keywords):
@@ -218,7 +215,7 @@ def compared(rows, types: str, within: float, holds) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_model_predicts_the_pairs_of_poisson_streams(seed):
-    frame = poisson_types({"A": 1.0, "B": 2.0, "C": 1.0, "D": 1.5}, 250.0 if JIT else 200.0, seed)
+    frame = poisson_types({"A": 1.0, "B": 2.0, "C": 1.0, "D": 1.5}, 400.0, seed)
     rows = rows_of(frame)
     text = (
         "PATTERN SEQ(A a, B b, C c, D d) WHERE (a.x + b.x) % 1000 < 300 AND (b.x + c.x) % 1000 < 500 AND "
