@@ -13,7 +13,6 @@ from cepkit.errors import CepError
 
 COST_MODELS = (*MODELS, "measured")
 LEAST_THREADS = 2  # of an agent: an event worker and a match worker
-_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +269,7 @@ def allocate_agents(
     *,
     n_fused: int | None = None,
     least: int = LEAST_THREADS,
-    rounds: int = _ROUNDS,
+    rounds: int = 1,
     compared: Sequence[Sequence[float]] | None = None,
     sent: Sequence[float] | None = None,
     locked: Sequence[float] | None = None,
@@ -290,7 +289,8 @@ def allocate_agents(
     least : int
         Threads that every agent, or fused pair, gets; at least 2 for workers of both kinds.
     rounds : int
-        How often the loads are computed again with the workers that they lead to, until nothing changes.
+        How often loads and workers are computed; the loads of every further round with the workers before,
+        until nothing changes.
     compared, sent, locked
         As of `measured_loads`; the first two are needed with ``"measured"``.
 
@@ -301,7 +301,9 @@ def allocate_agents(
 
     Notes
     -----
-    The number of workers decides the number of locks; the first round has T / n threads per agent.
+    The loads of the first round count locks of T / n threads per agent. Where locks are most of the work, the
+    further rounds give threads to those who have most: threads bring locks. What is sent within a fused pair
+    counts as if it went through a queue.
     Source: HYPERSONIC, section IV.
     Differs: the paper computes the loads once.
 

@@ -312,6 +312,9 @@ def test_work():
     # T_i = 4: b (e + m) T / 2 + q m'
     locks = (11 * (3 + 2) * 2 + 17 * 6, 13 * (5 + 6) * 2 + 17 * (6 * 5 * 0.2 * 10))
     assert synchronisation(rates, [2, 2], [2, 2], "paper") == pytest.approx(locks)
+    # Each event locks the buffers of the match workers, each partial match those of the event workers.
+    first, _ = synchronisation(rates, [1, 2], [3, 2], "paper")
+    assert first == pytest.approx(11 * (3 * 3 + 2 * 1) + 17 * 6)
     assert total_computation(rates, "paper") == pytest.approx(sum(computation(rates, "paper")))
     assert total_synchronisation(rates, [2, 2], [2, 2], "paper") == pytest.approx(sum(locks))
     loads = agent_loads(rates, [2, 2], [2, 2], "paper")
@@ -372,6 +375,11 @@ def test_allocation_invariants(seed):
     assert sum(shares) == pytest.approx(threads)
     if all(share >= least for share in shares):
         assert all(abs(n - share) < 1 for n, share in zip(made, shares, strict=True))
+
+
+def test_what_is_left_goes_to_those_below_their_share():
+    # 1.9 gets 2 in any case; the others deserve 3.7.
+    assert allocate_threads([1.9, 3.7, 3.7, 3.7], 13) == (2, 4, 4, 3)
 
 
 def test_too_few_threads():
@@ -446,12 +454,34 @@ def test_allocation_of_a_pattern(seed, model):
         rates, evaluation_cost=tuple(c / 4 for c in rates.evaluation_cost), lock_cost=7.5, send_cost=5.0
     )
     assert allocate_agents(cheaper, threads, model).threads == made.threads
-    # A fixed point: the loads that the workers make lead to the same workers.
-    workers = {c: (e, m) for of, e, m in zip(made.agents, made.event_workers, made.match_workers, strict=True)
-               for c in of}  # fmt: skip
-    by_agent = agent_loads(rates, *zip(*(workers[c] for c in rates.agents), strict=True), model)
-    again = [sum(by_agent[rates.agents.index(c)] for c in components) for components in made.agents]
-    assert allocate_threads(again, threads) == made.threads
+    assert sum(made.loads) > 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rounds_end_at_a_fixed_point(seed):
+    """The loads that the workers make lead to the same workers, also where locks are most of the work."""
+    draw = random.Random(seed)
+    n = draw.randint(3, 6)
+    rates = AgentRates(
+        tuple(draw.uniform(0.1, 50) for _ in range(n)), draw.uniform(0.01, 1),
+        tuple(draw.uniform(0.01, 1) for _ in range(n)),
+        evaluation_cost=1.0, lock_cost=tuple(draw.uniform(1, 100) for _ in range(n)), send_cost=20.0,
+    )  # fmt: skip
+    threads = draw.randint(2 * n, 40)
+    made = allocate_agents(rates, threads, rounds=60)
+    loads = agent_loads(rates, made.event_workers, made.match_workers)
+    assert made.loads == pytest.approx(loads)
+    assert allocate_threads(loads, threads) == made.threads
+    once = allocate_agents(rates, threads)
+    half = [threads / (n - 1) / 2] * (n - 1)
+    assert once.threads == allocate_threads(agent_loads(rates, half, half), threads)
+
+
+def test_more_rounds_give_to_those_who_have():
+    """Every lock of the further threads of the agent with more items is work, too."""
+    rates = AgentRates((3.0, 5.0, 4.0), 0.01, evaluation_cost=0.0, send_cost=0.0, lock_cost=10.0)
+    made = [allocate_agents(rates, 20, rounds=rounds).threads for rounds in (1, 2, 60)]
+    assert made[0][0] < made[1][0] < made[2][0] == 18
 
 
 def test_measured_counts_decide():

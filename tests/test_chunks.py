@@ -193,6 +193,15 @@ def test_intervals_of_rounded_times(seed):
             assert chunk.begin <= near[0] and near[-1] < chunk.end
 
 
+def test_match_that_ends_a_rounding_behind_its_interval():
+    """Twelve windows of 0.165 s: the last events are a window apart, and yet two intervals of one window."""
+    time = np.array([0.0016629621318610122, 1.983157286008663, 2.1482818129983965])
+    window = 0.1651245269897335
+    assert time[2] - time[1] <= window
+    _, chunk, last = interval_chunks(time, window, 1, 2)
+    assert chunk.own == (1, 2) and chunk.end == 3 and last.own == (2, 3)
+
+
 def test_overlap_costs_a_window_per_interval():
     time = np.arange(100_000)
     for multiple in (1, 2, 5, 10):
@@ -237,6 +246,20 @@ def test_every_division_finds_each_match_once_in_many_streams(seed, family):
         check_chunks(own, family)
         check_intervals(own, family, own % 2 == 0)
         check_keys(own, family, ("least_loaded", "hash")[own % 2])
+
+
+def test_what_keys_cannot_divide():
+    def reason(pattern, **keywords):
+        query = sequence_query(pattern, event_type="kind", order_by="t", **keywords)
+        return keys_unsupported(bound(gs.Case(query, gs.stream(Random(1), query, 4)))[0])
+
+    assert reason("PATTERN SEQ(A a, B+ b)") == "has no key that all events of a match share"
+    keyed = "PATTERN SEQ(A a, B+ b) WHERE [k]"
+    assert all(reason(keyed, strategy=how) is None for how in ("any", "next", "partition"))
+    assert reason(keyed, strategy="strict") == "may skip no event in front of 'b', whichever its key"
+    loop = "PATTERN SEQ(B+ b) WHERE [k]"
+    assert reason(loop, strategy="strict") == "may skip no event in front of 'b', whichever its key"
+    assert reason("PATTERN SEQ(B b) WHERE [k]", strategy="strict") is None
 
 
 @pytest.mark.parametrize("seed", range(10))
