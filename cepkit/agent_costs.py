@@ -18,8 +18,10 @@ from cepkit.agent_rates import (
     sending_rates,
     shares_left,
 )
+from cepkit.errors import CepError
 
 _NS_PER_S = 1e9
+_MOST_WORKERS = 1 << 31
 
 
 def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
@@ -166,6 +168,49 @@ def agent_loads(
     return tuple(map(sum, zip(computation(rates, model), waits, strict=True)))
 
 
+def measured_loads(
+    rates: AgentRates,
+    compared: Sequence[Sequence[float]],
+    sent: Sequence[float],
+    locked: Sequence[float] | None = None,
+) -> tuple[float, ...]:
+    """Return the work of agents from counts of a run, ns by agent.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of its costs.
+    compared : sequence of (float, float), by agent
+        Pairs whose conditions were looked at, by event workers and by match workers.
+    sent : sequence of float, by agent
+        Partial matches.
+    locked : sequence of float, by agent, optional
+        Buffers; None: not counted.
+
+    Raises
+    ------
+    CepError
+        When there is not a count for each agent.
+
+    Examples
+    --------
+    >>> two = AgentRates((1.0, 1.0), 1.0, evaluation_cost=5.0, send_cost=50.0)
+    >>> measured_loads(two, [(90, 10)], [3])
+    (650.0,)
+    """
+    agents = rates.agents
+    locked = [0.0] * len(agents) if locked is None else locked
+    for name, counts in (("compared", compared), ("sent", sent), ("locked", locked)):
+        if len(counts) != len(agents):
+            raise CepError(f"{name}: counts of {len(counts)} agents. There are {len(agents)}")
+    return tuple(
+        rates.evaluation_cost[c] * float(sum(compared[a]))
+        + rates.send_cost[c] * float(sent[a])
+        + rates.lock_cost[c] * float(locked[a])
+        for a, c in enumerate(agents)
+    )
+
+
 def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]:
     """Return how many workers of one kind each agent can keep busy, at least 1.
 
@@ -189,7 +234,7 @@ def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]
     """
     loads = event_loads(rates, model) if model == "paper" else evaluation_rates(rates, model)
     busy = [n * rates.evaluation_cost[c] / _NS_PER_S for c, n in zip(rates.agents, loads, strict=True)]
-    return tuple(max(1, ceil(load)) if load < inf else 1 << 31 for load in busy)
+    return tuple(max(1, ceil(min(load, _MOST_WORKERS))) for load in busy)
 
 
 def printed_worker_bounds(

@@ -242,8 +242,10 @@ def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
     Source: HYPERSONIC, section IV: m_{i+1}.
     Differs: simplex adds what a loop sends to its own queue.
     """
-    own = 1.0 if model == "simplex" else 0.0
-    return tuple(sum(flow.sent_on.values()) + own * flow.looped for flow in agent_flows(rates, model))
+    return tuple(
+        sum(flow.sent_on.values()) + (flow.looped if model == "simplex" else 0.0)
+        for flow in agent_flows(rates, model)
+    )
 
 
 def kleene_factor(x: float, i: int, model: str = "simplex") -> float:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from math import floor, inf
 
-from cepkit.agent_costs import agent_loads, needed_workers
+from cepkit.agent_costs import agent_loads, measured_loads, needed_workers
 from cepkit.agent_rates import MODELS, AgentRates
 from cepkit.errors import CepError
 
 COST_MODELS = (*MODELS, "measured")
+_ROUNDING = 1e-9  # of a share that may be whole
 LEAST_THREADS = 2  # of an agent: an event worker and a match worker
 
 
@@ -69,20 +70,22 @@ def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
     return tuple(threads * load / total for load in scaled)
 
 
-def allocate_threads(loads: Sequence[float], threads: int, least: int = LEAST_THREADS) -> tuple[int, ...]:
+def allocate_threads(
+    loads: Sequence[float], threads: int, least: int | Sequence[int] = LEAST_THREADS
+) -> tuple[int, ...]:
     """Return whole numbers of threads, by load.
 
     Parameters
     ----------
     loads, threads
         As of `thread_shares`.
-    least : int
-        Threads that every agent gets.
+    least : int, or sequence of int by agent
+        Threads that an agent gets in any case.
 
     Returns
     -------
     tuple of int, by agent
-        Their sum is ``threads``; more load never gets less.
+        Their sum is ``threads``; of equal ``least``, more load never gets less.
 
     Raises
     ------
@@ -100,22 +103,19 @@ def allocate_threads(loads: Sequence[float], threads: int, least: int = LEAST_TH
     >>> allocate_threads([10.0, 60.0, 30.0], 9)
     (2, 5, 2)
     """
-    _enough(len(loads), threads, least)
+    fewest = [least] * len(loads) if isinstance(least, int) else list(least)
+    if threads < sum(fewest):
+        raise CepError(f"threads={threads}: {len(loads)} agents take at least {sum(fewest)}")
     shares = thread_shares(loads, threads)
-    made = [max(least, floor(share + 1e-9)) for share in shares]
+    made = [max(n, floor(share + _ROUNDING)) for n, share in zip(fewest, shares, strict=True)]
     short = sorted(range(len(loads)), key=lambda i: (made[i] - shares[i], i))
     for i in short[: max(threads - sum(made), 0)]:
         made[i] += 1
     while sum(made) > threads:
         # Of equally many threads the one with less load gives, the later one where that is equal, too.
-        i = min(range(len(loads)), key=lambda i: (-made[i], shares[i], -i))
-        made[i] -= 1
+        giving = [i for i in range(len(loads)) if made[i] > fewest[i]]
+        made[min(giving, key=lambda i: (-made[i], shares[i], -i))] -= 1
     return tuple(made)
-
-
-def _enough(n_agents: int, threads: int, least: int) -> None:
-    if threads < n_agents * least:
-        raise CepError(f"threads={threads}: {n_agents} agents take at least {n_agents * least}")
 
 
 def split_workers(threads: int, event_need: int, match_need: int) -> tuple[int, int]:
@@ -219,49 +219,6 @@ def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
     return best(0, n_pairs)[1]
 
 
-def measured_loads(
-    rates: AgentRates,
-    compared: Sequence[Sequence[float]],
-    sent: Sequence[float],
-    locked: Sequence[float] | None = None,
-) -> tuple[float, ...]:
-    """Return the work of agents from counts of a run, ns by agent.
-
-    Parameters
-    ----------
-    rates : AgentRates
-        Of its costs.
-    compared : sequence of (float, float), by agent
-        Pairs whose conditions were looked at, by event workers and by match workers.
-    sent : sequence of float, by agent
-        Partial matches.
-    locked : sequence of float, by agent, optional
-        Buffers; None: not counted.
-
-    Raises
-    ------
-    CepError
-        When there is not a count for each agent.
-
-    Examples
-    --------
-    >>> two = AgentRates((1.0, 1.0), 1.0, evaluation_cost=5.0, send_cost=50.0)
-    >>> measured_loads(two, [(90, 10)], [3])
-    (650.0,)
-    """
-    agents = rates.agents
-    locked = [0.0] * len(agents) if locked is None else locked
-    for name, counts in (("compared", compared), ("sent", sent), ("locked", locked)):
-        if len(counts) != len(agents):
-            raise CepError(f"{name}: counts of {len(counts)} agents. There are {len(agents)}")
-    return tuple(
-        rates.evaluation_cost[c] * float(sum(compared[a]))
-        + rates.send_cost[c] * float(sent[a])
-        + rates.lock_cost[c] * float(locked[a])
-        for a, c in enumerate(agents)
-    )
-
-
 def allocate_agents(
     rates: AgentRates,
     threads: int,
@@ -355,6 +312,60 @@ def allocate_agents(
             for a in group:
                 event_workers[a], match_workers[a] = events, matches
     return made
+
+
+def allocate_branches(
+    branches: Sequence[AgentRates],
+    threads: int,
+    cost_model: str = "simplex",
+    *,
+    compared: Sequence[Sequence[Sequence[float]]] | None = None,
+    sent: Sequence[Sequence[float]] | None = None,
+) -> tuple[Allocation, ...]:
+    """Divide threads among the branches of a pattern, and each branch's among its agents.
+
+    Parameters
+    ----------
+    branches : sequence of AgentRates
+        One per branch; those without agents get no threads.
+    threads, cost_model
+        As of `allocate_agents`.
+    compared, sent : sequence, by branch, optional
+        As of `allocate_agents`.
+
+    Returns
+    -------
+    tuple of Allocation, by branch
+
+    Raises
+    ------
+    CepError
+        As `allocate_agents`; too few threads are fewer than neighbours in all branches, fused, would take.
+
+    Examples
+    --------
+    >>> two = AgentRates((1.0, 1.0), 60.0), AgentRates((1.0, 9.0), 60.0)
+    >>> [made.threads for made in allocate_branches(two, 8)]
+    [(2,), (6,)]
+    """
+    counts = [
+        {} if one is None or many is None else {"compared": one, "sent": many}
+        for one, many in zip(compared or [None] * len(branches), sent or [None] * len(branches), strict=True)
+    ]
+    sizes = [len(rates.agents) for rates in branches]
+    working = [b for b, n in enumerate(sizes) if n]
+    fewest = [LEAST_THREADS * sizes[b] for b in working]
+    if sum(fewest) > threads:
+        fewest = [LEAST_THREADS * (sizes[b] - sizes[b] // 2) for b in working]
+    # With as many threads each as it takes, loads are compared as those of the first round.
+    loads = []
+    for b in working:
+        alone = allocate_agents(branches[b], LEAST_THREADS * sizes[b], cost_model, **counts[b])
+        loads.append(sum(alone.loads))
+    shares = dict(zip(working, allocate_threads(loads, threads, fewest), strict=True)) if working else {}
+    return tuple(
+        allocate_agents(rates, shares.get(b, 0), cost_model, **counts[b]) for b, rates in enumerate(branches)
+    )
 
 
 def _pairs_for(n_agents: int, threads: int, least: int) -> int:

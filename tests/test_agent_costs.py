@@ -16,6 +16,7 @@ from cepkit.agent_costs import (
     evaluation_rates,
     event_loads,
     match_loads,
+    measured_loads,
     memory_bytes,
     needed_workers,
     printed_worker_bounds,
@@ -34,8 +35,8 @@ from cepkit.agent_rates import (
 )
 from cepkit.agent_threads import (
     allocate_agents,
+    allocate_branches,
     allocate_threads,
-    measured_loads,
     pair_to_fuse,
     pairs_to_fuse,
     split_by_load,
@@ -498,3 +499,42 @@ def test_measured_counts_decide():
         allocate_agents(FOUR, 16, "measured", compared=counts, sent=[0, 0])
     with pytest.raises(CepError, match="cost_model 'best' is not known"):
         allocate_agents(FOUR, 16, "best")
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("seed", range(10))
+def test_branches_share_the_threads(seed, model):
+    draw = random.Random(seed)
+    branches = [
+        AgentRates(tuple(draw.uniform(0.1, 9) for _ in range(draw.randint(1, 4))), draw.uniform(1, 9), 0.5)
+        for _ in range(draw.randint(1, 3))
+    ]
+    sizes = [len(rates.agents) for rates in branches]
+    least = 2 * sum(n - n // 2 for n in sizes)
+    if not sum(sizes):
+        assert allocate_branches(branches, 5, model)[0].threads == ()
+        return
+    for threads in range(least, least + 12):
+        made = allocate_branches(branches, threads, model)
+        assert sum(sum(one.threads) for one in made) == threads
+        assert all(min(one.threads, default=2) >= 2 for one in made)
+        agents = [tuple(c for of in one.agents for c in of) for one in made]
+        assert agents == [rates.agents for rates in branches]
+        if threads >= 2 * sum(sizes):
+            assert not any(one.fused for one in made)
+    with pytest.raises(CepError, match=rf"threads={least - 1}: .* at least {least}"):
+        allocate_branches(branches, least - 1, model)
+
+
+def test_branches_by_counts():
+    made = allocate_branches(
+        [FOUR, AgentRates((1.0, 1.0), 1.0)], 20, "measured",
+        compared=[[(10, 0)] * 3, [(0, 70)]], sent=[[0] * 3, [0]],
+    )  # fmt: skip
+    assert [one.threads for one in made] == [(2, 2, 2), (14,)] and made[1].match_workers == (13,)
+
+
+def test_loop_that_diverges_takes_what_there_is():
+    rates = AgentRates((1.0, 9.0, 1.0), 60.0, repeats=((1, 1), (1, None), (1, 1)))
+    assert allocate_agents(rates, 9, "paper").threads == (5, 4)
+    assert thread_shares([1.0, inf, 2.0], 6) == (0.0, 6.0, 0.0)

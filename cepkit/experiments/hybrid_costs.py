@@ -92,7 +92,7 @@ def threads_per_agent(
     threads : iterable of int
         Numbers of threads; neighbours are fused where there are too few.
     compared, sent : sequence, by agent, optional
-        As of `cepkit.agent_threads.measured_loads`; without them ``measured`` is left out.
+        As of `cepkit.agent_costs.measured_loads`; without them ``measured`` is left out.
 
     Returns
     -------
