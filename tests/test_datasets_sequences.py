@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from cepkit.datasets.abc_stream import abc_stream
+from cepkit.datasets.poisson_types import poisson_types
 from cepkit.datasets.traffic import COUNT_OF_HOUR, N_SENSORS, traffic
 from cepkit.errors import CepError
 
@@ -223,3 +226,39 @@ def test_the_figures_are_those_of_the_original(reference):
     frame = pd.read_parquet(reference / "data" / "aarhus_traffic.parquet")
     n_rounds = frame["ts"].nunique()
     check_figures(figures(frame, n_rounds))
+
+
+# ---------------------------------------------------------------- independent types
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_independent_types_come_by_poisson_processes(seed):
+    rates = {"A": 2.0, "rare": 0.5, "none": 0.0}
+    frame = poisson_types(rates, 4000.0, seed, n_keys=3)
+    pd.testing.assert_frame_equal(frame, poisson_types(rates, 4000.0, seed, n_keys=3))
+    assert frame["ts"].is_monotonic_increasing and list(frame["type"].cat.categories) == list(rates)
+    assert [str(frame[name].dtype) for name in ("ts", "x", "key")] == ["datetime64[us]", "int64", "int64"]
+    assert frame["ts"].iloc[-1] < pd.Timestamp("2024-01-01") + pd.Timedelta(4000, "s")
+    assert not (frame["type"] == "none").any()
+    for name, rate in rates.items():
+        gaps = frame.loc[frame["type"] == name, "ts"].diff().dropna().dt.total_seconds()
+        if rate:
+            # Exponential gaps: mean and standard deviation are the same; 2000 to 8000 of them.
+            assert gaps.mean() == pytest.approx(1 / rate, rel=0.1)
+            assert gaps.std() == pytest.approx(1 / rate, rel=0.1)
+    assert frame["key"].value_counts(normalize=True).tolist() == pytest.approx([1 / 3] * 3, abs=0.03)
+    # The sum of two values, modulo 1000, is below 1000 s for a share s, whatever one of them is.
+    x = frame["x"].to_numpy()
+    for s, first in itertools.product((0.1, 0.5), (x < 300, x >= 300)):
+        holds = (x[:-1] + x[1:]) % 1000 < 1000 * s
+        assert holds[first[:-1]].mean() == pytest.approx(s, abs=0.04)
+
+
+def test_independent_types_out_of_range():
+    with pytest.raises(CepError, match="rates names no type"):
+        poisson_types({}, 1.0)
+    with pytest.raises(CepError, match=r"rate of 'A' is -1. It must be at least 0"):
+        poisson_types({"A": -1}, 1.0)
+    with pytest.raises(CepError, match=r"duration_s is -2"):
+        poisson_types({"A": 1}, -2)
+    assert len(poisson_types({"A": 1}, 0)) == 0

@@ -20,7 +20,10 @@ FLOORS = (
         "shipped": ["_shipped"], "datasets": ["datasets"], "progress": ["progress"],
         "cache": ["cache"], "counts": ["counts"],
     },
-    {"language": ["language"], "events": ["events"], "cost": ["cost"]},
+    {
+        "language": ["language"], "events": ["events"],
+        "cost": ["cost", "agent_rates", "agent_costs", "agent_threads"],
+    },
     {"compile": ["compile", "state"], "matchset": ["matchset", "sequence_set"], "streams": ["streams"]},
     {"engines": ["engines"], "statistics": ["statistics"], "plots": ["plots"]},
     {"parallel": ["parallel"], "shedding": ["shedding"]},

@@ -1,7 +1,8 @@
-"""Generated data: trades, bars, tweets, traffic, a home, texts in original formats, the bundled samples."""
+"""Generated data: trades, bars, tweets, traffic, a home, Poisson streams, original formats, samples."""
 
 from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
+from cepkit.datasets.poisson_types import poisson_types
 from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
 from cepkit.datasets.samples import SampleNotFoundError, load_sample, sample, sample_names, write_samples
 from cepkit.datasets.sensor_windows import window_attributes
@@ -24,6 +25,7 @@ __all__ = [
     "load_sample",
     "minute_bars",
     "nasdaq100_lines",
+    "poisson_types",
     "sample",
     "sample_names",
     "smart_home",

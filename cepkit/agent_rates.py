@@ -1,0 +1,372 @@
+"""The cost model of hybrid agents, its first half: what arrives at agents and what they keep.
+
+``model="paper"`` are the formulas as the paper means them, ``"simplex"`` those that count only events in
+order and in one window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import inf, isinf
+
+from cepkit.errors import CepError
+
+MODELS = ("paper", "simplex")
+REMOVALS = ("window", "watermark")
+Delay = float | Sequence[float]
+_NEGLIGIBLE = 1e-15  # share of a sum that its further terms may have
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRates:
+    """What the cost model is computed from; components in the order in which they are bound.
+
+    Parameters
+    ----------
+    rates : tuple of float, by component
+        e_i: events that it accepts, per second.
+    window : float
+        W, in seconds.
+    selectivities : tuple of float, by component
+        s_i: share of the pairs of a partial match and an event, in order and in one window, whose conditions
+        hold. That of the first component has no meaning: rates are of what it accepts.
+    loop_selectivities : tuple of float, by component
+        The same for the second and every further event of a loop. Empty: as ``selectivities``.
+    passing : tuple of float, by component
+        Share of the partial matches that fulfil what is asked of a complete component.
+    repeats : tuple of (int, int or None), by component
+        Least and most events of it; None: no limit.
+    in_window : tuple of float, by component
+        Its events in a window behind an event of the pattern, of the same partition. Empty: e_i W.
+    in_gap : tuple of float, by component
+        Those that are near enough to be the next event, where gaps are limited. inf: no limit.
+    evaluation_cost, lock_cost, send_cost : tuple of float, by component
+        c_i, b_i, q_i: ns for the conditions of a pair, for the lock of a buffer, for sending a partial match.
+    bytes_per_event : tuple of float, by component
+        v_i.
+
+    Raises
+    ------
+    CepError
+        When there is not one value per component, or there are none.
+
+    Notes
+    -----
+    Any of the tuples may be given as one number for all components, or, but for ``rates``, be left out.
+    Source: HYPERSONIC, section IV.
+    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are new;
+    the paper has one predicate per agent, loops without limit, no partitions and no gaps.
+
+    Examples
+    --------
+    >>> AgentRates((1.0, 2.0, 0.5), window=10.0, selectivities=(1.0, 0.1, 0.2)).agents
+    (1, 2)
+    """
+
+    rates: tuple[float, ...]
+    window: float
+    selectivities: tuple[float, ...] | float = 1.0
+    loop_selectivities: tuple[float, ...] | float = ()
+    passing: tuple[float, ...] | float = 1.0
+    repeats: tuple[tuple[int, int | None], ...] = ()
+    in_window: tuple[float, ...] = ()
+    in_gap: tuple[float, ...] | float = inf
+    evaluation_cost: tuple[float, ...] | float = 5.0
+    lock_cost: tuple[float, ...] | float = 50.0
+    send_cost: tuple[float, ...] | float = 50.0
+    bytes_per_event: tuple[float, ...] | float = 16.0
+
+    def __post_init__(self):
+        n = len(self.rates)
+        if not n:
+            raise CepError("rates: there are none. A pattern has at least one component")
+        left_out = {
+            "loop_selectivities": lambda: self.selectivities,
+            "repeats": lambda: ((1, 1),) * n,
+            "in_window": lambda: tuple(rate * self.window for rate in self.rates),
+        }
+        for name in (field.name for field in fields(self) if field.name != "window"):
+            value = getattr(self, name)
+            value = tuple(value) if hasattr(value, "__len__") else (value,) * n
+            if not value and name in left_out:
+                value = left_out[name]()
+            if len(value) != n:
+                raise CepError(f"{name}: {len(value)} values. There must be {n}, one per component")
+            object.__setattr__(self, name, value)
+
+    @property
+    def agents(self) -> tuple[int, ...]:
+        """The components that have an agent: all but the first, which has one where it is a loop."""
+        return tuple(c for c, (_, most) in enumerate(self.repeats) if c or most != 1)
+
+    def partners(self, component: int, n: int) -> float:
+        """Return how many events of a component can be the next of a partial match of n events.
+
+        An event in the window of the first is behind all n once in n times.
+        """
+        return min(self.in_window[component] / n, self.in_gap[component])
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What arrives at an agent and what it sends, per second.
+
+    Parameters
+    ----------
+    component : int
+        The agent's.
+    arriving, sent_on : dict of int to float
+        Partial matches by their number of events: those that arrive, and those for the next agent.
+    looped : float
+        Those that it sends to its own queue.
+    """
+
+    component: int
+    arriving: dict[int, float]
+    sent_on: dict[int, float]
+    looped: float
+
+
+def flows_of(rates: AgentRates, model: str) -> list[Flow]:
+    """Return the flow of every agent, of the first component also without one, by number of events."""
+    if model not in MODELS:
+        raise CepError(f"model {model!r} is not known. There are {list(MODELS)}")
+    flows = []
+    incoming = {1: rates.rates[0]}
+    for c, (low, high) in enumerate(rates.repeats):
+
+        def growth(n: int, bound: int, c: int = c) -> float:
+            """Return how many of n + 1 events come of one of n, ``bound`` of them the component's."""
+            share = (rates.loop_selectivities if bound else rates.selectivities)[c]
+            if model == "paper":
+                return rates.rates[c] * rates.window * share
+            return rates.partners(c, n) * share
+
+        # Of the first component an event has been bound when a partial match begins.
+        bound = 0 if c else 1
+        layer, arriving, sent_on, looped = incoming, {}, {}, 0.0
+        if bound and low <= 1:
+            _add(sent_on, layer, rates.passing[c])
+        endless = high is None and model == "paper" and growth(1, 1) >= 1
+        while high is None or bound < high:
+            _add(arriving, layer)
+            layer = {n + 1: rate * growth(n, bound) for n, rate in layer.items()}
+            bound += 1
+            if endless:
+                layer = dict.fromkeys(layer, inf)
+            if bound >= low:
+                _add(sent_on, layer, rates.passing[c])
+            if high is None or bound < high:
+                looped += sum(layer.values())
+            total = sum(layer.values())
+            done = total <= _NEGLIGIBLE * (sum(arriving.values()) or 1.0) and bound >= low
+            if isinf(total) or (high is None and done):
+                _add(arriving, layer)
+                break
+        flows.append(Flow(c, arriving, sent_on, looped))
+        incoming = sent_on
+    return flows
+
+
+def _add(to: dict[int, float], layer: dict[int, float], share: float = 1.0) -> None:
+    for n, rate in layer.items():
+        to[n] = to.get(n, 0.0) + rate * share
+
+
+def agent_flows(rates: AgentRates, model: str) -> list[Flow]:
+    """Return the flow of every agent."""
+    return [flow for flow in flows_of(rates, model) if flow.component in rates.agents]
+
+
+# --- arrivals ---
+
+
+def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
+    """Return how many partial matches arrive at each agent, those of its own loop with them.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of the pattern.
+    model : str
+        ``"paper"`` or ``"simplex"``.
+
+    Returns
+    -------
+    tuple of float, by agent
+        m_i, 1/s.
+
+    Raises
+    ------
+    CepError
+        When the model is not known.
+
+    Notes
+    -----
+    paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W. simplex: each further event divides by the number of
+    those before it, m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1): of the independent events within a window
+    behind the first, one order is right. Behind loops partial matches of every number of events are counted
+    by themselves.
+    Source: HYPERSONIC, section IV.
+    Differs: the paper's form is (i - 2)! times too large for Poisson streams; it is kept as ``"paper"``.
+
+    Examples
+    --------
+    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
+    >>> arrival_rates(four, "paper")
+    (1.0, 6.0, 36.0)
+    >>> arrival_rates(four)
+    (1.0, 6.0, 18.0)
+    """
+    return tuple(sum(flow.arriving.values()) for flow in agent_flows(rates, model))
+
+
+def match_rate(rates: AgentRates, model: str = "simplex") -> float:
+    """Return how many matches there are, 1/s: m_{L+1}; arguments as of `arrival_rates`.
+
+    Examples
+    --------
+    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
+    >>> match_rate(four, "paper"), match_rate(four)
+    (216.0, 36.0)
+    """
+    return sum(flows_of(rates, model)[-1].sent_on.values())
+
+
+def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
+    """Return how many partial matches each agent sends, 1/s by agent; arguments as of `arrival_rates`.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: m_{i+1}.
+    Differs: simplex adds what a loop sends to its own queue.
+    """
+    return tuple(
+        sum(flow.sent_on.values()) + (flow.looped if model == "simplex" else 0.0)
+        for flow in agent_flows(rates, model)
+    )
+
+
+def kleene_factor(x: float, i: int, model: str = "simplex") -> float:
+    """Return by what factor a loop makes more partial matches arrive at its own agent.
+
+    Parameters
+    ----------
+    x : float
+        e_i s_i W: events in a window that go on with a partial match.
+    i : int
+        The agent's place in a sequence of single events, from 2.
+    model : str
+        ``"paper"``: sum of x^k, infinite from x = 1 on; ``"simplex"``: sum of x^k (i - 2)! / (i - 2 + k)!.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV.
+    Differs: the printed terms carry an exponent of another index; simplex respects order and the window left:
+    exp(x) for i = 2, (exp(x) - 1) / x for i = 3.
+
+    Examples
+    --------
+    >>> [round(kleene_factor(2.5, i), 2) for i in (2, 3, 4)], kleene_factor(2.5, 2, "paper")
+    ([12.18, 4.47, 2.78], inf)
+    """
+    if model == "paper":
+        return 1 / (1 - x) if x < 1 else inf
+    total, term, k = 1.0, 1.0, 0
+    while term > _NEGLIGIBLE * total and total < inf:
+        term *= x / (i - 1 + k)
+        total, k = total + term, k + 1
+    return total
+
+
+# --- buffers ---
+
+
+def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float = 0.0) -> tuple[float, ...]:
+    """Return how many events each agent's event workers keep.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of the pattern.
+    removal : str
+        ``"window"``: events stay for a window and the delay; ``"watermark"``: until no partial match that can
+        still arrive precedes them, which is the delay alone, in a sequence bound from first to last.
+    delay : float, or sequence of float by agent
+        d: by how much partial matches arrive later than the events that complete them, s.
+
+    Returns
+    -------
+    tuple of float, by agent
+        abs(IB_i): e_i (W + d), or e_i d.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV-A: residence times.
+    Differs: the paper goes on with d = 0; ``"watermark"`` belongs to the corrected removal.
+
+    Examples
+    --------
+    >>> two = AgentRates((1.0, 4.0), window=10.0)
+    >>> event_buffer_sizes(two), event_buffer_sizes(two, "watermark", delay=0.5)
+    ((40.0,), (2.0,))
+    """
+    if removal not in REMOVALS:
+        raise CepError(f"removal {removal!r} is not known. There are {list(REMOVALS)}")
+    stays = rates.window if removal == "window" else 0.0
+    return tuple(
+        rates.rates[c] * (stays + d) for c, d in zip(rates.agents, delays(rates, delay), strict=True)
+    )
+
+
+def match_buffer_sizes(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
+    """Return how many partial matches each agent's match workers keep.
+
+    Parameters
+    ----------
+    rates, model
+        As of `arrival_rates`.
+    delay
+        As of `event_buffer_sizes`.
+
+    Returns
+    -------
+    tuple of float, by agent
+        abs(MB_i). paper: m_i (W - d). simplex: m_i W / (i - 1) without delay; a partial match of n events has
+        W / n of its window left on average, and with a delay ((W - d) / W)^n of that.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV-A.
+    Differs: the paper lets each stay for the whole window, as if it began when its last event comes.
+
+    Examples
+    --------
+    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
+    >>> match_buffer_sizes(four, "paper"), match_buffer_sizes(four)
+    ((6.0, 36.0, 216.0), (6.0, 18.0, 36.0))
+    """
+    left = shares_left(rates, delay)
+    if model == "paper":
+        pairs = zip(arrival_rates(rates, model), left, strict=True)
+        return tuple(m * rates.window * share for m, share in pairs)
+    return tuple(
+        sum(m * rates.window / n * share**n for n, m in flow.arriving.items())
+        for flow, share in zip(agent_flows(rates, model), left, strict=True)
+    )
+
+
+def delays(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
+    """Return the delay of every agent, s; CepError unless there is one, or one per agent."""
+    n = len(rates.agents)
+    made = tuple(delay) if hasattr(delay, "__len__") else (delay,) * n
+    if len(made) != n:
+        raise CepError(f"delay: {len(made)} values. There must be {n}, one per agent")
+    return made
+
+
+def shares_left(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
+    """Return what share of a window is behind the delay, by agent."""
+    w = rates.window
+    return tuple(max(w - d, 0.0) / w if w else 0.0 for d in delays(rates, delay))

@@ -1,0 +1,43 @@
+"""The tables of the cost model of hybrid agents."""
+
+import pytest
+
+from cepkit.agent_rates import AgentRates
+from cepkit.errors import CepError
+from cepkit.experiments.hybrid_costs import evaluations_per_agent, threads_per_agent
+
+FOUR = AgentRates((1.0, 2.0, 0.5, 1.0), 6.0, (1.0, 0.5, 0.2, 1.0))
+
+
+def test_errors_are_relative_to_what_was_counted():
+    # 1 * 2 * 6; of (1 * 2 * 0.5 * 6) with 0.5 * 6 / 2; of (6 * 0.5 * 0.2 * 6 / 2) with 6 / 3, per second
+    compared = [(240, 0), (90, 90), (0, 0)]
+    table = evaluations_per_agent(FOUR, compared, 10.0).set_index(["source", "agent"])
+    assert table.loc["measured", "per_second"].tolist() == [24.0, 18.0, 0.0]
+    assert table.loc["simplex", "per_second"].tolist() == pytest.approx([12.0, 9.0, 3.6])
+    assert table.loc["simplex", "error"].tolist()[:2] == pytest.approx([-0.5, -0.5])
+    assert table.loc["paper, one side", "per_second"].tolist() == pytest.approx([12.0, 18.0, 21.6])
+    assert table.loc["paper", "per_second"].tolist() == pytest.approx([24.0, 36.0, 43.2])
+    assert table["error"].isna().sum() == 4 and (table.loc["measured", "error"].dropna() == 0).all()
+
+
+def test_counts_that_do_not_fit():
+    with pytest.raises(CepError, match=r"compared: counts of 1 agents. There are 3"):
+        evaluations_per_agent(FOUR, [(1, 1)], 1.0)
+    with pytest.raises(CepError, match="duration_s=0: events that last no time"):
+        evaluations_per_agent(FOUR, [(1, 1)] * 3, 0)
+
+
+def test_threads_of_every_model():
+    table = threads_per_agent(FOUR, [4, 9], compared=[(10, 0), (10, 0), (0, 980)], sent=[0, 0, 0])
+    assert table.groupby(["cost_model", "threads"])["own"].sum().unique().tolist() == [4, 9]
+    assert set(table["cost_model"]) == {"paper", "simplex", "measured"}
+    few = table[(table["cost_model"] == "measured") & (table["threads"] == 4)]
+    assert few["agents"].tolist() == ["2+3", "4"] and few["share"].tolist() == pytest.approx([0.02, 0.98])
+    many = table[(table["cost_model"] == "measured") & (table["threads"] == 9)]
+    assert many[["own", "event_workers", "match_workers"]].to_numpy().tolist() == [
+        [2, 1, 1],
+        [2, 1, 1],
+        [5, 1, 4],
+    ]
+    assert set(threads_per_agent(FOUR, [6])["cost_model"]) == {"paper", "simplex"}
