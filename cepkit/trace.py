@@ -15,7 +15,7 @@ from cepkit.errors import CepError, whole_number
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ACTIONS", "IDLE", "LENGTHS", "NO_AGENT", "SOURCE_THREAD", "Actions", "Lengths", "Trace"]
+__all__ = ["ACTIONS", "IDLE", "LENGTHS", "NO_AGENT", "SOURCE_THREAD", "Actions", "Lengths", "Trace", "clock_unit"]
 
 # What a thread does: deliver events, serve an agent's events or its partial matches, empty its buffers.
 ACTIONS = ("source", "events", "partials", "removal")
@@ -341,7 +341,7 @@ class Trace:
 
     def _words(self) -> tuple[str, str]:
         total = self.totals().iloc[0]
-        unit, size = next((u for u in _UNITS if self.makespan >= u[1]), _UNITS[-1])
+        unit, size = clock_unit(self.makespan)
         clock = "measured" if self.measured else "simulated"
         threads, agents = _counted(self.n_threads, "thread"), _counted(len(self.agents), "agent")
         counts = (("n_items", "item"), ("compared", "comparison"), ("n_matches", "match"))
@@ -378,6 +378,17 @@ class Trace:
                 held = np.diff(np.minimum([*read.time[own], makespan], makespan))
                 mean[agent] = (values * held).sum() / makespan
         return mean, most
+
+
+def clock_unit(ns: float) -> tuple[str, float]:
+    """Return the unit for times of about ``ns``, and how many nanoseconds it has.
+
+    Examples
+    --------
+    >>> clock_unit(25_000.0)
+    ('µs', 1000.0)
+    """
+    return next((unit for unit in _UNITS if ns >= unit[1]), _UNITS[-1])
 
 
 def _columns(rows: NamedTuple, of: type) -> list[np.ndarray]:
