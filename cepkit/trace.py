@@ -15,7 +15,17 @@ from cepkit.errors import CepError, whole_number
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ACTIONS", "IDLE", "LENGTHS", "NO_AGENT", "SOURCE_THREAD", "Actions", "Lengths", "Trace", "clock_unit"]
+__all__ = [
+    "ACTIONS",
+    "IDLE",
+    "LENGTHS",
+    "NO_AGENT",
+    "SOURCE_THREAD",
+    "Actions",
+    "Lengths",
+    "Trace",
+    "clock_unit",
+]
 
 # What a thread does: deliver events, serve an agent's events or its partial matches, empty its buffers.
 ACTIONS = ("source", "events", "partials", "removal")

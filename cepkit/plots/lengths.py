@@ -197,9 +197,10 @@ def _binned(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
     mean = np.diff(until[last] + values[last] * (edges - time[last])) / (end / BINS)
     least = values[last[:-1]].copy()
     greatest = least.copy()
-    number = np.minimum((time * (BINS / end)).astype(np.int64), BINS - 1)
-    np.minimum.at(least, number[1:], values[1:])
-    np.maximum.at(greatest, number[1:], values[1:])
+    number = np.minimum(np.searchsorted(edges, time, side="right") - 1, BINS - 1)
+    inside = time > edges[number]
+    np.minimum.at(least, number[inside], values[inside])
+    np.maximum.at(greatest, number[inside], values[inside])
     return _Line((edges[:-1] + edges[1:]) / 2, mean, least, greatest)
 
 
