@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cepkit.errors import CepError
@@ -74,5 +75,5 @@ def _as_words(codes: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
 
 
 def _as_codes(column: pa.ChunkedArray, words: Sequence[str]) -> np.ndarray:
-    code_of_word = {word: code for code, word in enumerate(words)}
-    return np.array([code_of_word.get(word, -1) for word in column.to_pylist()], np.int64)
+    found = pc.index_in(column.cast(pa.string()), value_set=pa.array(words, pa.string()))
+    return pc.fill_null(found, -1).to_numpy().astype(np.int64)

@@ -121,7 +121,9 @@ def test_errors_of_names():
 # --- the figure
 
 
-@pytest.mark.parametrize(("name", "rules"), list(STEPS))
+@pytest.mark.parametrize(
+    ("name", "rules"), [("C1", "unsafe"), ("C1", "corrected"), ("C2", "unsafe"), ("C4", "corrected")]
+)
 def test_a_frame_per_step_shows_every_item(name, rules):
     steps = STEPS[name, rules]
     figure = protocol_figure(steps)

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,9 @@ from test_trace import EXAMPLE, drawn, trace_of
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.plots import lengths as lengths_module
 from cepkit.plots.lengths import length_lines
+from cepkit.plots.network import network_dot
 from cepkit.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
+from cepkit.plots.svg import network_svg
 from cepkit.plots.sweeps import SweepPanel, sweep_figure
 from cepkit.plots.threads import LANE, action_lanes, busy_bars, state_lanes
 from cepkit.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
@@ -119,7 +123,7 @@ def test_hints_of_bins():
 
 
 def test_many_actions_are_drawn_in_bins_and_stay_small():
-    few, many = busy_trace(4, 50, 3), busy_trace(24, 2500, 6)
+    few, many = busy_trace(4, 50, 3), busy_trace(24, 600, 6)
     assert len(many.done.start) > MOST_ACTIONS >= len(few.done.start)
     assert bars(draw_threads(few)) and not bars(draw_threads(many))
     figure = draw_threads(many, title="24 threads")
@@ -350,3 +354,52 @@ def test_errors_of_sweeps():
         sweep_figure(SweepPanel(sweep_rows(), "engine", "speedup"))
     with pytest.raises(CepError, match="columns=0"):
         sweep_figure(SweepPanel(sweep_rows(), "window", "speedup"), columns=0)
+
+
+# --- networks of agents
+
+
+def network() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "agent": ["b:1", "c+", "<d>"],
+            "events": ["B & Co", "C", "D"],
+            "start": ["A", None, None],
+            "next": ["c+", "<d>", None],
+            "loops": [False, True, False],
+            "event_threads": [1, 2, None],
+            "sent": [1234, None, None],
+        }
+    )
+
+
+def test_dot_of_a_network():
+    dot = network_dot(network(), title="AND & <b>")
+    edges = re.findall(r"^\s*(\S+) -> (\S+) \[label=(\".*?\"|\S+) ", dot, re.MULTILINE)
+    assert [edge for edge in edges if edge[0] == "source"] == [
+        ("source", "agent0:events", '"B &amp; Co"'), ("source", "agent0:partials", "A"),
+        ("source", "agent1:events", "C"), ("source", "agent2:events", "D"),
+    ]  # fmt: skip
+    assert [edge for edge in edges if edge[0] != "source"] == [
+        ("agent0", "agent1:partials", '"1,234"'), ("agent1:partials:e", "agent1:partials:s", "loop"),
+        ("agent1", "agent2:partials", '""'), ("agent2", "matches", '""'),
+    ]  # fmt: skip
+    assert "1 thread<" in dot and "2 threads<" in dot and dot.count("thread") == 2
+    assert dot == network_dot(network(), title="AND & <b>")
+
+
+def test_svg_of_a_network():
+    pytest.importorskip("pygraphviz")
+    svg = network_svg(network(), title="AND & <b>")
+    texts = [of.text for of in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"AND & <b>", "b:1", "c+", "<d>", "B & Co", "1 thread", "loop", "matches"} <= set(texts)
+    assert 'stroke="currentColor"' in svg and "xlink" not in svg
+
+
+def test_errors_of_networks():
+    with pytest.raises(ColumnNotFoundError, match="network_dot: column 'loops' not found"):
+        network_dot(network().drop(columns="loops"))
+    with pytest.raises(CepError, match="each needs a label of its own"):
+        network_dot(network().assign(agent="b"))
+    with pytest.raises(CepError, match=r"next agent 'cc' not known\. There are \['b:1', 'c\+', '<d>'\]"):
+        network_dot(network().assign(next="cc"))

@@ -83,9 +83,10 @@ def action_lanes(
             marker=_marker(kind, colours),
             legendgroup=_group(kind),
             showlegend=False,
-            customdata=rows[["n_items", "compared", "sent"]].to_numpy(np.float64),
-            hovertemplate=f"<b>thread %{{y}}</b>: {_named(kind)}<br>from %{{base:.6~g}} {unit}, "
-            f"for %{{value:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, %{{customdata[1]:,}} compared, "
+            # To plotly the value of a bar with a base is its end.
+            customdata=np.column_stack([rows[["n_items", "compared", "sent"]], lengths]),
+            hovertemplate=f"<b>{_named(kind)}</b><br>thread %{{y}}<br>from %{{base:.6~g}} {unit}, "
+            f"for %{{customdata[3]:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, %{{customdata[1]:,}} compared, "
             "%{customdata[2]:,} sent<extra></extra>",
         )
     spent = actions.assign(time=actions["end"] - actions["start"])
@@ -208,7 +209,7 @@ def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str
             textfont={"size": 11},
             cliponaxis=False,
             customdata=np.stack([rows["busy"].to_numpy() / size, rows["items"].to_numpy(np.float64)], axis=1),
-            hovertemplate=f"<b>thread %{{y}}</b>, most {_named(kind)}<br>busy %{{x:.1f}} %, "
+            hovertemplate=f"<b>thread %{{y}}</b>, mostly {_named(kind)}<br>busy %{{x:.1f}} %, "
             f"%{{customdata[0]:.4~g}} {unit}<br>%{{customdata[1]:,}} taken<extra></extra>",
         )
     main = dict(zip(threads["thread"], threads["agent"].astype(object), strict=True))
