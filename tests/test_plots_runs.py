@@ -16,7 +16,7 @@ from cepkit.plots.lengths import length_lines
 from cepkit.plots.network import network_dot
 from cepkit.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.plots.svg import network_svg
-from cepkit.plots.sweeps import SweepPanel, sweep_figure
+from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
 from cepkit.plots.threads import LANE, action_lanes, busy_bars, state_lanes
 from cepkit.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
 
@@ -46,7 +46,7 @@ def busy_trace(n_threads: int, n_each: int, n_agents: int, seed: int = 0) -> Tra
 # --- lanes
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_every_action_is_a_bar(seed):
     trace, rows, _ = drawn(seed)
     _, size = clock_unit(trace.makespan)
@@ -61,6 +61,7 @@ def test_every_action_is_a_bar(seed):
         for row in rows
     ]
     assert np.allclose(sorted(found), sorted(wanted)) and len(found) == len(rows)
+    assert all(np.array_equal(bar.customdata[:, 3], bar.x) for bar in bars(figure))
 
 
 def test_bars_have_the_colour_of_the_agent_and_the_pattern_of_the_work():
@@ -89,7 +90,7 @@ def area(trace) -> float:
     return total
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_areas_in_lanes_are_the_time_spent(seed):
     trace, rows, _ = drawn(seed)
     _, size = clock_unit(trace.makespan)
@@ -323,6 +324,22 @@ def test_six_panels_share_one_legend():
     assert sum(of.showlegend for of in drawn_lines(figure)) == 4
     bottoms = {figure.layout[f"yaxis{p}" if p > 1 else "yaxis"].domain[0] for p in range(1, 7)}
     assert len(bottoms) == 2 and figure.layout.title.text == "measured"
+
+
+def test_facets_of_three_sweeps_are_six_panels():
+    rows = pd.concat([sweep_rows().assign(data="stocks"), sweep_rows().assign(data="sensors", speedup=1.0)])
+    sweeps = [
+        facets(rows.rename(columns={"window": x}), "data", x, "speedup", title=f"by {x}", log_y=True)
+        for x in ("window", "cores", "length")
+    ]
+    figure = sweep_figure([panel for row in zip(*sweeps, strict=True) for panel in row], series="engine")
+    titles = [of.text for of in figure.layout.annotations]
+    assert titles == [
+        f"{data} by {x}" for data in ("stocks", "sensors") for x in ("window", "cores", "length")
+    ]
+    assert {tuple(of.y) for of in drawn_lines(figure) if of.xaxis in ("x4", "x5", "x6")} == {(1.0, 1.0, 1.0)}
+    with pytest.raises(ColumnNotFoundError, match="facets: column 'dat' not found"):
+        facets(rows, "dat", "window", "speedup")
 
 
 def test_points_of_equal_x_are_averaged_and_nulls_break_the_line():

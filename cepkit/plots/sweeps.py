@@ -56,6 +56,44 @@ class SweepPanel:
     reference: float | None = None
 
 
+def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> list[SweepPanel]:
+    """Return a panel per value of a column, in the order in which they occur.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        A row per point of a line.
+    by : str
+        The column; its values are the panels' titles.
+    x, y : str
+        Columns of numbers.
+    **settings
+        Of every `SweepPanel`; a ``title`` stands behind the value.
+
+    Returns
+    -------
+    list of SweepPanel
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When there is no column ``by``.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"data": ["stocks", "sensors"], "cores": [1, 1], "speedup": [2.0, 1.0]})
+    >>> [panel.title for panel in facets(rows, "data", "cores", "speedup", title="by cores")]
+    ['stocks by cores', 'sensors by cores']
+    """
+    if by not in rows.columns:
+        raise column_not_found("facets", by, rows.columns)
+    behind = settings.pop("title", "")
+    return [
+        SweepPanel(rows[(rows[by] == value).to_numpy(bool)], x, y, f"{value} {behind}".strip(), **settings)
+        for value in dict.fromkeys(rows[by].dropna().tolist())
+    ]
+
+
 def sweep_figure(
     panels: SweepPanel | Sequence[SweepPanel],
     *,

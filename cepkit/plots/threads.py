@@ -86,8 +86,8 @@ def action_lanes(
             # To plotly the value of a bar with a base is its end.
             customdata=np.column_stack([rows[["n_items", "compared", "sent"]], lengths]),
             hovertemplate=f"<b>{_named(kind)}</b><br>thread %{{y}}<br>from %{{base:.6~g}} {unit}, "
-            f"for %{{customdata[3]:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, %{{customdata[1]:,}} compared, "
-            "%{customdata[2]:,} sent<extra></extra>",
+            f"for %{{customdata[3]:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, "
+            "%{customdata[1]:,} compared, %{customdata[2]:,} sent<extra></extra>",
         )
     spent = actions.assign(time=actions["end"] - actions["start"])
     lanes = _lanes(actions["thread"], n_threads)
