@@ -162,6 +162,19 @@ def test_what_went_wrong_stays_in_view():
     assert in_legend == ["event", "partial match", "match", "in hand", "removed"]
 
 
+def test_what_was_removed_stands_behind_what_is_left():
+    order = "source M2.0*3 source*2 M2.0*3"
+    mine = Interleaving("mine", "one goes, one stays", "a1@1 a2@9 b3@15", "AB", 9, order, ("a2 b3",))
+    figure = protocol_figure(protocol_steps(mine, Rules()))
+    both = [
+        frame for frame in figure.frames if len(frame.data[3].x) and frame.data[3].y[0] in frame.data[1].y
+    ]
+    assert both, "no step that removes one of two"
+    for frame in both:
+        left = [x for x, y in zip(frame.data[1].x, frame.data[1].y, strict=True) if y == frame.data[3].y[0]]
+        assert list(frame.data[3].text) == ["a1"] and list(frame.data[3].x) == [len(left)]
+
+
 def test_no_steps():
     figure = protocol_figure(STEPS["C1", "unsafe"].iloc[:0])
     assert [of.text for of in figure.layout.annotations] == ["no steps"] and not figure.frames
