@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
 # what saves the state of a program belongs to the programs, and commands may warm up what experiments bundle.
 FLOORS = (
     {
-        "kernels": ["kernels"], "layout": ["layout"], "trace": ["trace"], "errors": ["errors"],
+        "kernels": ["kernels"], "layout": ["layout"], "trace": ["trace", "trace_files"], "errors": ["errors"],
         "shipped": ["_shipped"], "datasets": ["datasets"], "progress": ["progress"],
         "cache": ["cache"], "counts": ["counts"],
     },

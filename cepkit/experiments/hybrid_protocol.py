@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -124,6 +124,7 @@ def run_protocol(
     schedule: Sequence[str] = (),
     seed: int | None = None,
     eagerness: int = 1,
+    watch: Callable[[_Model], None] | None = None,
 ) -> ProtocolRun:
     """Run agents over a stream in one interleaving.
 
@@ -149,6 +150,8 @@ def run_protocol(
         Draw who goes next instead.
     eagerness : int
         How often the source is in the draw.
+    watch : callable, optional
+        Called with the agents before the first step and after each, for `hybrid_steps`.
 
     Returns
     -------
@@ -162,6 +165,8 @@ def run_protocol(
     model = _Model(list(stream), types, within, loops, workers, rules)
     draw = random.Random(seed) if seed is not None else None
     planned, turn = deque(schedule), 0
+    watch = watch or (lambda model: None)
+    watch(model)
     while able := model.able():
         if planned:
             name = planned.popleft()
@@ -176,6 +181,7 @@ def run_protocol(
             name = list(able)[turn % len(able)]
             turn += 1
         model.step(name)
+        watch(model)
     steps = pd.DataFrame(model.steps, columns=["who", "what"])
     steps.insert(0, "step", range(1, len(steps) + 1))
     return ProtocolRun(model.matches, steps, sum(len(worker.buffer) for worker in model.workers))
@@ -332,11 +338,11 @@ class Interleaving:
     loops: str = ""
     workers: int = 1
 
-    def run(self, rules: Rules = Rules()) -> ProtocolRun:
-        """Return what ``rules`` make of it; by default the corrected ones."""
+    def run(self, rules: Rules = Rules(), watch: Callable[[_Model], None] | None = None) -> ProtocolRun:
+        """Return what ``rules`` make of it; by default the corrected ones. ``watch``: see `run_protocol`."""
         return run_protocol(
             read_stream(self.stream), self.types, self.within,
-            loops=self.loops, workers=self.workers, rules=rules, schedule=_steps(self.schedule),
+            loops=self.loops, workers=self.workers, rules=rules, schedule=_steps(self.schedule), watch=watch,
         )  # fmt: skip
 
 

@@ -10,12 +10,17 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from cepkit.compile.automaton import States
 from cepkit.errors import CepError, MissingDependencyError, nearest
 from cepkit.plots import theme
 from cepkit.plots.automaton import automaton_dot
 from cepkit.plots.layered import layered_svg
+from cepkit.plots.network import network_dot
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENGINES = ("dot", "neato", "fdp", "sfdp", "circo", "twopi")
 MAX_STATES_DRAWN = 200
@@ -126,6 +131,18 @@ def automaton_svg(
     except CepError:  # no Graphviz, or one that does not work here
         return layered_svg(states, define, title=title)
     return _themed(svg, title or f"automaton with {states.n_states} states")
+
+
+def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
+    """Return a picture of agents as SVG text, by Graphviz; see `cepkit.plots.network.network_dot`.
+
+    Raises
+    ------
+    MissingDependencyError
+        When there is no Graphviz (see `dot_to_svg`).
+    """
+    svg = dot_to_svg(network_dot(agents, title=title))
+    return _themed(svg, title or f"network of {len(agents)} agents")
 
 
 def _drawn_by_program(source: str, engine: str) -> str:

@@ -1,0 +1,277 @@
+"""Experiments over a grid of parameters, kept point by point, so that one which was interrupted goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cepkit.errors import CepError
+from cepkit.progress import Progress
+
+__all__ = ["PointError", "SweepMismatchError", "sweep"]
+
+_SWEEP = "sweep.json"
+_POINTS = "points"
+_FORMAT = 1
+
+
+class SweepMismatchError(CepError, ValueError):
+    """A folder holds the results of another sweep or version."""
+
+
+class PointError(CepError, RuntimeError):
+    """Points of a sweep raised; the message says which, and ``__cause__`` is what the first raised.
+
+    ``done`` is the DataFrame of all other points.
+    """
+
+    def __init__(self, message: str, done: pd.DataFrame):
+        super().__init__(message)
+        self.done = done
+
+
+def sweep(
+    run: Callable[..., Mapping[str, Any]],
+    grid: Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]],
+    path: str | os.PathLike | None = None,
+    *,
+    version: str = "",
+    name: str = "",
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Run every point of a grid, and keep each result as soon as it is there.
+
+    Parameters
+    ----------
+    run : callable
+        Called with a point's parameters; returns a mapping of names to numbers, texts, booleans or None.
+    grid : mapping or sequence of mappings
+        Values of each parameter, of which all combinations are run, the last changing fastest; or the points
+        themselves. Values are numbers, texts, booleans, None, or tuples and lists of them.
+    path : str or path, optional
+        A folder for the results: those that are there are not run again. None: nothing is kept.
+    version : str
+        Of what ``run`` does; results of another one are not mixed with these.
+    name : str
+        Of the sweep, likewise; empty: that of ``run``.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per point, in the order of the grid: its parameters, then what ``run`` returned.
+
+    Raises
+    ------
+    SweepMismatchError
+        Before anything runs, when ``path`` holds results of another sweep, version, or other parameters.
+    PointError
+        When points raised, after all others have run; the next call runs only these.
+    CepError
+        When the grid or a result is not of values that can be kept.
+    KeyboardInterrupt
+        Passed on; what was done is kept.
+
+    Notes
+    -----
+    A point is known by its parameters, whatever their order: 2 and 2.0 are the same, 1 and True are not.
+    A file of Parquet per point, written beside its place and then moved there.
+
+    Examples
+    --------
+    >>> sweep(lambda cores, window: {"speedup": 2 * cores / window}, {"cores": [1, 2], "window": [4]})
+       cores  window  speedup
+    0      1       4      0.5
+    1      2       4      1.0
+    """
+    points = _points(grid)
+    keys = [_key(point) for point in points]
+    if len(set(keys)) < len(keys):
+        twice = next(k for k, key in enumerate(keys) if key in keys[:k])
+        raise CepError(f"sweep: point {_shown(points[twice])} stands in the grid twice")
+    name = name or getattr(run, "__name__", type(run).__name__)
+    folder = None if path is None else _opened(Path(path), name, version, points)
+    results = {} if folder is None else _kept(folder, keys, points)
+    failed: list[tuple[dict, Exception]] = []
+    with Progress(len(points), "points") if progress else nullcontext(lambda n: None) as done:
+        done(len(results))
+        for point, key in zip(points, keys, strict=True):
+            if key in results:
+                continue
+            try:
+                row = _row(point, run(**point))
+            except Exception as error:  # a point that fails must not cost the others
+                failed.append((point, error))
+            else:
+                if folder is not None:
+                    _keep(folder, key, row)
+                results[key] = _result_of(row, point)
+            done(1)
+    if failed:
+        rows = [(point, results[key]) for point, key in zip(points, keys, strict=True) if key in results]
+        raise PointError(_complaint(failed, len(points), folder), _frame(rows)) from failed[0][1]
+    return _frame([(point, results[key]) for point, key in zip(points, keys, strict=True)])
+
+
+# --- points
+
+
+def _points(grid) -> list[dict[str, Any]]:
+    if isinstance(grid, Mapping):
+        values = {name: _listed(name, of) for name, of in grid.items()}
+        return [dict(zip(values, row, strict=True)) for row in product(*values.values())]
+    if isinstance(grid, (str, bytes)) or not all(isinstance(point, Mapping) for point in grid):
+        raise CepError("sweep: the grid is neither a dict of lists nor a list of dicts")
+    points = [dict(point) for point in grid]
+    other = next((point for point in points if set(point) != set(points[0])), None)
+    if other is not None:
+        raise CepError(f"sweep: point {_shown(other)} has not the parameters of the first, {list(points[0])}")
+    return points
+
+
+def _listed(name: str, values) -> list:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise CepError(f"sweep: parameter {name!r} of the grid is {values!r}; a list of its values is needed")
+    return list(values)
+
+
+def _plain(value: Any, where: str) -> Any:
+    """Return a value as JSON has it; arrays' numbers become Python's."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (list, tuple)):
+        return [_plain(part, where) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise CepError(
+        f"sweep: {where} is a {type(value).__name__}; numbers, texts, booleans, None and lists can be kept"
+    )
+
+
+def _key(point: Mapping[str, Any]) -> str:
+    """Return what a point is known by, the same for equal parameters in any order."""
+    plain = {str(name): _canonical(_plain(value, f"parameter {name!r}")) for name, value in point.items()}
+    text = json.dumps(plain, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_canonical(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _shown(point: Mapping[str, Any]) -> str:
+    return f"({', '.join(f'{name}={value!r}' for name, value in point.items())})"
+
+
+# --- results
+
+
+def _row(point: Mapping[str, Any], found: Any) -> pa.Table:
+    """Return a point and its result as a table of one row: the values as a file will give them back."""
+    if not isinstance(found, Mapping):
+        raise CepError(f"sweep: the result is a {type(found).__name__}; a dict is needed")
+    clash = next((name for name in found if name in point), None)
+    if clash is not None:
+        raise CepError(f"sweep: the result has {clash!r}, which is a parameter. Name it otherwise")
+    columns = {}
+    for name, value in {**point, **found}.items():
+        try:
+            columns[str(name)] = pa.array([_plain(value, f"{name!r}")])
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as refusal:
+            raise CepError(f"sweep: {name!r} cannot be kept: {refusal}") from None
+    return pa.table(columns)
+
+
+def _result_of(row: pa.Table, point: Mapping[str, Any]) -> dict[str, Any]:
+    (values,) = row.to_pylist()
+    return {name: value for name, value in values.items() if name not in point}
+
+
+def _frame(rows: list[tuple[dict, dict]]) -> pd.DataFrame:
+    whole = [point | result for point, result in rows]
+    columns = list(dict.fromkeys(name for row in whole for name in row))
+    return pd.DataFrame({name: [row.get(name) for row in whole] for name in columns}, columns=columns)
+
+
+def _complaint(failed: list[tuple[dict, Exception]], n_points: int, folder: Path | None) -> str:
+    point, error = failed[0]
+    said = f"sweep: point {_shown(point)} raised {type(error).__name__}: {error}"
+    if len(failed) > 1:
+        said += f" (and {len(failed) - 1} more: {', '.join(_shown(of) for of, _ in failed[1:4])}"
+        said += ", …)" if len(failed) > 4 else ")"
+    where = "are in the error's `done`" if folder is None else f"are kept in {str(folder)!r}"
+    return f"{said}. {n_points - len(failed)} of {n_points} points {where}"
+
+
+# --- files
+
+
+def _opened(path: Path, name: str, version: str, points: list[dict]) -> Path:
+    """Return the folder of the results, made when it is not there; raise when it is another sweep's."""
+    about = {
+        "format": _FORMAT,
+        "sweep": name,
+        "version": version,
+        "parameters": sorted(str(of) for of in (points[0] if points else ())),
+    }
+    is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if is_new:
+        path.mkdir(parents=True, exist_ok=True)
+        _moved(path / _SWEEP, lambda at: at.write_text(json.dumps(about, indent=1), encoding="utf-8"))
+        return path
+    try:
+        found = json.loads((path / _SWEEP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise SweepMismatchError(
+            f"sweep: {str(path)!r} is there and holds no sweep. Name another folder"
+        ) from None
+    for what, wanted in about.items():
+        if found.get(what) != wanted:
+            raise SweepMismatchError(
+                f"sweep: {str(path)!r} holds results of another sweep: {what} {found.get(what)!r}, not "
+                f"{wanted!r}. Name another folder, or remove this one"
+            )
+    return path
+
+
+def _kept(folder: Path, keys: list[str], points: list[dict]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for key, point in zip(keys, points, strict=True):
+        file = _file(folder, key)
+        if file.is_file():
+            found[key] = _result_of(pq.read_table(file), point)
+    return found
+
+
+def _keep(folder: Path, key: str, row: pa.Table) -> None:
+    file = _file(folder, key)
+    file.parent.mkdir(exist_ok=True)
+    _moved(file, lambda at: pq.write_table(row, at))
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / _POINTS / f"{key}.parquet"
+
+
+def _moved(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside its place and move it there: it is whole or not there."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        write(beside)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,289 @@
+"""Sweeps as lines: what a value does along a parameter, one line per series, one panel per sweep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, column_not_found, whole_number
+from cepkit.plots import theme
+from cepkit.plots.text import cut, escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+PANEL_PIXELS = 230
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST_POINT_TICKS = 8
+TICK_DISTANCE = 0.07  # of the axis, so that numbers do not touch
+LOG_STEPS = (1, 2, 5)  # ticks of each decade where there are few of them
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPanel:
+    """A panel of a figure of sweeps.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        A row per point of a line.
+    x, y : str
+        Columns of numbers.
+    title : str
+        Above the panel; taken literally.
+    x_title, y_title : str, optional
+        With the units; None: the columns' names.
+    log_x, log_y : bool
+        Whether an axis is logarithmic; values that are not above 0 are left out of it.
+    reference : float, optional
+        Value of y at which a thin level line is drawn: 1 of a speed-up.
+    """
+
+    rows: pd.DataFrame
+    x: str
+    y: str
+    title: str = ""
+    x_title: str | None = None
+    y_title: str | None = None
+    log_x: bool = False
+    log_y: bool = False
+    reference: float | None = None
+
+
+def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> list[SweepPanel]:
+    """Return a panel per value of a column, in the order in which they occur.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        A row per point of a line.
+    by : str
+        The column; its values are the panels' titles.
+    x, y : str
+        Columns of numbers.
+    **settings
+        Of every `SweepPanel`; a ``title`` stands behind the value.
+
+    Returns
+    -------
+    list of SweepPanel
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When there is no column ``by``.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"data": ["stocks", "sensors"], "cores": [1, 1], "speedup": [2.0, 1.0]})
+    >>> [panel.title for panel in facets(rows, "data", "cores", "speedup", title="by cores")]
+    ['stocks by cores', 'sensors by cores']
+    """
+    if by not in rows.columns:
+        raise column_not_found("facets", by, rows.columns)
+    behind = settings.pop("title", "")
+    return [
+        SweepPanel(rows[(rows[by] == value).to_numpy(bool)], x, y, f"{value} {behind}".strip(), **settings)
+        for value in dict.fromkeys(rows[by].dropna().tolist())
+    ]
+
+
+def sweep_figure(
+    panels: SweepPanel | Sequence[SweepPanel],
+    *,
+    series: str | None = None,
+    variant: str | None = None,
+    columns: int = 3,
+    same_y: bool = False,
+    measured: bool | None = None,
+    title: str | None = None,
+) -> go.Figure:
+    """Draw sweeps as lines, panels in rows from left to right.
+
+    Parameters
+    ----------
+    panels : SweepPanel or sequence of SweepPanel
+        What is drawn.
+    series, variant : str, optional
+        Columns of all panels' rows: a line per pair of values, of which ``series`` (an engine) gives the
+        colour and the symbol, ``variant`` (a pattern) the dashes.
+    columns : int
+        Most panels in a row.
+    same_y : bool
+        Whether all panels have one range of y.
+    measured : bool, optional
+        Whether values were measured (True) or simulated (False): stands in the title.
+    title : str, optional
+        Taken literally.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Points of equal x in a line are drawn as their mean. A point whose y is missing breaks the line.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a panel's rows lack a column.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"cores": [1, 2, 1, 2], "speedup": [1.0, 1.9, 1.0, 1.1], "engine": list("aabb")})
+    >>> figure = sweep_figure(SweepPanel(rows, "cores", "speedup"), series="engine", measured=False)
+    >>> [trace.name for trace in figure.data if trace.name], figure.layout.title.text
+    (['a', 'b'], 'simulated')
+    """
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    panels = [panels] if isinstance(panels, SweepPanel) else list(panels)
+    for panel in panels:
+        _check(panel, series, variant)
+    n_columns = max(1, min(whole_number("sweep_figure: columns", columns, 1), len(panels)))
+    n_rows = max(1, math.ceil(len(panels) / n_columns))
+    figure = make_subplots(
+        rows=n_rows,
+        cols=n_columns,
+        shared_yaxes="all" if same_y else False,
+        horizontal_spacing=0.24 / n_columns if n_columns > 1 else 0.0,
+        vertical_spacing=0.36 / n_rows if n_rows > 1 else 0.0,
+        subplot_titles=[escaped(panel.title) for panel in panels],
+        figure=go.Figure(layout={"template": "none"}),
+    )
+    styles = _styles(panels, series, variant)
+    in_legend: set[tuple] = set()
+    for number, panel in enumerate(panels):
+        at = {"row": number // n_columns + 1, "col": number % n_columns + 1}
+        figure.add_scatter(x=[None], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
+        for pair, style in styles.items():
+            line = _line(panel, series, variant, pair)
+            if line.empty:
+                continue
+            figure.add_scatter(
+                x=line.index.to_numpy(),
+                y=line.to_numpy(),
+                mode="lines+markers",
+                name=_name(pair),
+                legendgroup=_name(pair),
+                showlegend=pair not in in_legend,
+                hovertemplate=f"<b>{_name(pair)}</b><br>{escaped(panel.x_title or panel.x)} %{{x:,.6~g}}<br>"
+                f"{escaped(panel.y_title or panel.y)} %{{y:,.4~g}}<extra></extra>",
+                **style,
+                **at,
+            )
+            in_legend.add(pair)
+        _lay_out_panel(figure, panel, at)
+    if not any(len(panel.rows) for panel in panels):
+        figure.add_annotation(text="no points", showarrow=False, x=0.02, y=0.95, xref="paper", yref="paper")
+    _lay_out(figure, n_rows, title, measured)
+    return figure
+
+
+def _check(panel: SweepPanel, series: str | None, variant: str | None) -> None:
+    for role, name in (("x", panel.x), ("y", panel.y), ("series", series), ("variant", variant)):
+        if name is not None and name not in panel.rows.columns:
+            raise column_not_found(f"sweep_figure: {role}", name, panel.rows.columns)
+    for role, name in (("x", panel.x), ("y", panel.y)):
+        if not pd.api.types.is_numeric_dtype(panel.rows[name]) and len(panel.rows):
+            raise CepError(
+                f"sweep_figure: {role} column {name!r} has type {panel.rows[name].dtype}; numbers are needed"
+            )
+
+
+def _values(panels: Sequence[SweepPanel], column: str | None) -> list[object]:
+    if column is None:
+        return [None]
+    return list(dict.fromkeys(value for panel in panels for value in panel.rows[column].tolist()))
+
+
+def _styles(panels, series: str | None, variant: str | None) -> dict[tuple, dict]:
+    """Return colour, symbol and dashes of every line, in the order of the legend."""
+    made = {}
+    of_series = theme.style_of_variables([f"{s}" for s in range(len(_values(panels, series)))])
+    numbered = [list(enumerate(_values(panels, column))) for column in (series, variant)]
+    for (s, one), (v, other) in product(*numbered):
+        style = of_series[f"{s}"]
+        made[one, other] = {
+            "line": {"color": style.colour, "width": 1.8, "dash": DASHES[v % len(DASHES)]},
+            "marker": {"color": style.colour, "symbol": style.symbol + ("-open" if v % 2 else ""), "size": 7},
+        }
+    return made
+
+
+def _line(panel: SweepPanel, series: str | None, variant: str | None, pair: tuple) -> pd.Series:
+    """Return the points of a line: y by x, in order."""
+    rows = panel.rows
+    for column, value in zip((series, variant), pair, strict=True):
+        if column is not None:
+            rows = rows[(rows[column] == value).to_numpy(bool)]
+    points = pd.DataFrame({"x": rows[panel.x].astype(float), "y": rows[panel.y].astype(float)})
+    line = points.groupby("x")["y"].mean()
+    if panel.log_y:
+        line = line.where(line > 0)
+    return line[line.index > 0] if panel.log_x else line
+
+
+def _name(pair: tuple) -> str:
+    return escaped(cut(", ".join(str(part) for part in pair if part is not None)))
+
+
+def _lay_out_panel(figure: go.Figure, panel: SweepPanel, at: dict) -> None:
+    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
+    x, y = (panel.rows[column].to_numpy(float) for column in (panel.x, panel.y))
+    y_and_level = np.append(y, panel.reference) if panel.reference is not None else y
+    scale_of_x = {"type": "log" if panel.log_x else "linear"} | _ticks_at_points(x, is_log=panel.log_x)
+    if "tickvals" not in scale_of_x and panel.log_x:
+        scale_of_x = _log_axis(x)
+    scale_of_y = _log_axis(y_and_level) if panel.log_y else {"tickformat": ",~r"}
+    x_title, y_title = escaped(panel.x_title or panel.x), escaped(panel.y_title or panel.y)
+    figure.update_xaxes(title={"text": x_title}, automargin=True, **scale_of_x, **line, **at)
+    figure.update_yaxes(title={"text": y_title}, automargin=True, **scale_of_y, **line, **at)
+    if not panel.log_y:
+        figure.update_yaxes(rangemode="tozero", **at)
+    if panel.reference is not None:
+        figure.add_hline(y=panel.reference, line={"color": theme.INK, "width": 1, "dash": "dot"}, **at)
+
+
+def _ticks_at_points(values: np.ndarray, *, is_log: bool) -> dict:
+    """Return a tick for each value where there is room for all."""
+    points = np.unique(values[np.isfinite(values) & ((values > 0) | (not is_log))])
+    places = np.log(points) if is_log else points
+    if not 2 <= len(points) <= MOST_POINT_TICKS or np.diff(places).min() < TICK_DISTANCE * np.ptp(places):
+        return {}
+    return {"tickmode": "array", "tickvals": points, "ticktext": [f"{point:,.6g}" for point in points]}
+
+
+def _log_axis(values: np.ndarray) -> dict:
+    """Return a logarithmic axis with ticks that say whole numbers where they can."""
+    positive = values[values > 0]
+    if not len(positive):
+        return {"type": "log"}
+    low, high = math.floor(np.log10(positive.min())), math.ceil(np.log10(positive.max()))
+    steps = LOG_STEPS if high - low <= 2 else (1,)
+    every = max(1, round((high - low) / 6))
+    ticks = [step * 10.0**k for k in range(low, high + 1, every) for step in steps]
+    texts = [
+        f"{tick:,.12g}" if 1e-4 < tick < 1e6 else f"10<sup>{round(math.log10(tick))}</sup>" for tick in ticks
+    ]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": texts}
+
+
+def _lay_out(figure: go.Figure, n_rows: int, title: str | None, measured: bool | None) -> None:
+    clock = {None: [], True: ["measured"], False: ["simulated"]}[measured]
+    lines = [escaped(title), *clock] if title else clock or [""]
+    has_titles = any(annotation.text for annotation in figure.layout.annotations)
+    top, bottom = 34 + 18 * len(lines) + 22 * has_titles, 60
+    figure.update_annotations(font={"size": 12, "color": theme.INK})
+    figure.update_layout(
+        title=theme.title_at_left(lines),
+        hovermode="closest",
+        showlegend=len({trace.legendgroup for trace in figure.data if trace.name}) > 0,
+        margin={"l": 60, "r": 20, "t": top, "b": bottom},
+        **theme.layout(top + bottom + n_rows * PANEL_PIXELS + (n_rows - 1) * 80),
+    )
