@@ -162,11 +162,12 @@ class BranchSearch:
 class SearchedMatches(SequenceSet):
     """Too many matches to keep: counted by their last event, and searched again when they are looked at.
 
-    ``n_found`` is how many there are at least.
+    ``found`` are those that were found before it was given up to keep them.
     """
 
-    def __init__(self, events: Events, searches: list[BranchSearch], n_found: int):
-        self.events, self._searches, self._n_found = events, searches, n_found
+    def __init__(self, events: Events, searches: list[BranchSearch], found: MatchBlock):
+        self.events, self._searches, self._n_found = events, searches, len(found)
+        self._some = found.take(slice(0, _MOST_GLANCED))
 
     def at_least(self) -> tuple[int, bool]:
         """Return a number of matches that is cheap to know, and whether it is the exact one."""
@@ -194,7 +195,9 @@ class SearchedMatches(SequenceSet):
             else:
                 beyond, part = high, joined([block for block, _ in made])
             high = 2 * high if beyond is None else (known + beyond) // 2
-        return whole.sorted().take(slice(0, n)) if len(whole) else part.take(slice(0, n)).sorted()
+        if len(whole):
+            return whole.sorted().take(slice(0, n))
+        return (part if len(part) else self._some).take(slice(0, n)).sorted()
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions where matches end and how many end at each."""
@@ -262,5 +265,5 @@ def known_or_searched(
         block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
         made.append(block)
         if not is_whole:
-            return SearchedMatches(events, searches, sum(map(len, made)))
+            return SearchedMatches(events, searches, joined(made))
     return KnownMatches(events, joined(made).sorted())
