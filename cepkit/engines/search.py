@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from cepkit.compile.search_source import (
     N_ITEMS,
     N_MATCHES,
     START,
-    WORK,
     test_of,
     tests_of,
     write_accepting,
@@ -29,17 +28,10 @@ from cepkit.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, jo
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
-_WORK_PER_CALL = 1 << 24
+_WORK_PER_CALL = 1 << 24  # events looked at between two chances to be interrupted
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
 _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2
-
-
-@dataclass
-class SearchRun:
-    """What a search did."""
-
-    work: int = 0  # events looked at
 
 
 def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
@@ -74,8 +66,8 @@ def accepted(places: Places) -> np.ndarray:
 class BranchSearch:
     """The search for the matches of one branch."""
 
-    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int, run: SearchRun):
-        self.places, self.accept, self.bound, self.number, self.run = places, accept, bound, number, run
+    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int):
+        self.places, self.accept, self.bound, self.number = places, accept, bound, number
         program, inputs = places.program, places.inputs
         text = write_search(program, bound, dtypes_of(inputs)).text
         self.search = kernel(program, text, "search")
@@ -108,7 +100,6 @@ class BranchSearch:
                     *outputs, report,
                 )  # fmt: skip
             yield report
-        self.run.work += int(report[WORK])
 
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
@@ -117,21 +108,17 @@ class BranchSearch:
 
         They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
         """
+        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        return gathered(self._found(low, high, work), most, most_calls)
+
+    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of every call of the kernel, and whether the search is done."""
         room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
-        made, n_made = [], 0
-        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
-        calls = self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work)
-        for call, report in enumerate(calls):
+        for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work):
             n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
-            n_made += n
-            made.append(self._block(out_place[:n_items], out_size[:n]))
-            if most is not None and n_made > most:
-                return joined(made), False
-            if most_calls is not None and call + 1 >= most_calls and not report[DONE]:
-                return joined(made), False
-        return joined(made), True
+            yield self._block(out_place[:n_items], out_size[:n]), bool(report[DONE])
 
     def _work_of_a_look(self) -> int:
         # A condition on a whole loop costs as much as all its events.
@@ -157,6 +144,23 @@ class BranchSearch:
         for _ in self.calls(0, places.n, False, count, *none):
             pass
         return count[places.place_of_position]
+
+
+def gathered(
+    found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
+) -> tuple[MatchBlock, bool]:
+    """Return the matches that the calls of a search find, and whether these are all.
+
+    ``found`` has the matches of every call, and whether it was the last. No call is made after the one that
+    brings the matches beyond ``most`` or that is the ``most_calls``-th.
+    """
+    made, n_made, is_done = [], 0, False
+    for block, is_done in islice(found, most_calls):
+        made.append(block)
+        n_made += len(block)
+        if is_done or (most is not None and n_made > most):
+            break
+    return joined(made), is_done and (most is None or n_made <= most)
 
 
 class SearchedMatches(SequenceSet):
@@ -214,7 +218,6 @@ def search_sequence(
     program: SequenceProgram,
     events: Events,
     *,
-    run: SearchRun | None = None,
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
 ) -> SequenceSet:
@@ -226,14 +229,12 @@ def search_sequence(
         A compiled sequence query.
     events : Events
         With the program's columns.
-    run : SearchRun, optional
-        Receives what the search did.
     most_known : int
         Up to so many matches are kept; of more the ends are counted, and they are searched again, a part at a
         time, when they are looked at.
     most_calls : int, optional
-        As many calls of the kernel, each of some 10^6 events looked at, may a branch take to find them; if
-        that is not enough they are as many as too many.
+        So many calls of the kernel, each of some hundredths of a second, may a branch take to find them; if
+        that is not enough they count as too many.
 
     Returns
     -------
@@ -245,14 +246,11 @@ def search_sequence(
     Time O(partial matches x window), memory O(n_events) and the matches kept.
     Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
     """
-    run = run if run is not None else SearchRun()
     places = Places(program, events)
     if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))
     accept = accepted(places)
-    searches = [
-        BranchSearch(places, accept, bound, number, run) for number, bound in enumerate(program.branches)
-    ]
+    searches = [BranchSearch(places, accept, bound, number) for number, bound in enumerate(program.branches)]
     return known_or_searched(events, searches, most_known, most_calls)
 
 
