@@ -36,7 +36,7 @@ from cepkit.sequence_set import MatchBlock
 
 
 def linked_query_unsupported(program: Bound) -> str | None:
-    """Return why LinkedCEP and the run engines cannot run a program, None when they can; completes "it …"."""
+    """Return why LinkedCEP and the run engines cannot run a program, None when they can."""
     if not isinstance(program, SequenceProgram):
         return "it runs event sequences only"
     if reason := linked_unsupported([bound.branch for bound in program.branches], program.query):
