@@ -15,7 +15,7 @@ from naive_sequences import Search, sequence_matches
 from test_sequences import bound
 
 import cepkit as cep
-from cepkit.counts import count_text
+from cepkit.counts import count_text, rough_text
 from cepkit.engines import funnel as fn
 from cepkit.engines import tally
 from cepkit.engines.places import Places
@@ -443,6 +443,7 @@ def test_short_texts_of_counts():
         low, _, exponent = count_text(n, exact=False).removeprefix("≥ ").partition("e")
         bound = round(100 * float(low)) * 10 ** (int(exponent) - 2)
         assert bound <= n < bound + 10 ** (int(exponent) - 2)
+        assert rough_text(n) == count_text(n).removeprefix("about ")
     assert count_text(10**21 - 1) == "999," * 6 + "999"
 
 
