@@ -424,6 +424,19 @@ def test_counting_can_be_exchanged():
     assert table["partial"].tolist() == [10**15] * 4
 
 
+def test_event_types_of_numbers_are_shown_as_they_are():
+    frame = pd.DataFrame({"code": [1000, 1001] * 4, "x": range(8)})
+    of_numbers = frame.cep.funnel("PATTERN SEQ(1000 a, _ b, 1001 c)", event_type="code")
+    assert of_numbers.to_frame()["event_type"].tolist() == [1000, None, 1001, None, None]
+    assert [line.split()[:2] for line in repr(of_numbers).splitlines()[2:5]] == [
+        ["a", "1000"], ["b", "8"], ["c", "1001"]
+    ]  # fmt: skip
+    of_truths = frame.assign(code=frame["code"] > 1000).cep.funnel(
+        "PATTERN SEQ(true a, false b)", event_type="code"
+    )
+    assert of_truths.to_frame()["event_type"].tolist()[:2] == [True, False]
+
+
 def test_large_numbers_stay_exact():
     program, events = bound_text(QUERY, ORDERS)
     counts = fn.count_funnel(program, events, search_sequence, count=lambda *_: fn.Count(2**80))

@@ -49,38 +49,47 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
     }
 
 
-def accepted(places: Places) -> np.ndarray:
-    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
+def accepted(places: Places, load_as: Callable[[SequenceProgram, str, str], Callable] = kernel) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
+
+    ``load_as(program, text, name)`` makes a function of the text of a module.
+    """
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     dtypes = dtypes_of(inputs)
     key = ("accepting", *dtypes.items())
     if key not in program.written:
         program.written[key] = write_accepting(program, dtypes)
-    run = kernel(program, program.written[key].text, "accepting")
+    run = load_as(program, program.written[key].text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
         run(0, places.n, *inputs.arguments(), accept)
     return accept
+
+
+def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
+    """Return the source of the search for a branch, its arguments and its scratch arrays."""
+    program, inputs = places.program, places.inputs
+    text = write_search(program, bound, dtypes_of(inputs)).text
+    tests = [
+        np.array([test_of(program, terms) for terms in own], np.int64)
+        for own in (bound.accepts, bound.absent_accepts)
+    ]
+    arguments = [
+        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
+        places.position_of_place, *inputs.arguments(),
+    ]  # fmt: skip
+    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
+    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
 
 
 class BranchSearch:
     """The search for the matches of one branch."""
 
     def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int):
-        self.places, self.accept, self.bound, self.number = places, accept, bound, number
-        program, inputs = places.program, places.inputs
-        text = write_search(program, bound, dtypes_of(inputs)).text
-        self.search = kernel(program, text, "search")
-        self.tests = np.array([test_of(program, terms) for terms in bound.accepts], np.int64)
-        absent = [test_of(program, terms) for terms in bound.absent_accepts]
-        self.absent_tests = np.array(absent, np.int64)
+        self.places, self.bound, self.number = places, bound, number
         self.n_components = len(bound.accepts)
-        self.arguments = [
-            self.tests, self.absent_tests, accept, places.later, places.window_end, places.gap_end,
-            places.time_start, places.time_end, places.position_of_place, *inputs.arguments(),
-        ]  # fmt: skip
-        depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
-        self.scratch = [np.zeros(size, np.int64) for size in (depth, depth, self.n_components, depth, depth)]
+        text, self.arguments, self.scratch = search_of(places, accept, bound)
+        self.search = kernel(places.program, text, "search")
 
     def calls(
         self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
