@@ -107,8 +107,8 @@ def _pattern(
         tuple(own),
         frozenset(c for c, component in enumerate(branch.components) if component.high is None),
         tuple(
-            PlainAbsence(absence.after, tuple(conditions))
-            for absence, conditions in zip(branch.absences, of_absence, strict=True)
+            PlainAbsence(absence.after, tuple(beside))
+            for absence, beside in zip(branch.absences, of_absence, strict=True)
         ),
         program.window.strict_time,
     )
