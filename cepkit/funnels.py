@@ -141,8 +141,10 @@ class FunnelResult:
         return frame.drop(columns=["exact", "share"] + ([] if len(self.branches) > 1 else ["branch"]))
 
     def _notes(self) -> list[str]:
-        partly = [branch.share for branch in self.branches if branch.share < 1]
-        return [*self.words(), *([f"tried and passed: {_behind(min(partly))}"] if partly else [])]
+        words, partly = self.words(), [branch.share for branch in self.branches if branch.share < 1]
+        if partly and not any(_behind(min(partly)) in line for line in words):
+            words.append(f"tried and passed: {_behind(min(partly))}")
+        return words
 
     def __repr__(self) -> str:
         return "\n".join([str(self.query.pattern), self._shown().to_string(index=False), *self._notes()])

@@ -403,13 +403,10 @@ class SequenceMatches:
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        found = (
-            "no match"
-            if n == 0 and is_exact
-            else "1 match"
-            if n == 1 and is_exact
-            else f"{count_text(n, exact=is_exact)} matches"
-        )
+        if n == 0:
+            found = "no match" if is_exact else "no match so far"
+        else:
+            found = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
         return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
 
     def _as_pandas(self, frame) -> pd.DataFrame:
@@ -437,5 +434,6 @@ class SequenceMatches:
         head = f"<p><b>{html.escape(self._headline)}</b></p>"
         if not len(self._shown):
             return f"{head}<p>{html.escape(self._more or _HINT)}</p>"
-        more = f"<p>{self._more}; <code>sample(…)</code> draws from all of them</p>" if self._more else ""
+        call = "sample(…)</code> draws from" if self._at_least(0)[1] else "count()</code> looks for"
+        more = f"<p>{self._more}; <code>{call} all of them</p>" if self._more else ""
         return head + self._shown.to_html(max_rows=SHOWN, border=0) + more
