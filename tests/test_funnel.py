@@ -186,6 +186,13 @@ def test_a_picture_of_several_branches():
     assert [list(bars.y[:-2]) for bars in figure.data] == [["o"], ["s", "r"]]
     assert list(figure.layout.yaxis.categoryarray) == ["o", "s", "r", "matches", "reported"]
     assert len({bars.marker.color for bars in figure.data}) == 2 and figure.layout.showlegend
+    for query, steps in (
+        ("SEQ(OR(Order o, Scan s), Ready r)", ["o", "s", "r"]),
+        ("SEQ(Order o, OR(SEQ(Scan s, Scan t), Scan u), Ready r)", ["o", "s", "t", "u", "r"]),
+        ("SEQ(Order o, AND(Scan s, Ready r))", ["o", "s", "r"]),
+    ):
+        shown = ORDERS.cep.funnel(f"PATTERN {query}", **KEYWORDS).plot().layout.yaxis.categoryarray
+        assert list(shown) == [*steps, "matches", "reported"]
 
 
 def test_a_picture_of_numbers_that_no_float_holds():

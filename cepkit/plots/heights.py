@@ -87,7 +87,7 @@ class Heights:
                 "tickmode": "array",
                 "tickvals": list(range(len(self.lanes))),
                 "ticktext": [_tick_of_lane(name) for name in self.lanes],
-                "title": {"text": escaped(self.value or "variable")},
+                "title": {"text": escaped(self.value or "variable"), "standoff": 10},  # beside the names
             }
         has_values = not np.isnan(self.y_of_event[panel.events]).all()
         axis = {"title": {"text": escaped(self.value)}, "tickmode": "auto", "nticks": 6}
