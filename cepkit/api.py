@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from datetime import timedelta
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.bound import Bound
-from cepkit.compile.program import compile_regex
-from cepkit.compile.sequence import compile_sequence
+from cepkit.checked import compile_checked, warn_of_unknown_types
 from cepkit.engines.funnel import count_funnel
-from cepkit.engines.measures import measure, measure_expressions
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
-from cepkit.engines.sequence_measures import default_measures, sequence_measures
-from cepkit.errors import CepError, CepWarning, PatternSyntaxError, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.evaluation_order import branch_orders
-from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.building import build_events, check_columns
+from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
-from cepkit.language.builder import QueryBuilder
-from cepkit.language.expressions import Attribute, Comparison, Literal, Reference
-from cepkit.language.patterns import Pattern
-from cepkit.language.query import RegexQuery, regex_query
-from cepkit.language.sequence_checks import check_ready
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
-from cepkit.language.sequences import SequencePattern, event_patterns
+from cepkit.given import Given, Query, as_query
+from cepkit.language.query import RegexQuery
+from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matches import Matches
-from cepkit.matchset import MatchSet
 from cepkit.planner import check_engine, choose_engine
 from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
-from cepkit.sequence_set import EMPTY
-
-Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery | QueryBuilder
 
 
 def match(
@@ -147,7 +129,7 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    given = _Given(
+    given = Given(
         define, params, partition_by, order_by, within, within_closed, measures,
         event_type, strategy, scope, strict_time, after_match, evaluation_order,
     )  # fmt: skip
@@ -194,7 +176,7 @@ def explain(
 
     Returns
     -------
-    Explanation
+    Explanation or SequenceExplanation
         Prints as text; in a notebook with the automaton drawn.
 
     Examples
@@ -210,7 +192,7 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
-    value = as_query(query, _Given(**keywords))
+    value = as_query(query, Given(**keywords))
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
     program = compile_checked(value, source)
@@ -295,7 +277,7 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
     """Return the program, source and engine of an event sequence for what looks at events one by one."""
     keywords = dict(keywords)
     engine = keywords.pop("engine", "auto")
-    value = as_query(query, _Given(**keywords))
+    value = as_query(query, Given(**keywords))
     check_engine(engine)
     if not isinstance(value, SequenceQuery):
         raise UnsupportedQueryError(
@@ -320,224 +302,13 @@ def match_source(
     chosen = choose_engine(program, engine)
     events = build_events(source, program)
     if chosen.run is not None:
-        _warn_of_unknown_types(program, events)
+        warn_of_unknown_types(program, events)
         found = report_matches(program, chosen.run(program, events))
         return SequenceMatches(program, source, found, chosen, native)
     run = Run()
     with Progress(events.n_events) as progress:
         matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(program, source, matchset, run, native)
-
-
-def _warn_of_unknown_types(program: Bound, events: Events) -> None:
-    name = program.query.event_type
-    column = events.columns.get(name)
-    if column is None or not events.n_events:
-        return
-    wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
-    if column.categories is not None:
-        known = list(column.categories)
-        unknown = [of for of in wanted if isinstance(of, str) and of not in known]
-    else:
-        unknown = [of for of in wanted if of is not None and not (column.values == of).any()]
-        known = np.unique(column.values[:10_000]).tolist() if unknown else []
-    if unknown:
-        shown = f"{known[:20]}{' …' if len(known) > 20 else ''}"
-        warnings.warn(
-            f"{unknown} never occurs in the column of event types, {name!r}."
-            f"{nearest(str(unknown[0]), map(str, known))} "
-            f"It has {shown}",
-            CepWarning,
-            stacklevel=5,
-        )
-
-
-def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
-    """Compile ``value`` for a source, with every check that needs no look at the rows; measures included."""
-    check_columns(source, "partition_by", value.partition_by)
-    check_columns(source, "order_by", value.order_by)
-    _check_ambiguous_names(value, source)
-    none = np.empty(0, np.int64)
-    no_events = Events(0, {}, np.empty(0, np.int32), 0)
-    if isinstance(value, SequenceQuery):
-        check_ready(value)
-        if value.event_type is not None:
-            check_columns(source, "event_type", (value.event_type,))
-        program = compile_sequence(value, source.schema)
-        sequence_measures(program, no_events, EMPTY, source)
-    else:
-        program = compile_regex(value, source.schema)
-        measure(value, MatchSet(no_events, none, none), source)
-    _check_result_names(value)
-    _warn_of_bare_durations(value, source)
-    _warn_of_null_comparisons(value)
-    if not program.pure:
-        impure = [name for name, function in program.functions.items() if not function.pure]
-        warnings.warn(
-            f"{impure} is not declared pure, so the events are matched on one thread; "
-            "declare it with @cep.pure if its result depends on its arguments alone",
-            CepWarning,
-            stacklevel=4,
-        )
-    return program
-
-
-def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:
-    """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
-    clock = source.schema.get(value.order_by[0]) if value.order_by else None
-    if clock is None or clock.unit is None:
-        return
-    for name in ("within", "gap_within"):
-        said = getattr(value, name, None)
-        if said is not None and not isinstance(said, str | timedelta):
-            warnings.warn(
-                f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
-                f"write '{said} {clock.unit}', or the unit that is meant",
-                CepWarning,
-                stacklevel=5,
-            )
-
-
-def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
-    for role, tree in value.trees():
-        for node in tree.walk():
-            if isinstance(node, Comparison) and any(
-                isinstance(side, Literal) and side.value is None for side in (node.left, node.right)
-            ):
-                kept = node.right if isinstance(node.left, Literal) else node.left
-                wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
-                warnings.warn(
-                    f"{role}: '{node}' is never true, nothing equals or differs from NULL; write '{wanted}'",
-                    CepWarning,
-                    stacklevel=5,
-                )
-
-
-def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Any) -> None:
-    for role, expression in [*value.trees(), *(("measures", tree) for _, tree in _measures(value))]:
-        names = {part.name for part in expression.walk() if isinstance(part, Attribute | Reference)}
-        check_columns(source, role, tuple(sorted(names & source.duplicates)))
-
-
-def _measures(value: RegexQuery | SequenceQuery) -> tuple[tuple[str, Any], ...]:
-    if not isinstance(value, SequenceQuery):
-        return measure_expressions(value)
-    return default_measures(value) if value.measures is None else value.measures
-
-
-def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
-    names = [*value.partition_by, *(name for name, _ in _measures(value))]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise CepError(f"the result would have the columns {twice} twice; name the measures otherwise")
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What was said beside the query."""
-
-    define: Mapping[str, Any] | None = None
-    params: Mapping[str, Any] | None = None
-    partition_by: str | list[str] | None = None
-    order_by: str | list[str] | None = None
-    within: Any = None
-    within_closed: bool = True
-    measures: Mapping[str, Any] | None = None
-    event_type: str | None = None
-    strategy: str | None = None
-    scope: str = "run"
-    strict_time: bool = False
-    after_match: str | None = None
-    evaluation_order: list[str] | None = None
-
-
-def as_query(query: Query, given: _Given) -> RegexQuery | SequenceQuery:
-    """Return the query as a value; what it says itself cannot be said again beside it."""
-    if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
-        isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
-    ):
-        return _as_sequence(query, given)
-    _check_is_query(query)
-    _only_for_sequences(
-        event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
-        strict_time=given.strict_time, after_match=given.after_match, evaluation_order=given.evaluation_order,
-    )  # fmt: skip
-    return _as_regex(query, given)
-
-
-def _check_is_query(query: object) -> None:
-    if not isinstance(query, str):
-        if not isinstance(query, Pattern | RegexQuery):
-            kind = type(query).__name__
-            raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
-        return
-    if not query.strip():
-        raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
-    if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
-        raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
-
-
-def _as_sequence(query: Query, given: _Given) -> SequenceQuery:
-    if given.define:
-        raise CepError(
-            "define belongs to regex patterns; the conditions of an event sequence stand in its WHERE"
-        )
-    said = {
-        item.name: getattr(given, item.name)
-        for item in fields(given)
-        if item.name != "define" and getattr(given, item.name) != item.default
-    }
-    return sequence_query(query, **said)
-
-
-def _as_regex(query: Query, given: _Given) -> RegexQuery:
-    if isinstance(query, RegexQuery):
-        said = [
-            name
-            for name in ("define", "partition_by", "order_by", "within", "measures")
-            if getattr(given, name) and getattr(query, name)
-        ]
-        if said:
-            raise CepError(f"{said} is given both in the query and as a keyword; give it once")
-        if not any(
-            (given.define, given.partition_by, given.order_by, given.within, given.measures, given.params)
-        ):
-            return query
-        if given.params and not any(
-            (given.define, given.partition_by, given.order_by, given.within, given.measures)
-        ):
-            return replace(query, params=tuple({**dict(query.params), **given.params}.items()))
-        return regex_query(
-            query.pattern,
-            define=given.define or dict(query.define) or None,
-            measures=given.measures or (dict(query.measures) if query.measures else None),
-            partition_by=given.partition_by or query.partition_by or None,
-            order_by=given.order_by or query.order_by or None,
-            within=given.within or query.within,
-            within_closed=given.within_closed and query.within_closed,
-            params={**dict(query.params), **(given.params or {})} or None,
-        )
-    if not isinstance(query, str | Pattern):
-        raise CepError(f"a query is text, a pattern or a query made before, got {type(query).__name__}")
-    return regex_query(
-        query,
-        define=given.define,
-        measures=given.measures,
-        partition_by=given.partition_by,
-        order_by=given.order_by,
-        within=given.within,
-        within_closed=given.within_closed,
-        params=given.params,
-    )
-
-
-def _only_for_sequences(**keywords: Any) -> None:
-    given = [name for name, value in keywords.items() if value]
-    if given:
-        raise UnsupportedQueryError(
-            f"{given} belong to event sequences; a regex query matches contiguous rows with one meaning: "
-            "earliest end, then earliest start, then anew"
-        )
 
 
 def _spark_frame(frame: Any) -> Any:
@@ -586,7 +357,7 @@ class CepAccessor:
     def __init__(self, frame: Any):
         self._frame = frame
 
-    def match(self, query: Query, **keywords: Any) -> Matches:
+    def match(self, query: Query, **keywords: Any) -> Matches | SequenceMatches:
         """Find the matches of a query; see `cepkit.match` for the keywords."""
         return match(self._frame, query, **keywords)
 
@@ -594,7 +365,7 @@ class CepAccessor:
         """Return the frame with ``match`` and ``variable`` behind; see `cepkit.tag`."""
         return tag(self._frame, query, **keywords)
 
-    def explain(self, query: Query, **keywords: Any) -> Explanation:
+    def explain(self, query: Query, **keywords: Any) -> Explanation | SequenceExplanation:
         """Say how a query is read and run; see `cepkit.explain`."""
         return explain(self._frame, query, **keywords)
 

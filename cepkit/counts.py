@@ -27,11 +27,27 @@ def count_text(n: int, *, exact: bool = True) -> str:
     sign = "" if exact else "≥ "
     if n < 10**MOST_DIGITS:
         return f"{sign}{n:,}"
+    return f"{sign or 'about '}{_three_digits(n, is_bound=not exact)}"
+
+
+def rough_text(n: int) -> str:
+    """Return a number that is known roughly, 0 or more: three digits and a power of ten from a million on.
+
+    Examples
+    --------
+    >>> rough_text(1_234_567_890), rough_text(999_999), rough_text(999_999_999)
+    ('1.23e9', '999,999', '1.00e9')
+    """
+    return f"{n:,}" if n < 1_000_000 else _three_digits(n)
+
+
+def _three_digits(n: int, *, is_bound: bool = False) -> str:
+    """Return a number of three digits or more as three of them and a power of ten; a bound rounded down."""
     # Text of all digits is slow, and Python refuses it beyond 4,300 of them; logarithms are not exact.
     exponent = int(math.log10(n))
     exponent += (n >= 10 ** (exponent + 1)) - (n < 10**exponent)
     unit = 10 ** (exponent - 2)
-    digits = (n + unit // 2) // unit if exact else n // unit
+    digits = n // unit if is_bound else (n + unit // 2) // unit
     if digits == 1000:
         digits, exponent = 100, exponent + 1
-    return f"{sign or 'about '}{digits // 100}.{digits % 100:02d}e{exponent}"
+    return f"{digits // 100}.{digits % 100:02d}e{exponent}"

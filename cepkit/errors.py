@@ -5,8 +5,12 @@ from __future__ import annotations
 import difflib
 import operator
 import os
+import sys
 import traceback
+import warnings
 from collections.abc import Iterable
+
+_PACKAGE = __name__.split(".")[0]
 
 
 class CepError(Exception):
@@ -33,6 +37,14 @@ def _file(name: str) -> str:
 
 class CepWarning(UserWarning):
     """Base of all warnings of cepkit."""
+
+
+def warn(message: str) -> None:
+    """Warn with a `CepWarning` of the line outside the package that led here."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, CepWarning, stacklevel=level + 1)
 
 
 class ColumnNotFoundError(CepError, KeyError):

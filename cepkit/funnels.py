@@ -48,6 +48,9 @@ class FunnelResult:
         frame = pd.DataFrame(rows, columns=[*names, "selectivity", "absent", "share"])
         for name in ("events", "passing", "partial", "tried", "passed", "absent"):
             frame[name] = _integers(frame[name])
+        types = [row.get("event_type") for row in rows]
+        if any(not isinstance(value, str | None) for value in types):
+            frame["event_type"] = pd.Series(types, dtype=object)  # numbers as they are, not as floats
         frame["exact"] = frame["exact"].astype("boolean")
         return frame.astype({"selectivity": "float64", "share": "float64"})
 
@@ -124,22 +127,24 @@ class FunnelResult:
         return funnel_figure(str(self.query.pattern), drawn)
 
     def _shown(self) -> pd.DataFrame:
-        frame = self.to_frame().astype({"partial": object, "absent": object})
+        frame = self.to_frame()
         counts = [
             count
             for branch in self.branches
             for count in (*(step.partial for step in branch.steps), branch.complete, branch.reported)
         ]
         frame["partial"] = ["" if count is None else str(count) for count in counts]
-        frame["selectivity"] = ["" if x != x else f"{x:.3g}" for x in frame["selectivity"]]
-        columns = ["event_type", "events", "passing", "tried", "passed", "absent"]
-        for name in columns:
-            frame[name] = ["" if pd.isna(x) else x if isinstance(x, str) else f"{x:,}" for x in frame[name]]
+        frame["selectivity"] = ["" if pd.isna(x) else f"{x:.3g}" for x in frame["selectivity"]]
+        frame["event_type"] = ["" if pd.isna(x) else str(x) for x in frame["event_type"]]
+        for name in ("events", "passing", "tried", "passed", "absent"):
+            frame[name] = ["" if pd.isna(x) else f"{x:,}" for x in frame[name]]
         return frame.drop(columns=["exact", "share"] + ([] if len(self.branches) > 1 else ["branch"]))
 
     def _notes(self) -> list[str]:
-        partly = [branch.share for branch in self.branches if branch.share < 1]
-        return [*self.words(), *([f"tried and passed: {_behind(min(partly))}"] if partly else [])]
+        words, partly = self.words(), [branch.share for branch in self.branches if branch.share < 1]
+        if partly and not any(_behind(min(partly)) in line for line in words):
+            words.append(f"tried and passed: {_behind(min(partly))}")
+        return words
 
     def __repr__(self) -> str:
         return "\n".join([str(self.query.pattern), self._shown().to_string(index=False), *self._notes()])
@@ -181,8 +186,8 @@ def _integers(values: pd.Series) -> pd.Series:
     return pd.Series(whole, index=values.index, dtype="Int64")
 
 
-def _matches(count: Count) -> str:
-    return f"{count} match" + ("es" if count.n != 1 or not count.exact else "")
+def _matches(count: Count, noun: str = "match") -> str:
+    return f"{count} {noun}" + ("es" if count.n != 1 or not count.exact else "")
 
 
 def _losses(branch: BranchFunnel, limits: str):
@@ -274,4 +279,4 @@ def _said(one) -> str:
 
 
 def _partials(count: Count) -> str:
-    return f"{count} partial match" + ("es" if count.n != 1 or not count.exact else "")
+    return _matches(count, "partial match")

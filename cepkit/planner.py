@@ -28,43 +28,42 @@ class Engine:
     ----------
     name, summary : str
         As users see them.
-    unsupported : callable
-        Takes a program; returns the reason why the engine cannot run it, or None.
+    reason_against : callable
+        Takes a program; returns why the engine cannot run it, or None. It need not look at
+        ``evaluation_order``: `unsupported` does.
     run : callable, optional
         Takes a sequence program and events; returns all matches, before any after-match policy.
     automatic : bool
         Whether ``"auto"`` may choose it; the others run when they are named.
+    takes_order : bool
+        Whether it runs queries that say their own ``evaluation_order``.
     details : callable, optional
         Takes a program that the engine can run; returns labels and texts for `explain`.
     """
 
     name: str
     summary: str
-    unsupported: Callable[[Bound], str | None]
+    reason_against: Callable[[Bound], str | None]
     run: Callable[[SequenceProgram, Events], SequenceSet] | None = None
     automatic: bool = True
+    takes_order: bool = False
     details: Callable[[SequenceProgram], list[tuple[str, str]]] | None = None
+
+    def unsupported(self, program: Bound) -> str | None:
+        """Return the reason why the engine cannot run a program, None when it can."""
+        if reason := self.reason_against(program):
+            return reason
+        if isinstance(program, SequenceProgram) and program.query.evaluation_order and not self.takes_order:
+            return "evaluation_order is given, and it has an order of its own"
+        return None
 
 
 def _regex_unsupported(program: Bound) -> str | None:
     return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
 
 
-def _chain_unsupported(program: Bound) -> str | None:
-    return chain_unsupported(program) or _has_order(program)
-
-
 def _search_unsupported(program: Bound) -> str | None:
-    return _has_order(program) if isinstance(program, SequenceProgram) else "it runs event sequences only"
-
-
-def _has_order(program: Bound) -> str | None:
-    given = isinstance(program, SequenceProgram) and program.query.evaluation_order
-    return "evaluation_order is given, and it has an order of its own" if given else None
-
-
-def _linked_unsupported(program: Bound) -> str | None:
-    return linked_query_unsupported(program) or _has_order(program)
+    return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
 
 
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
@@ -77,7 +76,7 @@ ENGINES: dict[str, Engine] = {
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        _chain_unsupported,
+        chain_unsupported,
         chain_sequence,
     ),
     "ordered": Engine(
@@ -85,6 +84,7 @@ ENGINES: dict[str, Engine] = {
         "generated nested search over lists of single events, in the order that costs least",
         ordered_unsupported,
         run_in_order,
+        takes_order=True,
     ),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
@@ -93,7 +93,7 @@ ENGINES: dict[str, Engine] = {
     "linked": Engine(
         "linked",
         "LinkedCEP: chains of partial matches, combined at the end",
-        _linked_unsupported,
+        linked_query_unsupported,
         linked_sequence,
         automatic=False,
         details=partial(described, chains=True),
@@ -101,7 +101,7 @@ ENGINES: dict[str, Engine] = {
     "sase_runs": Engine(
         "sase_runs",
         "a run per partial match, kept together as in SASE",
-        _linked_unsupported,
+        linked_query_unsupported,
         sase_sequence,
         automatic=False,
         details=partial(described, chains=False),
@@ -109,7 +109,7 @@ ENGINES: dict[str, Engine] = {
     "siddhi_like_runs": Engine(
         "siddhi_like_runs",
         "a run per partial match, kept by component as in Siddhi",
-        _linked_unsupported,
+        linked_query_unsupported,
         siddhi_like_sequence,
         automatic=False,
         details=partial(described, chains=False),

@@ -380,31 +380,33 @@ class SequenceMatches:
         from cepkit.plots.selection import Totals
 
         events = self._found.events
-        if len(block) < DRAWN:  # all of them
-            n, is_exact, ends = len(block), True, block.last
-        else:
-            n, is_exact = self._found.at_least()
-            ends = np.asarray(self._found.ends()[0], np.int64) if is_exact else None
-        n_matched = None if ends is None else len(np.unique(events.partition_of_event[ends]))
-        whole = len(np.unique(block.event_of_item)) if is_exact and n == len(block) else None
-        return Totals(events.n_events, n_partitions, n, is_exact, n_matched, whole)
+        n, is_exact = self._at_least(len(block))
+        n_partitions_matched = n_events_matched = None
+        if is_exact:
+            is_whole = n == len(block)
+            ends = block.last if is_whole else np.asarray(self._found.ends()[0], np.int64)
+            n_partitions_matched = len(np.unique(events.partition_of_event[ends]))
+            n_events_matched = len(np.unique(block.event_of_item)) if is_whole else None
+        return Totals(events.n_events, n_partitions, n, is_exact, n_partitions_matched, n_events_matched)
+
+    def _at_least(self, n_seen: int) -> tuple[int, bool]:
+        """Return what is cheap to know of the number of matches, ``n_seen`` of which were made."""
+        n, is_exact = self._found.at_least()
+        return max(n, n_seen), is_exact  # a look at a smaller part may find what the first one did not
 
     # --- reprs
 
     @cached_property
     def _headline(self) -> str:
         events, by = self._found.events, self.query.partition_by
-        n, is_exact = self._found.at_least()
+        n, is_exact = self._at_least(len(self._shown))
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        found = (
-            "no match"
-            if n == 0 and is_exact
-            else "1 match"
-            if n == 1 and is_exact
-            else f"{count_text(n, exact=is_exact)} matches"
-        )
+        if n == 0:
+            found = "no match" if is_exact else "no match so far"
+        else:
+            found = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
         return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
 
     def _as_pandas(self, frame) -> pd.DataFrame:
@@ -416,10 +418,10 @@ class SequenceMatches:
 
     @cached_property
     def _more(self) -> str:
-        n, is_exact = self._found.at_least()
+        n, is_exact = self._at_least(len(self._shown))
         more = n - len(self._shown)
         if not is_exact:
-            return "… and more" if n else _PART
+            return _PART if not n else "… and more" if more > 0 else "… perhaps more"
         return f"… {count_text(more)} more" if more > 0 else ""
 
     def __repr__(self) -> str:
@@ -432,5 +434,6 @@ class SequenceMatches:
         head = f"<p><b>{html.escape(self._headline)}</b></p>"
         if not len(self._shown):
             return f"{head}<p>{html.escape(self._more or _HINT)}</p>"
-        more = f"<p>{self._more}; <code>sample(…)</code> draws from all of them</p>" if self._more else ""
+        call = "sample(…)</code> draws from" if self._at_least(0)[1] else "count()</code> looks for"
+        more = f"<p>{self._more}; <code>{call} all of them</p>" if self._more else ""
         return head + self._shown.to_html(max_rows=SHOWN, border=0) + more

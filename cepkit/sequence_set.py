@@ -15,7 +15,7 @@ import numpy as np
 from cepkit.events import Events
 
 MATCHES_PER_BLOCK = 1 << 16
-CALLS_OF_A_LOOK = 8  # of a search's kernel, some 10^6 events looked at each
+CALLS_OF_A_LOOK = 8  # of a search's kernel, each of some hundredths of a second
 _CELLS = 1 << 25  # of the table by which matches are sorted
 
 

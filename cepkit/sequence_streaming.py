@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cepkit.api import compile_checked
+from cepkit.checked import compile_checked
 from cepkit.compile.sequence import SequenceProgram, compile_sequence
 from cepkit.engines.measures import Picked
 from cepkit.engines.places import Places
 from cepkit.engines.reuse import Reporter
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
-from cepkit.errors import CepError, CepWarning
+from cepkit.errors import CepError, warn
 from cepkit.events import Events
 from cepkit.frames.arrival import ordered_batch
 from cepkit.frames.arrow import ArrowSource
@@ -45,11 +44,9 @@ class SequenceStream:
             )
         window = program.window
         if window.within is None and window.within_events is None:
-            warnings.warn(
+            warn(
                 "without a window every event of the stream is kept, since any later one may belong to a "
                 "match with it; give the query a WITHIN",
-                CepWarning,
-                stacklevel=4,
             )
         self._program = program
         source = bound.source()

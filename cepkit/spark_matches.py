@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,10 +14,10 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit import errors
-from cepkit.api import compile_checked
+from cepkit.checked import compile_checked
 from cepkit.compile.bound import Bound
 from cepkit.engines.measures import measure_expressions
-from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError, whole_number
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn, whole_number
 from cepkit.events import ColumnType
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
@@ -87,11 +86,9 @@ def bound_to(frame: DataFrame, value: Q) -> tuple[Bound, EmptySource]:
 
 def warn_of_one_task(or_with: str = "") -> None:
     """Warn that the whole frame goes through one task; ``or_with`` is another way out beside partitions."""
-    warnings.warn(
+    warn(
         "without partition_by all events are one stream, which one Spark task has to hold and match alone; "
         f"with partition_by{or_with and ' or ' + or_with} the tasks share the work",
-        CepWarning,
-        stacklevel=5,
     )
 
 

@@ -13,7 +13,7 @@ from cepkit.state import Saved, duration_as_json, query_as_json
 from cepkit.streams.codes import KeyCodes
 
 if TYPE_CHECKING:
-    from cepkit.streaming import Stream
+    from cepkit.regex_streaming import Stream
 
 
 def saved_stream(stream: Stream) -> Saved:

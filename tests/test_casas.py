@@ -14,8 +14,7 @@ import pytest
 from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
 from cepkit.pipelines import casas, casas_features, ingest, read_report
 from cepkit.pipelines.casas import Marker, resolve_markers
-from cepkit.pipelines.format import STRUCTURE, UnknownFormatError
-from cepkit.pipelines.nasdaq100 import HeaderError
+from cepkit.pipelines.format import STRUCTURE, HeaderError, UnknownFormatError
 from cepkit.pipelines.records import read_records, source_files
 
 pytest.importorskip("pyspark")
@@ -344,6 +343,8 @@ def test_the_formats_tell_what_they_are(module):
     assert chosen.columns[chosen.clock] == "timestamp_ntz"
     with pytest.raises(UnknownFormatError, match="home"):
         chosen.read_options({"house": "x"})
+    with pytest.raises(UnknownFormatError, match="option home: ' ' is not a name"):
+        chosen.read_options({"home": " "})
 
 
 def test_the_names_of_the_features_are_those_of_the_set():

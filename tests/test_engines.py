@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.api import as_query
 from cepkit.compile.program import compile_regex
 from cepkit.engines import regex as engine
 from cepkit.frames.building import build_events
@@ -598,4 +597,8 @@ def test_query_values_and_keywords_give_the_same():
     ).to_frame()
     assert len(by_value)
     pd.testing.assert_frame_equal(by_value, by_keyword)
-    assert as_query is cep.api.as_query
+    timed = regex_query(". up", define=define, order_by="t", within=2)
+    as_keywords = {"define": define, "order_by": "t", "within": 2}
+    n_open = cep.match(frame, timed, within_closed=False).count()
+    assert n_open == cep.match(frame, ". up", within_closed=False, **as_keywords).count()
+    assert n_open < cep.match(frame, timed).count()

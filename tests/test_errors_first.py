@@ -90,6 +90,11 @@ MISTAKES = {
     "sum of texts in a measure": (
         "rise", {"define": RISE, "measures": {"p": "sum(symbol)"}}, CepError, ["sum() needs numbers", "^"],
     ),
+    "least of texts in a measure": (
+        "rise", {"define": RISE, "measures": {"p": "least(first(symbol), 'M')"}},
+        CepError,
+        ["measure 'p': least() needs numbers or times, not texts", "^"],
+    ),
     "unknown keyword value": (
         "rise", {"define": RISE, "engine": "spark"}, CepError, ["engine 'spark' is not known"],
     ),

@@ -15,7 +15,7 @@ from naive_sequences import sequence_matches
 import cepkit as cep
 from cepkit.compile.relaxing import relax
 from cepkit.compile.sequence import compile_sequence
-from cepkit.engines.estimate import CountEstimate, estimate_count, proportion_limits
+from cepkit.engines.estimate import CountEstimate, estimate_count, exactly, proportion_limits
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
@@ -193,8 +193,18 @@ def test_wrong_arguments(frame):
     with pytest.raises(CepError, match="'exact' or an 'estimate'"):
         matches.count("approximate")
     for samples in (0, -1, 2.5, True):
-        with pytest.raises(CepError, match="whole number of samples from 1"):
+        with pytest.raises(CepError, match=rf"samples={samples}: expected a whole number"):
             matches.count("estimate", samples=samples)
+    with pytest.raises(CepError, match=r"seed=0\.5: expected a whole number"):
+        matches.count("estimate", seed=0.5)
+
+
+def test_estimates_of_any_size_are_short_texts():
+    n = 2**20_000
+    assert str(CountEstimate(n, n - 10, 2 * n, 0.95, 10, 4 * n)) == (
+        "about 3.98e6020 (95 % between 3.98e6020 and 7.96e6020; 10 samples of 1.59e6021)"
+    )
+    assert str(exactly(n)) == "about 3.98e6020 (exact)" and str(exactly(10**6)) == "1,000,000 (exact)"
 
 
 def test_the_search_is_not_run(frame, monkeypatch):

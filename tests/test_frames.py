@@ -377,6 +377,7 @@ def test_ordered_categories_compare_in_their_order():
     assert (one_match(frame, "max(s)"), one_match(frame, "min(s)")) == ("high", "low")
     assert one_match(frame, "first(s) < last(s)")
     assert not one_match(frame, "last(s) > 'mid'")
+    assert one_match(frame, "count(s) > 2") and not one_match(frame, "count(s) > 3")
     assert cep.match(frame.dropna(), "...", order_by="s").to_frame("all").index.tolist() == [0, 3, 1]
     with pytest.raises(CepError, match="'big' is not one of the ordered categories"):
         holding(frame, "s > 'big'")

@@ -15,7 +15,7 @@ from naive_sequences import Search, sequence_matches
 from test_sequences import bound
 
 import cepkit as cep
-from cepkit.counts import count_text
+from cepkit.counts import count_text, rough_text
 from cepkit.engines import funnel as fn
 from cepkit.engines import tally
 from cepkit.engines.places import Places
@@ -186,6 +186,13 @@ def test_a_picture_of_several_branches():
     assert [list(bars.y[:-2]) for bars in figure.data] == [["o"], ["s", "r"]]
     assert list(figure.layout.yaxis.categoryarray) == ["o", "s", "r", "matches", "reported"]
     assert len({bars.marker.color for bars in figure.data}) == 2 and figure.layout.showlegend
+    for query, steps in (
+        ("SEQ(OR(Order o, Scan s), Ready r)", ["o", "s", "r"]),
+        ("SEQ(Order o, OR(SEQ(Scan s, Scan t), Scan u), Ready r)", ["o", "s", "t", "u", "r"]),
+        ("SEQ(Order o, AND(Scan s, Ready r))", ["o", "s", "r"]),
+    ):
+        shown = ORDERS.cep.funnel(f"PATTERN {query}", **KEYWORDS).plot().layout.yaxis.categoryarray
+        assert list(shown) == [*steps, "matches", "reported"]
 
 
 def test_a_picture_of_numbers_that_no_float_holds():
@@ -424,6 +431,19 @@ def test_counting_can_be_exchanged():
     assert table["partial"].tolist() == [10**15] * 4
 
 
+def test_event_types_of_numbers_are_shown_as_they_are():
+    frame = pd.DataFrame({"code": [1000, 1001] * 4, "x": range(8)})
+    of_numbers = frame.cep.funnel("PATTERN SEQ(1000 a, _ b, 1001 c)", event_type="code")
+    assert of_numbers.to_frame()["event_type"].tolist() == [1000, None, 1001, None, None]
+    assert [line.split()[:2] for line in repr(of_numbers).splitlines()[2:5]] == [
+        ["a", "1000"], ["b", "8"], ["c", "1001"]
+    ]  # fmt: skip
+    of_truths = frame.assign(code=frame["code"] > 1000).cep.funnel(
+        "PATTERN SEQ(true a, false b)", event_type="code"
+    )
+    assert of_truths.to_frame()["event_type"].tolist()[:2] == [True, False]
+
+
 def test_large_numbers_stay_exact():
     program, events = bound_text(QUERY, ORDERS)
     counts = fn.count_funnel(program, events, search_sequence, count=lambda *_: fn.Count(2**80))
@@ -443,6 +463,7 @@ def test_short_texts_of_counts():
         low, _, exponent = count_text(n, exact=False).removeprefix("≥ ").partition("e")
         bound = round(100 * float(low)) * 10 ** (int(exponent) - 2)
         assert bound <= n < bound + 10 ** (int(exponent) - 2)
+        assert rough_text(n) == count_text(n).removeprefix("about ")
     assert count_text(10**21 - 1) == "999," * 6 + "999"
 
 

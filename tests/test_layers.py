@@ -31,9 +31,9 @@ FLOORS = (
     {"widgets": ["widgets"]},
     {
         "api": [
-            "api", "matches", "sequence_matches", "sequence_explanation", "funnels", "reasons",
-            "reason_words", "sequence_streaming", "explanation", "spark_matches", "spark_sequences",
-            "streaming", "stream_files",
+            "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation", "funnels",
+            "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
+            "regex_streaming", "sequence_streaming", "stream_files",
         ],
     },
     {"experiments": ["experiments"]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from functools import cache
 from math import comb
 from random import Random
@@ -20,12 +21,14 @@ from cepkit import evaluation_order
 from cepkit.compile.sequence import compile_sequence
 from cepkit.cost import MOST_PERMUTED, cheapest_order, left_deep_cost, partial_matches
 from cepkit.engines.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
+from cepkit.engines.search import gathered
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.evaluation_order import branch_orders
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequence_query import sequence_query
 from cepkit.planner import choose_engine
+from cepkit.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.state import sequence_as_json, sequence_of_json
 from cepkit.statistics import measure_condition, measure_rates
 
@@ -164,6 +167,60 @@ def test_too_many_to_keep(some, monkeypatch):
     assert found.count() == wanted.count()
     pd.testing.assert_frame_equal(found.lineage(), lines)
     assert found.sample(5, seed=2).equals(wanted.sample(5, seed=2))
+
+
+@pytest.mark.parametrize(
+    ("most", "most_calls", "n_calls", "n_found", "is_whole"),
+    [
+        (None, None, 4, 8, True),
+        (8, None, 4, 8, True),
+        (None, 4, 4, 8, True),
+        (None, 3, 3, 6, False),
+        (7, None, 4, 8, False),
+        (4, None, 3, 6, False),
+        (2, 3, 2, 4, False),
+    ],
+)
+def test_no_call_is_made_that_is_not_needed(most, most_calls, n_calls, n_found, is_whole):
+    calls = []
+
+    def found():
+        for call in range(4):
+            calls.append(call)
+            yield two(call), call == 3
+
+    def two(call):
+        return MatchBlock(np.array([call, call]), np.zeros(2, np.int16), np.arange(3), np.zeros(2, np.int16))
+
+    block, whole = gathered(found(), most, most_calls)
+    assert (len(calls), len(block), whole) == (n_calls, n_found, is_whole)
+    assert block.first.tolist() == [call for call in calls for _ in range(2)]
+
+
+@pytest.mark.parametrize("engine", ["ordered", "search"])
+def test_a_look_makes_as_many_calls_as_it_may(some, engine, monkeypatch):
+    n_calls = {"ordered": 0, "search": 0}
+
+    def counted(kernel, name):
+        def made(*arguments):
+            search = kernel(*arguments)
+
+            def run(*inputs):
+                n_calls[name] += 1
+                return search(*inputs)
+
+            return run if arguments[2] == "search" else search
+
+        return made
+
+    for name in n_calls:
+        module = f"cepkit.engines.{name}"
+        monkeypatch.setattr(f"{module}._WORK_PER_CALL_OF_A_LOOK", 50)
+        monkeypatch.setattr(f"{module}.kernel", counted(sys.modules[module].kernel, name))
+    found = cep.match(some, QUERY, event_type="kind", order_by="t", engine=engine)
+    n, is_exact = found._found.at_least()
+    assert not is_exact and n_calls[engine] == CALLS_OF_A_LOOK
+    assert 0 <= n < found.count()
 
 
 # --- what is measured, and chosen ---

@@ -29,8 +29,7 @@ from cepkit.pipelines import (
     with_last_prices,
     with_vwap,
 )
-from cepkit.pipelines.format import UnknownFormatError
-from cepkit.pipelines.nasdaq100 import HeaderError
+from cepkit.pipelines.format import HeaderError, UnknownFormatError
 from cepkit.pipelines.quality import AccountingError, ReportNotFoundError
 from cepkit.pipelines.records import SourceNotFoundError, source_files
 from cepkit.pipelines.stages import StageError

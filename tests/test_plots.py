@@ -883,6 +883,21 @@ def test_more_matches_than_a_picture_has_room_for():
         counted[2**100]
 
 
+@pytest.mark.parametrize(
+    ("least", "title"),
+    [
+        (10**9, r"no match in the looked-at part of 100 events"),
+        (99, r"1 of ≥ 1 match shown, 100 events in them"),
+        (90, r"\d+ of ≥ \d{2},\d+ matches shown, \d+ events in them"),
+        (0, r"200 of ≥ [\d,]+ matches shown, \d+ events in them"),
+    ],
+)
+def test_a_bounded_look_is_not_called_all_there_is(least, title):
+    frame = pd.DataFrame({"ts": range(100), "kind": "a", "x": 1.0})
+    matches = frame.cep.match(f"PATTERN SEQ(a+ p[]) WHERE sum(p.x) > {least}", **AS_SEQUENCE)
+    assert re.match(title, subtitle(matches.plot()))
+
+
 # --- timeline: text and errors --------------------------------------------------------------------
 
 

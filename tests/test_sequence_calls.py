@@ -115,6 +115,40 @@ def test_warnings_of_what_is_hardly_meant(query, keywords, message):
         assert match(query, **keywords).count() == 0
 
 
+SHORT = {"event_type": "kind", "order_by": "ts", "within": 3}  # microseconds
+TIES = {"order_by": "ts", "define": {"a": "amount > 1", "b": "amount < 1"}}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: cep.match(EVENTS, PAIR, **SHORT),
+        lambda: cep.tag(EVENTS, PAIR, **SHORT),
+        lambda: cep.explain(EVENTS, PAIR, **SHORT),
+        lambda: cep.funnel(EVENTS, PAIR, **SHORT),
+        lambda: cep.why_not(EVENTS, PAIR, **SHORT),
+        lambda: cep.stream(PAIR, EVENTS, **SHORT),
+        lambda: EVENTS.cep.match(PAIR, **SHORT),
+        lambda: EVENTS.cep.tag(PAIR, **SHORT),
+        lambda: EVENTS.cep.explain(PAIR, **SHORT),
+        lambda: EVENTS.cep.funnel(PAIR, **SHORT),
+        lambda: EVENTS.cep.why_not(PAIR, **SHORT),
+        lambda: EVENTS.cep.match("PATTERN SEQ(chek a, pay b)", event_type="kind"),
+        lambda: EVENTS.cep.match(f"{PAIR} WHERE b.amount = NULL", event_type="kind"),
+        lambda: cep.stream(PAIR, EVENTS, event_type="kind", order_by="ts"),
+        lambda: EVENTS.cep.match("a+ b?", **TIES),
+        lambda: cep.explain(EVENTS, "a", **TIES),
+        lambda: cep.stream("a+ b?", EVENTS, **TIES),
+        lambda: cep.regex_query("a", define=TIES["define"]),
+    ],
+)
+def test_warnings_point_at_the_line_that_was_written(call):
+    with pytest.warns(CepWarning) as caught:
+        call()
+    lines = {(one.filename, one.lineno) for one in caught}
+    assert lines == {(__file__, call.__code__.co_firstlineno)}
+
+
 def test_no_warning_of_windows_in_the_unit_of_plain_numbers():
     frame = EVENTS.assign(ts=np.arange(6))
     with warnings.catch_warnings():
@@ -150,10 +184,10 @@ def test_a_look_at_what_takes_forever_to_search(least):
     frame = pd.DataFrame({"ts": range(100), "kind": "a", "x": np.arange(100) % 7 + 1.0})
     found = match(f"PATTERN SEQ(a+ p[]) WHERE sum(p.x) > {least}", frame)
     text = repr(found)
-    assert text.startswith("≥ ")
     if least == 10**9:
-        assert "none in the part that was looked at" in text
+        assert text.startswith("no match so far of") and "none in the part that was looked at" in text
     else:
+        assert text.startswith("≥ ") and "sample" not in found._repr_html_()
         shown = [line.split()[-1] for line in text.splitlines()[2:-1]]
         assert len(shown) == 10 and shown == sorted(shown, key=int)
         assert found.head(3).equals(found.head(10).head(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from cepkit.events import TEXT, Column, ColumnType, shared_categories
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(ABC):
     """A query bound to the columns of one schema; programs add what they lay out.
 
     Parameters
@@ -41,9 +42,9 @@ class Bound:
     ordered_text: frozenset[str]
     functions: Mapping[str, object]
 
+    @abstractmethod
     def terms(self) -> Iterator[Term]:
         """Yield every term that a kernel computes."""
-        raise NotImplementedError
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:

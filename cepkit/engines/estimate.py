@@ -10,11 +10,12 @@ import numpy as np
 
 from cepkit.compile.relaxing import Dropped, relax
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.counts import count_text, rough_text
 from cepkit.engines.chained import ChainedMatches
 from cepkit.engines.checking import holding
 from cepkit.engines.places import Places
 from cepkit.engines.search import accepted
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
 from cepkit.sequence_set import MatchBlock
 
@@ -67,22 +68,13 @@ class CountEstimate:
 
     def __str__(self) -> str:
         if self.is_exact:
-            return f"{self.value:,} (exact)"
+            return f"{count_text(self.value)} (exact)"
         return (
-            f"about {_short(self.value)} ({100 * self.confidence:g} % between {_short(self.low)} and "
-            f"{_short(self.high)}; {self.samples:,} samples of {_short(self.relaxed_count)})"
+            f"about {rough_text(self.value)} ({100 * self.confidence:g} % between {rough_text(self.low)} and "
+            f"{rough_text(self.high)}; {self.samples:,} samples of {rough_text(self.relaxed_count)})"
         )
 
     __repr__ = __str__
-
-
-def _short(number: int) -> str:
-    """Return a number in three digits and a power of ten, of any size; below a million in full."""
-    if number < 1_000_000:
-        return f"{number:,}"
-    power = len(str(number)) - 1
-    head = round(Fraction(number, 10**power), 2)
-    return f"{float(head):.2f}e{power}" if head < 10 else f"1.00e{power + 1}"
 
 
 def exactly(count: int) -> CountEstimate:
@@ -114,7 +106,7 @@ def estimate_count(
     Raises
     ------
     CepError
-        When ``samples`` is not positive.
+        When ``samples`` is not a positive number, or ``seed`` none at all.
     UnsupportedQueryError
         When the query stays out of reach for the chain engine whatever conditions are left out.
 
@@ -130,8 +122,7 @@ def estimate_count(
     binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
     general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
     """
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise CepError(f"samples={samples!r}: an estimate needs a whole number of samples from 1")
+    samples, seed = whole_number("samples", samples, 1), whole_number("seed", seed)
     relaxed = relax(program)
     if isinstance(relaxed, str):
         raise UnsupportedQueryError(

@@ -9,23 +9,15 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.chain import chain_of
-from cepkit.compile.search_source import (
-    DEPTH,
-    DONE,
-    START,
-    WORK,
-    test_of,
-    tests_of,
-    write_accepting,
-)
+from cepkit.compile.search_source import DEPTH, DONE, START, WORK, test_of
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
 from cepkit.counts import count_text
 from cepkit.engines.chain import count as chain_count
 from cepkit.engines.places import Places
 from cepkit.engines.plain_conditions import plain_module
 from cepkit.engines.reuse import MOST_LOOKED_AT, report_matches
-from cepkit.engines.search import accepted, dtypes_of, kernel
-from cepkit.engines.tally import Followed, Tally, outputs_of, search_of
+from cepkit.engines.search import accepted, kernel, search_of
+from cepkit.engines.tally import Followed, Tally, outputs_of
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.language.branches import Condition
@@ -157,7 +149,6 @@ def count_funnel(
         )
     places = Places(with_single_tests(program), events)
     accept = _accepted(places)
-    reported = None
     made = []
     for bound in program.branches:
         n = len(bound.branch.components)
@@ -167,6 +158,7 @@ def count_funnel(
         made.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
     if program.query.after_match[0] == "none":
         return tuple(made)
+    reported = None
     exact = all(one.complete.exact for one in made)
     if exact and sum(one.complete.n for one in made) <= MOST_LOOKED_AT:
         block = report_matches(program, run(program, events)).ending(0, events.n_events)
@@ -236,14 +228,9 @@ def with_single_tests(program: SequenceProgram) -> SequenceProgram:
 
 def _accepted(places: Places) -> np.ndarray:
     """Return which places fulfil the conditions on single events, without a compiler where there are few."""
-    program, inputs = places.program, places.inputs
     if places.n > _FEW:
         return accepted(places)
-    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
-    run = plain_module(program, write_accepting(program, dtypes_of(inputs)).text)["accepting"]
-    with np.errstate(all="ignore"):
-        run(0, places.n, *inputs.arguments(), accept)
-    return accept
+    return accepted(places, lambda program, text, name: plain_module(program, text)[name])
 
 
 # --- branches cut off

@@ -36,7 +36,7 @@ from cepkit.sequence_set import MatchBlock
 
 
 def linked_query_unsupported(program: Bound) -> str | None:
-    """Return why LinkedCEP and the run engines cannot run a program, None when they can; completes "it …"."""
+    """Return why LinkedCEP and the run engines cannot run a program, None when they can."""
     if not isinstance(program, SequenceProgram):
         return "it runs event sequences only"
     if reason := linked_unsupported([bound.branch for bound in program.branches], program.query):
@@ -107,8 +107,8 @@ def _pattern(
         tuple(own),
         frozenset(c for c, component in enumerate(branch.components) if component.high is None),
         tuple(
-            PlainAbsence(absence.after, tuple(conditions))
-            for absence, conditions in zip(branch.absences, of_absence, strict=True)
+            PlainAbsence(absence.after, tuple(beside))
+            for absence, beside in zip(branch.absences, of_absence, strict=True)
         ),
         program.window.strict_time,
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.engines.reducing import reduced
 from cepkit.engines.vectors import compared, vectors_of_arrow
 from cepkit.errors import CepError, PredicateError, column_not_found
 from cepkit.language import expressions as ex
@@ -46,6 +48,8 @@ _MATH = {
     "log10": _of_positive(pc.log10),
     "power": _power,
 }
+_ROUNDED = {"floor": pc.floor, "ceil": pc.ceil, "round": partial(pc.round, round_mode="half_to_even")}
+_BITS = {"bit_and": pc.bit_wise_and, "bit_or": pc.bit_wise_or, "bit_xor": pc.bit_wise_xor}
 _TEXT = {"starts_with": pc.starts_with, "ends_with": pc.ends_with, "contains": pc.match_substring}
 
 
@@ -141,10 +145,7 @@ class Evaluator:
             name = expression.operand.name
             self._check(expression.operand)
             return Picked(name, self._rows_of(expression.function))
-        value = self.value(expression)
-        if isinstance(value, pa.Scalar):
-            value = pa.array([value.as_py()] * len(self.matches), type=value.type)
-        return value
+        return repeated(self.value(expression), len(self.matches))
 
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
         """Return the error for a part of the measure."""
@@ -186,9 +187,7 @@ class Evaluator:
             return self._arithmetic(e, "-", *ends)
         lineage = self.matches.lineage
         rows = self.matches.events.rows(lineage.event_of_item)
-        values = self._row_value(operand, rows)
-        if isinstance(values, pa.Scalar):
-            values = pa.array([values.as_py()] * len(rows), type=values.type)
+        values = repeated(self._row_value(operand, rows), len(rows))
         try:
             return reduced(function, values, lineage.first_item_of_match, self._order(operand))
         except TypeError as error:
@@ -265,7 +264,7 @@ class Evaluator:
     def _ranked(self, e: ex.Comparison, left, right):
         """Return the places of ordered texts in their order, other values as they are."""
         order = next(filter(None, map(self._order, (*e.left.walk(), *e.right.walk()))), None)
-        if order is None or e.operator in ("==", "!="):
+        if order is None or e.operator in ("==", "!=") or not (_is_text(left.type) and _is_text(right.type)):
             return left, right
         return tuple(pc.index_in(side, value_set=pa.array(order, side.type)) for side in (left, right))
 
@@ -297,18 +296,15 @@ class Evaluator:
             return _clean(_MATH[name](*floats))
         if name in ("abs", "sign"):
             return _clean((pc.abs if name == "abs" else pc.sign)(arguments[0]))
-        if name in ("floor", "ceil", "round"):
-            if pa.types.is_integer(arguments[0].type):
-                return arguments[0]
-            return {"floor": pc.floor, "ceil": pc.ceil}.get(
-                name, lambda a: pc.round(a, round_mode="half_to_even")
-            )(arguments[0])
+        if name in _ROUNDED:
+            return arguments[0] if pa.types.is_integer(arguments[0].type) else _ROUNDED[name](arguments[0])
         if name in ("least", "greatest"):
+            if any(_is_text(argument.type) for argument in arguments):
+                raise self.wrong(e, f"{name}() needs numbers or times, not texts")
             extreme = pc.min_element_wise if name == "least" else pc.max_element_wise
             return _clean(extreme(*arguments, skip_nulls=False))
-        if name.startswith("bit_"):
-            combine = {"bit_and": pc.bit_wise_and, "bit_or": pc.bit_wise_or, "bit_xor": pc.bit_wise_xor}[name]
-            return combine(*arguments)
+        if name in _BITS:
+            return _BITS[name](*arguments)
         return self._user_function(e, arguments)
 
     def _similarity(self, e: ex.Call, arguments) -> pa.Array:
@@ -322,13 +318,7 @@ class Evaluator:
             if len(self.matches):
                 sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
             else:  # before there are matches every row is checked
-                columns = (
-                    next(
-                        node.name for node in argument.walk() if isinstance(node, ex.Attribute | ex.Reference)
-                    )
-                    for argument in e.arguments
-                )
-                sides = [self.source.vectors(name)[:0] for name in columns]
+                sides = [self.source.vectors(_column_of(argument))[:0] for argument in e.arguments]
             found = compared(e.function, *sides, names)
         except CepError as error:
             raise self.wrong(e, str(error)) from None
@@ -346,6 +336,20 @@ class Evaluator:
         return pa.array(values)
 
 
+def repeated(value: pa.Array | pa.Scalar, n: int) -> pa.Array:
+    """Return a value that is the same everywhere as ``n`` of it, others as they are."""
+    return pa.array([value.as_py()] * n, type=value.type) if isinstance(value, pa.Scalar) else value
+
+
+def _column_of(e: ex.Expression) -> str:
+    """Return the first column that an expression names."""
+    return next(node.name for node in e.walk() if isinstance(node, ex.Attribute | ex.Reference))
+
+
+def _is_text(of: pa.DataType) -> bool:
+    return pa.types.is_string(of) or pa.types.is_large_string(of)
+
+
 def _is_number(of: pa.DataType) -> bool:
     return pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of)
 
@@ -356,10 +360,8 @@ def _plain(array: pa.Array) -> pa.Array:
     of = array.type
     if pa.types.is_decimal(of) or of == pa.float16():
         array = array.cast(pa.float64())
-    elif (
-        pa.types.is_integer(of) and of != pa.int64()
-    ):  # 100 + 100 does not fit 8 bits, 3 - 5 not the unsigned
-        try:
+    elif pa.types.is_integer(of) and of != pa.int64():
+        try:  # 100 + 100 does not fit 8 bits, 3 - 5 not the unsigned
             array = array.cast(pa.int64())
         except pa.ArrowInvalid:
             raise CepError(
@@ -380,16 +382,10 @@ def _clean(array):
 
 
 def _item(array: pa.Array, index: int) -> pa.Array:
-    lengths = pc.list_value_length(array)
-    inside = pc.greater(lengths, index) if index >= 0 else pc.greater_equal(lengths, -index)
-    lists = array.to_pylist()
-    present = inside.to_pylist()
-    return _plain(
-        pa.array(
-            [x[index] if ok else None for x, ok in zip(lists, present, strict=True)],
-            type=array.type.value_type,
-        )
-    )
+    """Return an item of each list, null where there is none; from the end where ``index`` is negative."""
+    least = index + 1 if index >= 0 else -index
+    items = [None if x is None or len(x) < least else x[index] for x in array.to_pylist()]
+    return _plain(pa.array(items, type=array.type.value_type))
 
 
 def _floor_divided(operator: str, left, right):
@@ -409,73 +405,3 @@ def _floor_divided(operator: str, left, right):
     if mask.ndim:
         return pa.array(result, mask=mask)
     return pa.scalar(None if mask else result.item(), left.type)
-
-
-def reduced(
-    function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None
-) -> pa.Array:
-    """Reduce the items of every match; nulls do not count, and of nulls alone the result is null.
-
-    ``order`` holds the texts from least to greatest where they have an order of their own.
-    """
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if function == "collect":
-        small = first_item[-1] < 2**31
-        of = pa.ListArray if small else pa.LargeListArray
-        return of.from_arrays(pa.array(first_item, pa.int32() if small else pa.int64()), values)
-    starts = first_item[:-1]
-    present = values.is_valid().to_numpy(zero_copy_only=False)
-    counts = _segments(np.add, present.astype(np.int64), starts)
-    if function == "count":
-        return pa.array(counts)
-    kind = values.type
-    if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
-        raise TypeError(f"{function}() is not defined for values of type {kind}")
-    none = counts == 0
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        if function in ("sum", "avg"):
-            raise TypeError(f"{function}() needs numbers, not texts")
-        if order is None:
-            texts, codes = np.unique(
-                np.asarray(values.fill_null("").to_pylist(), dtype=object), return_inverse=True
-            )
-        else:
-            texts = np.array(order, dtype=object)
-            codes = pc.index_in(values, value_set=pa.array(order, kind)).fill_null(0).to_numpy()
-        neutral = -1 if function == "max" else len(texts)
-        best = _segments(
-            np.maximum if function == "max" else np.minimum, np.where(present, codes, neutral), starts
-        )
-        return pa.array(np.append(texts, None)[np.where(none, len(texts), best)], kind)
-    if pa.types.is_floating(kind):
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    elif pa.types.is_integer(kind):
-        numbers = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    elif function == "avg" or (function == "sum" and not pa.types.is_duration(kind)):
-        raise TypeError(f"{function}() needs numbers, not values of type {kind}")
-    else:  # times, dates and durations
-        width = pa.int32() if pa.types.is_date32(kind) or pa.types.is_time32(kind) else pa.int64()
-        numbers = values.cast(width).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    if function in ("max", "min"):
-        limit = np.iinfo(np.int64) if numbers.dtype == np.int64 else np.finfo(np.float64)
-        neutral = limit.min if function == "max" else limit.max
-        if numbers.dtype != np.int64:
-            neutral = -np.inf if function == "max" else np.inf
-        best = _segments(
-            np.maximum if function == "max" else np.minimum, np.where(present, numbers, neutral), starts
-        )
-        best = pa.array(best, mask=none)
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            return best
-        return best.cast(width).cast(kind)
-    total = _segments(np.add, numbers, starts)
-    if function == "avg":
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return pa.array(total / counts, mask=none)
-    result = pa.array(total, mask=none)
-    return result.cast(kind) if pa.types.is_duration(kind) else result
-
-
-def _segments(operation: np.ufunc, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    return operation.reduceat(values, starts) if len(starts) else values[:0]

@@ -18,12 +18,13 @@ from cepkit.compile.ordered_source import (
 from cepkit.compile.search_source import test_of
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
 from cepkit.engines.places import Places
-from cepkit.engines.search import MOST_KNOWN, accepted, dtypes_of, kernel, known_or_searched
+from cepkit.engines.search import MOST_KNOWN, accepted, dtypes_of, gathered, kernel, known_or_searched
 from cepkit.events import Events
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 
 _MATCHES_PER_CALL = 1 << 18
 _WORK_PER_CALL = 1 << 24  # events looked at between two chances to be interrupted
+_WORK_PER_CALL_OF_A_LOOK = 1 << 23  # at some nanoseconds each
 
 
 def ordered_unsupported(program: Bound) -> str | None:
@@ -140,8 +141,10 @@ class OrderedSearch:
         )
         return np.flatnonzero(n_in_reach > 0)
 
-    def _calls(self, low: int, high: int, count: np.ndarray, out: np.ndarray) -> Iterator[int]:
-        """Yield how many matches every call of the kernel wrote, until the search is done."""
+    def _calls(
+        self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
+    ) -> Iterator[np.ndarray]:
+        """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
         places, first = self.own.places, self.order[0]
         chosen, n_first = self._candidates(low, high), 0
         arrays = []
@@ -158,11 +161,11 @@ class OrderedSearch:
         while not report[DONE]:
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
-                    int(len(out) > 0), _WORK_PER_CALL, low, high, low if is_one else 0,
+                    int(len(out) > 0), work, low, high, low if is_one else 0,
                     high if is_one else places.n, *arrays, *self.constants, cursor, stop, place, index,
                     count, out, report,
                 )  # fmt: skip
-            yield int(report[N_MATCHES])
+            yield report
 
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
@@ -171,17 +174,14 @@ class OrderedSearch:
 
         They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
         """
+        work = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
+        return gathered(self._found(low, high, work), most, most_calls)
+
+    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of every call of the kernel, and whether the search is done."""
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
-        made, n_made = [], 0
-        for call, n in enumerate(self._calls(low, high, np.empty(0, np.int64), out)):
-            if call == most_calls:
-                return joined(made), False
-            n_made += n
-            if n:
-                made.append(self._block(out[:n]))
-            if most is not None and n_made > most:
-                return joined(made), False
-        return joined(made), True
+        for report in self._calls(low, high, np.empty(0, np.int64), out, work):
+            yield self._block(out[: int(report[N_MATCHES])]), bool(report[DONE])
 
     def _block(self, places: np.ndarray) -> MatchBlock:
         n = len(places)
@@ -196,7 +196,7 @@ class OrderedSearch:
         """Return how many matches end at each position, int64, (n_events,)."""
         places = self.own.places
         count = np.zeros(places.n, np.int64)
-        for _ in self._calls(0, places.n, count, np.empty((0, self.n), np.int64)):
+        for _ in self._calls(0, places.n, count, np.empty((0, self.n), np.int64), _WORK_PER_CALL):
             pass
         return count[places.place_of_position]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from cepkit.compile.search_source import (
     N_ITEMS,
     N_MATCHES,
     START,
-    WORK,
     test_of,
     tests_of,
     write_accepting,
@@ -29,17 +28,10 @@ from cepkit.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, jo
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
-_WORK_PER_CALL = 1 << 24
+_WORK_PER_CALL = 1 << 24  # events looked at between two chances to be interrupted
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
 _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2
-
-
-@dataclass
-class SearchRun:
-    """What a search did."""
-
-    work: int = 0  # events looked at
 
 
 def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
@@ -57,38 +49,47 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
     }
 
 
-def accepted(places: Places) -> np.ndarray:
-    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
+def accepted(places: Places, load_as: Callable[[SequenceProgram, str, str], Callable] = kernel) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
+
+    ``load_as(program, text, name)`` makes a function of the text of a module.
+    """
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     dtypes = dtypes_of(inputs)
     key = ("accepting", *dtypes.items())
     if key not in program.written:
         program.written[key] = write_accepting(program, dtypes)
-    run = kernel(program, program.written[key].text, "accepting")
+    run = load_as(program, program.written[key].text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
         run(0, places.n, *inputs.arguments(), accept)
     return accept
 
 
+def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
+    """Return the source of the search for a branch, its arguments and its scratch arrays."""
+    program, inputs = places.program, places.inputs
+    text = write_search(program, bound, dtypes_of(inputs)).text
+    tests = [
+        np.array([test_of(program, terms) for terms in own], np.int64)
+        for own in (bound.accepts, bound.absent_accepts)
+    ]
+    arguments = [
+        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
+        places.position_of_place, *inputs.arguments(),
+    ]  # fmt: skip
+    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
+    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
+
+
 class BranchSearch:
     """The search for the matches of one branch."""
 
-    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int, run: SearchRun):
-        self.places, self.accept, self.bound, self.number, self.run = places, accept, bound, number, run
-        program, inputs = places.program, places.inputs
-        text = write_search(program, bound, dtypes_of(inputs)).text
-        self.search = kernel(program, text, "search")
-        self.tests = np.array([test_of(program, terms) for terms in bound.accepts], np.int64)
-        absent = [test_of(program, terms) for terms in bound.absent_accepts]
-        self.absent_tests = np.array(absent, np.int64)
+    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int):
+        self.places, self.bound, self.number = places, bound, number
         self.n_components = len(bound.accepts)
-        self.arguments = [
-            self.tests, self.absent_tests, accept, places.later, places.window_end, places.gap_end,
-            places.time_start, places.time_end, places.position_of_place, *inputs.arguments(),
-        ]  # fmt: skip
-        depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
-        self.scratch = [np.zeros(size, np.int64) for size in (depth, depth, self.n_components, depth, depth)]
+        text, self.arguments, self.scratch = search_of(places, accept, bound)
+        self.search = kernel(places.program, text, "search")
 
     def calls(
         self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
@@ -108,7 +109,6 @@ class BranchSearch:
                     *outputs, report,
                 )  # fmt: skip
             yield report
-        self.run.work += int(report[WORK])
 
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
@@ -117,21 +117,17 @@ class BranchSearch:
 
         They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
         """
+        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        return gathered(self._found(low, high, work), most, most_calls)
+
+    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of every call of the kernel, and whether the search is done."""
         room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
-        made, n_made = [], 0
-        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
-        calls = self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work)
-        for call, report in enumerate(calls):
+        for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work):
             n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
-            n_made += n
-            made.append(self._block(out_place[:n_items], out_size[:n]))
-            if most is not None and n_made > most:
-                return joined(made), False
-            if most_calls is not None and call + 1 >= most_calls and not report[DONE]:
-                return joined(made), False
-        return joined(made), True
+            yield self._block(out_place[:n_items], out_size[:n]), bool(report[DONE])
 
     def _work_of_a_look(self) -> int:
         # A condition on a whole loop costs as much as all its events.
@@ -159,14 +155,32 @@ class BranchSearch:
         return count[places.place_of_position]
 
 
+def gathered(
+    found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
+) -> tuple[MatchBlock, bool]:
+    """Return the matches that the calls of a search find, and whether these are all.
+
+    ``found`` has the matches of every call, and whether it was the last. No call is made after the one that
+    brings the matches beyond ``most`` or that is the ``most_calls``-th.
+    """
+    made, n_made, is_done = [], 0, False
+    for block, is_done in islice(found, most_calls):
+        made.append(block)
+        n_made += len(block)
+        if is_done or (most is not None and n_made > most):
+            break
+    return joined(made), is_done and (most is None or n_made <= most)
+
+
 class SearchedMatches(SequenceSet):
     """Too many matches to keep: counted by their last event, and searched again when they are looked at.
 
-    ``n_found`` is how many there are at least.
+    ``found`` are those that were found before it was given up to keep them.
     """
 
-    def __init__(self, events: Events, searches: list[BranchSearch], n_found: int):
-        self.events, self._searches, self._n_found = events, searches, n_found
+    def __init__(self, events: Events, searches: list[BranchSearch], found: MatchBlock):
+        self.events, self._searches, self._n_found = events, searches, len(found)
+        self._some = found.take(slice(0, _MOST_GLANCED))
 
     def at_least(self) -> tuple[int, bool]:
         """Return a number of matches that is cheap to know, and whether it is the exact one."""
@@ -194,7 +208,9 @@ class SearchedMatches(SequenceSet):
             else:
                 beyond, part = high, joined([block for block, _ in made])
             high = 2 * high if beyond is None else (known + beyond) // 2
-        return whole.sorted().take(slice(0, n)) if len(whole) else part.take(slice(0, n)).sorted()
+        if len(whole):
+            return whole.sorted().take(slice(0, n))
+        return (part if len(part) else self._some).take(slice(0, n)).sorted()
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions where matches end and how many end at each."""
@@ -211,7 +227,6 @@ def search_sequence(
     program: SequenceProgram,
     events: Events,
     *,
-    run: SearchRun | None = None,
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
 ) -> SequenceSet:
@@ -223,14 +238,12 @@ def search_sequence(
         A compiled sequence query.
     events : Events
         With the program's columns.
-    run : SearchRun, optional
-        Receives what the search did.
     most_known : int
         Up to so many matches are kept; of more the ends are counted, and they are searched again, a part at a
         time, when they are looked at.
     most_calls : int, optional
-        As many calls of the kernel, each of some 10^6 events looked at, may a branch take to find them; if
-        that is not enough they are as many as too many.
+        So many calls of the kernel, each of some hundredths of a second, may a branch take to find them; if
+        that is not enough they count as too many.
 
     Returns
     -------
@@ -242,14 +255,11 @@ def search_sequence(
     Time O(partial matches x window), memory O(n_events) and the matches kept.
     Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
     """
-    run = run if run is not None else SearchRun()
     places = Places(program, events)
     if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))
     accept = accepted(places)
-    searches = [
-        BranchSearch(places, accept, bound, number, run) for number, bound in enumerate(program.branches)
-    ]
+    searches = [BranchSearch(places, accept, bound, number) for number, bound in enumerate(program.branches)]
     return known_or_searched(events, searches, most_known, most_calls)
 
 
@@ -262,5 +272,5 @@ def known_or_searched(
         block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
         made.append(block)
         if not is_whole:
-            return SearchedMatches(events, searches, sum(map(len, made)))
+            return SearchedMatches(events, searches, joined(made))
     return KnownMatches(events, joined(made).sorted())

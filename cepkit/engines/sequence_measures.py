@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.engines.measures import Evaluator, Measured, Picked, Rows, reduced
+from cepkit.engines.measures import Evaluator, Measured, Picked, Rows, repeated
+from cepkit.engines.reducing import reduced
 from cepkit.events import Events
 from cepkit.language import expressions as ex
 from cepkit.language.sequence_query import SequenceQuery
@@ -216,9 +217,7 @@ class _SequenceEvaluator(Evaluator):
                 values.append(self._spread(self._row_value(e.operand, rows), having))
             return values[0] if len(values) == 1 else self._arithmetic(e, "-", *values)
         rows = self.matches.events.rows(events)
-        values = self._row_value(e.operand, rows)
-        if isinstance(values, pa.Scalar):
-            values = pa.array([values.as_py()] * len(rows), type=values.type)
+        values = repeated(self._row_value(e.operand, rows), len(rows))
         try:
             made = reduced(e.function, values, first_item, self._order(e.operand))
         except TypeError as error:

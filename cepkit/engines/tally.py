@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.search_source import DEPTH, DONE, START, WORK, test_of, write_search
+from cepkit.compile.search_source import DEPTH, DONE, START, WORK, test_of
 from cepkit.compile.sequence import BoundBranch
 from cepkit.engines.places import Places
 from cepkit.engines.plain_conditions import plain_module
-from cepkit.engines.search import dtypes_of
+from cepkit.engines.search import search_of
 
 MOST_TALLIED = 200_000  # events looked at to see which extensions pass
 
@@ -28,20 +28,6 @@ class Followed:
     n: int = 0
     n_late: int = 0
     n_never: int = 0
-
-
-def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
-    """Return the source of the search for a branch, its arguments and its scratch arrays."""
-    program, inputs = places.program, places.inputs
-    text = write_search(program, bound, dtypes_of(inputs)).text
-    tests = [np.array([test_of(program, terms) for terms in own], np.int64)
-             for own in (bound.accepts, bound.absent_accepts)]  # fmt: skip
-    arguments = [
-        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
-        places.position_of_place, *inputs.arguments(),
-    ]  # fmt: skip
-    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
-    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
 
 
 def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from statistics import median
 
 import pandas as pd
 
-from cepkit.api import compile_checked
+from cepkit.checked import compile_checked
 from cepkit.compile.plan import SLOTS
 from cepkit.compile.program import Program
 from cepkit.engines.regex import Run, match_regex

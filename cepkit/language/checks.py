@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from cepkit.errors import CepError, CepWarning, PredicateError, nearest
+from cepkit.errors import CepError, PredicateError, nearest, warn
 from cepkit.language import expressions as ex
 from cepkit.language.patterns import AnyEvent, seq, variables
 from cepkit.language.positions import first_names, is_nullable, reported_form
@@ -104,23 +103,19 @@ def _warn_of_unused_predicates(query: RegexQuery) -> None:
     used = {variable.name for variable in variables(query.pattern)}
     unused = [name for name, _ in query.define if name not in used]
     if unused:
-        _warn(f"define: the pattern {str(query.pattern)!r} does not use {unused}")
+        warn(f"define: the pattern {str(query.pattern)!r} does not use {unused}")
 
 
 def _warn_of_dead_parts(query: RegexQuery) -> None:
     form, text = reported_form(query.pattern), str(query.pattern)
     if is_nullable(query.pattern):
         message = f"pattern {text!r} can do without any event, but no empty match is reported"
-        _warn(f"{message}; it equals {str(form)!r}")
+        warn(f"{message}; it equals {str(form)!r}")
     elif form != query.pattern:
-        _warn(
+        warn(
             f"the end of pattern {text!r} is never reached: a match is reported with the first event that "
             f"completes it; the pattern equals {str(form)!r}"
         )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, CepWarning, stacklevel=4)  # the caller of regex_query
 
 
 CHECKS: tuple[Callable[[RegexQuery], None], ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -277,13 +278,14 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
     return Operand(kind(tuple(operands)))
 
 
-class Aggregates:
+class Aggregates(ABC):
     """Aggregates over the events of a variable; who mixes it in says which, by ``_reference``."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _reference(self, name: str | None) -> ex.Reference:
-        raise NotImplementedError
+        """Return the column, or without a name the events themselves, that is aggregated."""
 
     def count(self, value: str | Operand | None = None) -> Operand:
         """Return the number of the events, or of those where ``value`` is not missing."""

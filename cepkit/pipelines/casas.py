@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cepkit.pipelines.format import EMPTY, Format, Option, UnknownFormatError, number, parsed
@@ -156,10 +157,9 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
     parts = [F.regexp_extract(F.get("fields", 0), _DATE, group).try_cast("int") for group in (1, 2, 3)]
     parts += [F.regexp_extract(F.get("fields", 1), _TIME, group).try_cast("int") for group in (1, 2)]
     second = F.regexp_extract(F.get("fields", 1), _TIME, 3).try_cast("decimal(16,6)")
-    file_name = F.element_at(F.split("source_file", "/"), -1)
     values = {
         "ts": F.try_make_timestamp_ntz(*parts, second),
-        "home": F.lit(home) if home else F.regexp_extract(file_name, r"^[^.]+", 0),
+        "home": home_of(home),
         "sensor": place(plain=2, labelled=3, uci=2),
         "location": place(labelled=2, uci=3),
         "kind": place(uci=6),
@@ -250,17 +250,26 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
     return finished, notes
 
 
+def home_of(home: str | None) -> Column:
+    """Return the name of the home: ``home``, or without one each file's name up to its first dot."""
+    from pyspark.sql import functions as F
+
+    file_name = F.element_at(F.split("source_file", "/"), -1)
+    return F.lit(home) if home else F.regexp_extract(file_name, r"^[^.]+", 0)
+
+
 def _marker(annotation: str) -> Marker:
     activity, what = annotation.rsplit(" ", 1)
     return Marker(activity, what == BEGIN)
 
 
-def _text(value: object) -> str:
+def _name(option: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise UnknownFormatError(f"option {value!r} is not a name")
+        raise UnknownFormatError(f"option {option}: {value!r} is not a name")
     return value.strip()
 
 
+HOME = Option("name of the home; that of the file up to its first dot", partial(_name, "home"))
 FORMAT = Format(
     name="casas",
     description="CASAS smart homes: a sensor event per line, with activities that begin and end",
@@ -279,8 +288,8 @@ FORMAT = Format(
     order_by=("ts",),
     parse=parse_casas,
     options={
-        "home": Option("name of the home; that of the file up to its first dot", _text),
-        "other": Option("activity of events that are in no span of one; none", _text),
+        "home": HOME,
+        "other": Option("activity of events that are in no span of one; none", partial(_name, "other")),
     },
     finish=finish_casas,
 )

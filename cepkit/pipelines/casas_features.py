@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from cepkit.pipelines.format import EMPTY, STRUCTURE, Format, Option, day_of, number, parsed
-from cepkit.pipelines.nasdaq100 import HeaderError
+from cepkit.pipelines.casas import HOME, home_of
+from cepkit.pipelines.format import EMPTY, STRUCTURE, Format, HeaderError, Option, day_of, number, parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,12 +86,11 @@ def parse_casas_features(
     divided = records.withColumn("fields", fields).withColumn(
         "reason", F.coalesce("reason", F.when(F.col("source_line") == 1, STRUCTURE))
     )
-    file_name = F.element_at(F.split("source_file", "/"), -1)
     columns = list(ATTRIBUTES.values())
     checked = parsed(
         divided,
         {
-            "home": F.lit(home) if home else F.regexp_extract(file_name, r"^[^.]+", 0),
+            "home": home_of(home),
             "row": F.col("source_line") - 1,
             **{column: number(F.get("fields", i)) for i, column in enumerate(columns)},
             "activity": F.get("fields", len(columns)),
@@ -133,10 +132,6 @@ def _check_headers(records: DataFrame) -> None:
             raise HeaderError(f"{file}, line 1: expected {len(NAMES)} columns, found {len(names)}")
 
 
-def _name(value: object) -> str:
-    return str(value).strip()
-
-
 FORMAT = Format(
     name="casas_features",
     description="CASAS window attributes as CSV (UCI set): a sensor event per line, days counted",
@@ -154,6 +149,6 @@ FORMAT = Format(
         "start": Option(
             f"day of the first event of each file, yyyy-mm-dd; {FIRST_DAY}", lambda day: day_of(day, "start")
         ),
-        "home": Option("name of the home; that of the file up to its first dot", _name),
+        "home": HOME,
     },
 )

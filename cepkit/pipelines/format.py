@@ -33,6 +33,10 @@ class UnknownFormatError(CepError, ValueError):
     """A format, or an option of a format, has no such name or value."""
 
 
+class HeaderError(CepError, ValueError):
+    """The first line of a table does not name its columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """An original format that `ingest` reads.

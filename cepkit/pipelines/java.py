@@ -9,12 +9,11 @@ import shlex
 import shutil
 import stat
 import subprocess
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cepkit.errors import CepError, CepWarning, MissingDependencyError
+from cepkit.errors import CepError, MissingDependencyError, warn
 
 OLDEST_JAVA = 17  # Spark 4 does not start on an older one
 
@@ -141,11 +140,9 @@ def _instead(tried: list[str], found: Java) -> Java:
     """Return ``found``, with a warning when the user's JAVA_HOME was passed over for it."""
     rejected = [text for text in tried if text.startswith("JAVA_HOME=")]
     if rejected:
-        warnings.warn(
+        warn(
             f"{rejected[0]}; Spark needs Java {OLDEST_JAVA} or later "
             f"and runs on {found.home} ({found.found_by})",
-            CepWarning,
-            stacklevel=3,
         )
     return found
 

@@ -7,8 +7,16 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cepkit.errors import CepError
-from cepkit.pipelines.format import EMPTY, STRUCTURE, Format, Option, day_of, first_reason, number
+from cepkit.pipelines.format import (
+    EMPTY,
+    STRUCTURE,
+    Format,
+    HeaderError,
+    Option,
+    day_of,
+    first_reason,
+    number,
+)
 from cepkit.pipelines.records import PLACE
 
 if TYPE_CHECKING:
@@ -21,10 +29,6 @@ EXCHANGE_HOLIDAYS = (
 )  # Labor Day and Thanksgiving, the two within the published set
 _LONGEST_CALENDAR = 2600  # sessions, ten years
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
-
-
-class HeaderError(CepError, ValueError):
-    """The first line of a table does not name its columns."""
 
 
 def parse_nasdaq100(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cepkit.errors import CepWarning, MissingDependencyError
+from cepkit.errors import MissingDependencyError, warn
 from cepkit.pipelines.java import find_java
 
 if TYPE_CHECKING:
@@ -187,10 +187,8 @@ def _adapt(spark: SparkSession, cores: int, memory: str, conf: dict[str, object]
         if memory != _MEMORY and context.getConf().get("spark.driver.memory", "1g") != memory:
             refused.append(f"memory={memory}")
     if refused:
-        warnings.warn(
+        warn(
             f"a Spark session runs already and cannot take {', '.join(refused)}; stop it first: spark.stop()",
-            CepWarning,
-            stacklevel=3,
         )
 
 

@@ -19,7 +19,6 @@ LINEAR = 100  # the largest count is so many times the smallest at most, for an 
 LARGEST_LINEAR = 10**12
 BAR_PIXELS = 26
 SHORTEST = 0.004  # of the axis: a bar of one partial match on a logarithmic axis
-N_ENDS = 2  # bars behind the steps: matches and reported ones
 _MOST_TICKS = 7
 _TITLE_CHARACTERS = 80
 
@@ -80,14 +79,15 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
 
 
 def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
-    """Return the order of the bars: the steps of each branch, and last the ends that all branches have."""
-    names = [[escaped(cut(name)) for name, _, _ in steps] for steps in branches]
-    every = dict.fromkeys(name for own in names for name in own)
-    ends = [name for name in every if all(name in own[-N_ENDS:] for own in names)]
-    return {
-        "categoryorder": "array",
-        "categoryarray": [name for name in every if name not in ends] + ends,
-    }
+    """Return the order of the bars: in that of every branch, what only one has in front of what it shares."""
+    merged: list[str] = []
+    for steps in branches:
+        own = [escaped(cut(name)) for name, _, _ in steps]
+        for i, name in enumerate(own):
+            if name not in merged:
+                behind = next((later for later in own[i + 1 :] if later in merged), None)
+                merged.insert(len(merged) if behind is None else merged.index(behind), name)
+    return {"categoryorder": "array", "categoryarray": merged}
 
 
 def _log_length(n: int, top: float) -> float:

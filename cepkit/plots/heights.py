@@ -55,9 +55,8 @@ class Heights:
 
     def panel_pixels(self, n_panels: int) -> int:
         """Return the height of a panel."""
-        return max(self._value_pixels(n_panels), LANE_PIXELS * len(self.lanes)) + BLANK_PIXELS * len(
-            self.blank_lanes
-        )
+        lanes_or_value = max(self._value_pixels(n_panels), LANE_PIXELS * len(self.lanes))
+        return lanes_or_value + BLANK_PIXELS * len(self.blank_lanes)
 
     @staticmethod
     def _value_pixels(n_panels: int) -> int:
@@ -69,9 +68,7 @@ class Heights:
             return self
         drawn = self.y_of_event[events]
         drawn = drawn[~np.isnan(drawn)]
-        if not len(drawn):
-            return replace(self, blank_height=1.3 * BLANK_PIXELS / self._value_pixels(n_panels))
-        own = replace(self, low=float(drawn.min()), high=float(drawn.max()))
+        own = replace(self, low=float(drawn.min()), high=float(drawn.max())) if len(drawn) else self
         bottom, top = own._limits()
         return replace(
             own,
@@ -89,8 +86,8 @@ class Heights:
                 "range": [len(self.lanes) - 0.4, -0.9],
                 "tickmode": "array",
                 "tickvals": list(range(len(self.lanes))),
-                "ticktext": [escaped(cut(shown_name(name))) for name in self.lanes],
-                "title": {"text": escaped(self.value or "variable")},
+                "ticktext": [_tick_of_lane(name) for name in self.lanes],
+                "title": {"text": escaped(self.value or "variable"), "standoff": 10},  # beside the names
             }
         has_values = not np.isnan(self.y_of_event[panel.events]).all()
         axis = {"title": {"text": escaped(self.value)}, "tickmode": "auto", "nticks": 6}
@@ -102,10 +99,13 @@ class Heights:
             "range": [bottom, self._limits()[1]],
             "tickmode": "array",
             "tickvals": ticks + [self.of_blank(name) for name in self.blank_lanes],
-            "ticktext": [tick_text(tick) for tick in ticks]
-            + [escaped(cut(shown_name(name))) for name in self.blank_lanes],
+            "ticktext": [*map(tick_text, ticks), *map(_tick_of_lane, self.blank_lanes)],
             "title": axis["title"],
         }
+
+
+def _tick_of_lane(name: str) -> str:
+    return escaped(cut(shown_name(name)))
 
 
 def heights_of(events: pd.DataFrame, rows: pd.DataFrame, value: str | None, chosen: Selection) -> Heights:

@@ -13,8 +13,6 @@ INK = "#767b84"
 GRID = "rgba(118,123,132,0.28)"
 _BAND = "rgba(86,180,233,{:.3g})"
 BAND, DARKEST_BAND = 0.17, 0.34  # opacity of one band, and where most lie over one another
-BAND_EDGE = _BAND.format(0.6)
-FAINT_EDGE = _BAND.format(0.15)  # of bands that lie over others
 STATE_BLUE = "#0072b2"
 ACCEPT_GREEN = "#009e73"
 TINT_ALPHA = "2b"  # of a state's fill, two hexadecimal digits
@@ -62,6 +60,17 @@ def band_colour(depth: int, most: int) -> str:
     """
     share = math.log(depth) / math.log(most) if most > 1 else 0.0
     return _BAND.format(BAND + (DARKEST_BAND - BAND) * share)
+
+
+def edge_colour(most: int) -> str:
+    """Return the colour of the edges of bands, up to ``most`` of which lie over one another.
+
+    Examples
+    --------
+    >>> edge_colour(1), edge_colour(5), edge_colour(200)
+    ('rgba(86,180,233,0.6)', 'rgba(86,180,233,0.15)', 'rgba(86,180,233,0.02)')
+    """
+    return _BAND.format(0.6 if most == 1 else min(0.15, max(0.02, 1.5 / most)))
 
 
 def layout(height: int) -> dict:

@@ -228,7 +228,8 @@ def _headline(chosen: Selection, totals: Totals) -> str:
     """Return how much of what there is the picture shows."""
     n_events = f"{totals.n_events:,} {_plural('event', totals.n_events)}"
     if not totals.n_matches:
-        return f"no match in {n_events}"
+        part = "" if totals.is_exact else "the looked-at part of "
+        return f"no match in {part}{n_events}"
     drawn, marked = chosen.n_matches_drawn, len(np.unique(chosen.marked_rows()))
     n_matches = count_text(totals.n_matches, exact=totals.is_exact)
     if totals.is_exact and drawn == totals.n_matches and marked == totals.n_events_matched:

@@ -46,17 +46,15 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
     begins = clock.moved(starts, (lengths - widths) / 2)
-    shades = _shades(begins, widths, clock)
-    fill, edge = theme.band_colour(1, 1), theme.BAND_EDGE
-    if shades:
-        fill, edge = "rgba(0,0,0,0)", theme.FAINT_EDGE
+    shades, most = _shades(begins, widths, clock)
+    fill = "rgba(0,0,0,0)" if shades else theme.band_colour(1, 1)
     bars = go.Bar(
         orientation="h",
         base=begins,
         x=widths,
         y=np.full(len(bands), 0.5),
         width=1,
-        marker={"color": fill, "line": {"color": edge, "width": 1}},
+        marker={"color": fill, "line": {"color": theme.edge_colour(most), "width": 1}},
         name="match",
         legendgroup="match",
         hovertext=hints,
@@ -79,8 +77,11 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
     return [*shades, bars, labels]
 
 
-def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> list[go.BaseTraceType]:
-    """Return bars that do not overlap, each as dark as there are bands; none where bands do not."""
+def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[list[go.BaseTraceType], int]:
+    """Return bars that do not overlap, each as dark as there are bands, none where bands do not overlap.
+
+    Also the largest number of bands that lie over one another.
+    """
     import plotly.graph_objects as go
 
     first = begins.min()
@@ -91,21 +92,20 @@ def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> list[go.
     depth = n_begun - np.searchsorted(np.sort(ends), bounds[:-1], side="right")
     most = int(depth.max())
     if most == 1:
-        return []
+        return [], 1
     kept = np.flatnonzero(depth)
-    return [
-        go.Bar(
-            orientation="h",
-            base=clock.moved(np.full(len(kept), first), bounds[kept]),
-            x=np.diff(bounds)[kept],
-            y=np.full(len(kept), 0.5),
-            width=1,
-            marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
-            name="match",
-            legendgroup="match",
-            hoverinfo="skip",
-        )
-    ]
+    shades = go.Bar(
+        orientation="h",
+        base=clock.moved(np.full(len(kept), first), bounds[kept]),
+        x=np.diff(bounds)[kept],
+        y=np.full(len(kept), 0.5),
+        width=1,
+        marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
+        name="match",
+        legendgroup="match",
+        hoverinfo="skip",
+    )
+    return [shades], most
 
 
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:

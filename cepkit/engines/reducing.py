@@ -1,0 +1,114 @@
+"""The values of every match reduced to one: counts, sums, means, extremes, lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def reduced(
+    function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None
+) -> pa.Array:
+    """Reduce the items of every match; nulls do not count, and of nulls alone the result is null.
+
+    Parameters
+    ----------
+    function : str
+        ``count``, ``sum``, ``avg``, ``min``, ``max`` or ``collect``.
+    values : pyarrow.Array, shape (n_items,)
+        Match by match.
+    first_item : ndarray of int, shape (n_matches + 1,)
+        Offsets; every match has at least one item.
+    order : tuple of str, optional
+        The texts from least to greatest where they have an order of their own.
+
+    Raises
+    ------
+    TypeError
+        When the function is not defined for such values.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if function == "collect":
+        small = first_item[-1] < 2**31
+        of = pa.ListArray if small else pa.LargeListArray
+        return of.from_arrays(pa.array(first_item, pa.int32() if small else pa.int64()), values)
+    starts = first_item[:-1]
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    counts = _segments(np.add, present.astype(np.int64), starts)
+    if function == "count":
+        return pa.array(counts)
+    kind = values.type
+    _check(function, kind)
+    none = counts == 0
+    if _is_text(kind):
+        texts, codes = _codes(values, order)
+        best = _extreme(function, codes, present, starts)
+        return pa.array(np.append(texts, None)[np.where(none, len(texts), best)], kind)
+    numbers = _numbers(values)
+    if function in ("min", "max"):
+        best = pa.array(_extreme(function, numbers, present, starts), mask=none)
+        return best if _is_number(kind) else best.cast(_stored(kind)).cast(kind)
+    total = _segments(np.add, numbers, starts)
+    if function == "avg":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return pa.array(total / counts, mask=none)
+    result = pa.array(total, mask=none)
+    return result.cast(kind) if pa.types.is_duration(kind) else result
+
+
+def _check(function: str, kind: pa.DataType) -> None:
+    if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
+        raise TypeError(f"{function}() is not defined for values of type {kind}")
+    if function in ("min", "max") or _is_number(kind) or (function == "sum" and pa.types.is_duration(kind)):
+        return
+    raise TypeError(
+        f"{function}() needs numbers, not {'texts' if _is_text(kind) else f'values of type {kind}'}"
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return the integers that times, dates and durations are stored as."""
+    return pa.int32() if pa.types.is_date32(kind) or pa.types.is_time32(kind) else pa.int64()
+
+
+def _numbers(values: pa.Array) -> np.ndarray:
+    """Return numbers, times, dates or durations as float64 or int64, 0 where a value is null."""
+    if pa.types.is_floating(values.type):
+        return values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    if not pa.types.is_integer(values.type):
+        values = values.cast(_stored(values.type))
+    return values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _codes(values: pa.Array, order: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the texts from least to greatest and the place of each value among them, any for null."""
+    if order is None:
+        every = np.asarray(values.fill_null("").to_pylist(), dtype=object)
+        return np.unique(every, return_inverse=True)
+    codes = pc.index_in(values, value_set=pa.array(order, values.type)).fill_null(0)
+    return np.array(order, dtype=object), codes.to_numpy().astype(np.int64)
+
+
+def _extreme(function: str, values: np.ndarray, present: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the least or greatest value of each segment, of those that are present."""
+    is_max = function == "max"
+    if values.dtype.kind == "f":
+        neutral = -np.inf if is_max else np.inf
+    else:
+        limits = np.iinfo(values.dtype)
+        neutral = limits.min if is_max else limits.max
+    return _segments(np.maximum if is_max else np.minimum, np.where(present, values, neutral), starts)
+
+
+def _segments(operation: np.ufunc, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    return operation.reduceat(values, starts) if len(starts) else values[:0]
