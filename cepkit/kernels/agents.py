@@ -720,6 +720,8 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
             return MORE_MATCHES
     hand, end = own.hand[r], min(cursor + net.options[CHUNK], n_deliveries)
     n_done, n_waiting, was = 0, 0, -1
+    for s in range(len(net.stages)):
+        own.marks[r, 0, s], own.marks[r, 1, s] = own.counts[r, s, N_SENT], own.counts[r, s, N_LOOPED]
     for i in range(cursor, end):
         stage, position = net.deliveries[0, i], net.deliveries[1, i]
         event_at = _of_stage(stage, EVENT_TAIL)
@@ -741,12 +743,16 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
     _passed_on(blocks, control, own, r, OPEN_NEXT)
     _passed_on(blocks, control, own, r, OPEN_LOOP)
     atomic.add(control, N_WAITING * _LINE, n_waiting)
-    if net.options[IS_TRACED]:
-        row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
-        row[:] = 0
-        row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, -1, BY_SOURCE, now, now
-        row[WITH_ITEMS], row[WITH_SENT] = end - cursor, hand[N_TO_NEXT]
-        row[WITH_MATCHES] = hand[N_MATCHED]
+    for s in range(-1, len(net.stages) if net.options[IS_TRACED] else -1):
+        n_sent = own.counts[r, s, N_SENT] - own.marks[r, 0, s] if s >= 0 else 0
+        n_looped = own.counts[r, s, N_LOOPED] - own.marks[r, 1, s] if s >= 0 else 0
+        if s < 0 or n_sent + n_looped > 0:
+            row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+            row[:] = 0
+            row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_SOURCE, now, now
+            row[WITH_ITEMS] = end - cursor if s < 0 else 0
+            row[WITH_SENT], row[WITH_LOOPED] = n_sent, n_looped
+            row[WITH_MATCHES] = hand[N_MATCHED] if s < 0 else 0
     hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
     atomic.add(control, N_ENDED * _LINE, 1)
     atomic.store(control, CURSOR * _LINE, end)

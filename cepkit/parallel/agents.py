@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -77,6 +78,9 @@ class Crew:
     of_agent: tuple[int, ...] | None = None
     of_events: tuple[int, ...] | None = None
     fused: tuple[tuple[int, ...], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.allocation}, {self.n_threads} thread{'s' if self.n_threads != 1 else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,7 @@ class Agents:
 
     @cached_property
     def arrays_of_events(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the source passes on, the events of the stages, and positions by place; see `kernels.agents`."""
+        """What the source passes on, the events of stages, and positions by place; see `kernels.agents`."""
         position = self.places.position_of_place
         by_place = np.stack([np.arange(self.places.n), position, self.last_position])
         events = by_place[:, np.concatenate(self.events_of_stage)]
@@ -312,7 +316,7 @@ class AgentRun:
         stages = self.agents.stage_of_agent
         groups = [[stages[a] for a in own] for own in self.crew.fused]
         for own in groups:
-            if any(b != a + 1 or self.agents.stages[b][2] == 0 for a, b in zip(own, own[1:], strict=False)):
+            if any(b != a + 1 or self.agents.stages[b][2] == 0 for a, b in pairwise(own)):
                 raise CepError(f"fuse={list(self.crew.fused)}: agents that are fused follow each other")
         taken = {s for own in groups for s in own}
         if len(taken) < sum(map(len, groups)):
@@ -408,7 +412,8 @@ class AgentRun:
         n_rows = max(1, min(self.terms.batch, 64))
         n_blocks = max(room, n_own * (2 * (k.MOST_HITS // n_rows + 2) + 2 * self.terms.chunk + 2))
         self.blocks = k.Blocks(
-            np.zeros((n_blocks, n_rows, width), np.int64), np.zeros((n_blocks, n_rows, n_components), np.int32),
+            np.zeros((n_blocks, n_rows, width), np.int64),
+            np.zeros((n_blocks, n_rows, n_components), np.int32),
             np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 7), np.int64),
             np.zeros(n_blocks, np.int64), np.full((n_stages, n_blocks), -1, np.int64),
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
@@ -427,7 +432,8 @@ class AgentRun:
         hand[:, k.FOREIGN] = agents.stage_of_agent[0] if agents.stage_of_agent else 0
         n_spare = 2 * (k.MOST_HITS // n_rows + 2) + 2 * self.terms.chunk + 2
         self.own = k.Own(
-            hand, np.zeros((n_own, n_spare), np.int64), self._lists(), np.zeros((n_own, 3, k.MOST_HITS), np.int64),
+            hand, np.zeros((n_own, n_spare), np.int64), self._lists(),
+            np.zeros((n_own, 3, k.MOST_HITS), np.int64),
             np.zeros((n_own, width + 2), np.int64), np.zeros((n_own, n_components + 2), np.int64),
             np.zeros((n_own, 4), np.int64), np.zeros((n_own, 3), np.int64),
             np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), np.zeros((n_own, 5)),
@@ -497,8 +503,8 @@ class AgentRun:
         free[n : n + n_free] = old.free[:n_free]
         self.shared[k.N_FREE] = n + n_free
         self.blocks = k.Blocks(
-            _twice(old.items), _twice(old.sizes), _twice(old.limits, 1), _twice(old.header), _twice(old.state),
-            queue, free, old.log,
+            _twice(old.items), _twice(old.sizes), _twice(old.limits, 1), _twice(old.header),
+            _twice(old.state), queue, free, old.log,
         )  # fmt: skip
         self._renew_lists()
 

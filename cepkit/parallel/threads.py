@@ -4,47 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from cepkit.parallel.agents import AgentRun, Agents, Crew, Terms
+from cepkit.parallel.outcome import ParallelRun, outcome
 
 _SPINS = 2_000  # looks for work before a thread sleeps
 _SLEEP = 20e-6
 _LOOKS = 0.05  # seconds after which an interrupt is seen
 
 
-@dataclass
-class RealRun:
-    """A run on real threads.
-
-    Parameters
-    ----------
-    run : AgentRun
-        Its arrays: matches, counts, trace.
-    seconds : float
-        From the start of the first thread to the end of the last.
-    cpu_seconds : tuple of float
-        What each thread worked, nearly.
-    """
-
-    run: AgentRun
-    seconds: float
-    cpu_seconds: tuple[float, ...]
+_TERMS = Terms()
 
 
 def run_agents(
     agents: Agents,
     crew: Crew,
-    terms: Terms = Terms(),
+    terms: Terms = _TERMS,
     *,
     own: tuple[int, int, int] | None = None,
     seed: int = 0,
     room: int = 256,
     on_wait: Callable[[], None] | None = None,
-) -> RealRun:
+) -> ParallelRun:
     """Run agents on real threads.
 
     Parameters
@@ -56,7 +41,7 @@ def run_agents(
 
     Returns
     -------
-    RealRun
+    ParallelRun
 
     Raises
     ------
@@ -70,43 +55,116 @@ def run_agents(
     and items are taken in batches.
     """
     run = AgentRun(agents, crew, terms, own=own, seed=seed, room=room)
-    k = run.k
-    work, functions = k.work(), (agents.join, agents.completes, agents.world)
-    seconds, cpu = 0.0, np.zeros(crew.n_threads)
-    why = k.WENT_ON
+    k, cpu, seconds, why = run.k, np.zeros(crew.n_threads), 0.0, run.k.WENT_ON
+    work = _worker(agents, k.work())
     while why != k.FINISHED and run.net.deliveries.shape[1]:
         run.shared[k.STOP] = 0
-        began = time.perf_counter()
-        why = _together(run, work, functions, cpu, on_wait)
-        seconds += time.perf_counter() - began
+        loops = [partial(_until_done, work, run, r) for r in range(crew.n_threads)]
+        seconds += _in_threads(loops, [run], cpu, on_wait)
+        why = int(run.shared[k.STOP]) or k.FINISHED
         run.grow(why)
-    return RealRun(run, seconds, tuple(cpu.tolist()))
+    return outcome(run, str(crew), seconds * 1e9, cpu * 1e9)
 
 
-def _together(run: AgentRun, work: Callable, functions: tuple, cpu: np.ndarray, on_wait) -> int:
-    """Let all threads work until they are done or one needs a larger array; return why they ended."""
-    k, raised = run.k, []
+def run_units(
+    parts: Sequence[tuple[int, Callable[[], AgentRun]]],
+    threads: int,
+    *,
+    on_wait: Callable[[], None] | None = None,
+) -> tuple[list[AgentRun], float, np.ndarray]:
+    """Run independent parts of a stream on real threads.
 
-    def stop() -> None:
-        run.shared[k.STOP] = k.STOPPED
+    Parameters
+    ----------
+    parts : sequence of (int, callable)
+        The thread of each part, and what makes its run of one thread; a thread does its parts in turn.
+    threads : int
+        How many.
+    on_wait : callable, optional
+        As of `run_agents`.
+
+    Returns
+    -------
+    runs : list of AgentRun
+        In the order of the parts.
+    seconds : float
+        From the start of the first thread to the end of the last.
+    busy : ndarray of float64, shape (n_threads,)
+        What each worked, in seconds.
+
+    Raises
+    ------
+    BaseException
+        As `run_agents`.
+    """
+    runs: list[AgentRun | None] = [None] * len(parts)
+    under_way: list[AgentRun | None] = [None] * threads
+    has_stopped = threading.Event()
 
     def loop(r: int) -> None:
+        for i, (own, make) in enumerate(parts):
+            if own == r and not has_stopped.is_set():
+                run = under_way[r] = runs[i] = make()
+                k = run.k
+                work, why = _worker(run.agents, k.work()), k.WENT_ON
+                while why != k.FINISHED and run.net.deliveries.shape[1] and not has_stopped.is_set():
+                    run.shared[k.STOP] = 0
+                    _until_done(work, run, 0)
+                    why = int(run.shared[k.STOP]) or k.FINISHED
+                    run.grow(why)
+
+    busy = np.zeros(threads)
+    loops = [partial(loop, r) for r in range(threads)]
+    seconds = _in_threads(loops, under_way, busy, on_wait, has_stopped)
+    return runs, seconds, busy
+
+
+def _worker(agents: Agents, kernel: Callable) -> Callable[[AgentRun, int], int]:
+    functions = agents.join, agents.completes, agents.world
+
+    def work(run: AgentRun, r: int) -> int:
+        with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+            return kernel(
+                *functions, run.net, run.blocks, run.found, run.own, run.control, run.trace, r, _SPINS
+            )
+
+    return work
+
+
+def _until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int) -> None:
+    """Let a thread work until there is nothing left to do, or one of them needs a larger array."""
+    while work(run, r) == run.k.IDLE:
+        time.sleep(_SLEEP)
+
+
+def _in_threads(
+    loops: Sequence[Callable[[], None]],
+    runs: Sequence[AgentRun | None],
+    cpu: np.ndarray,
+    on_wait: Callable[[], None] | None,
+    has_stopped: threading.Event | None = None,
+) -> float:
+    """Run each loop in a thread; return the seconds from the first one's start to the last one's end."""
+    raised: list[BaseException] = []
+
+    def stop() -> None:
+        if has_stopped is not None:
+            has_stopped.set()
+        for run in runs:
+            if run is not None:
+                run.shared[run.k.STOP] = run.k.STOPPED
+
+    def work(r: int) -> None:
+        began = time.thread_time()
         try:
-            began = time.thread_time()
-            with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
-                why = k.IDLE
-                while why == k.IDLE:
-                    why = work(
-                        *functions, run.net, run.blocks, run.found, run.own, run.control, run.trace, r, _SPINS
-                    )
-                    if why == k.IDLE:
-                        time.sleep(_SLEEP)
-            cpu[r] += time.thread_time() - began
-        except BaseException as error:
+            loops[r]()
+        except BaseException as error:  # it is raised again in the thread that waits
             raised.append(error)
             stop()
+        cpu[r] += time.thread_time() - began
 
-    threads = [threading.Thread(target=loop, args=(r,), daemon=True) for r in range(run.crew.n_threads)]
+    threads = [threading.Thread(target=work, args=(r,), daemon=True) for r in range(len(loops))]
+    began = time.perf_counter()
     try:
         for thread in threads:
             thread.start()
@@ -116,11 +174,11 @@ def _together(run: AgentRun, work: Callable, functions: tuple, cpu: np.ndarray, 
                 if on_wait is not None:
                     on_wait()
     except BaseException:
-        stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+        while any(thread.is_alive() for thread in threads):
+            stop()  # again and again: a run may have begun meanwhile
+            time.sleep(_SLEEP)
         raise
+    seconds = time.perf_counter() - began
     if raised:
         raise raised[0]
-    return int(run.shared[k.STOP]) or k.FINISHED
+    return seconds

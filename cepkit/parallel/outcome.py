@@ -1,0 +1,217 @@
+"""What a parallel run gave and what it took, on real threads or in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.parallel.agents import AgentRun
+from cepkit.sequence_set import EMPTY, MatchBlock, joined
+from cepkit.trace import Actions, Lengths, Trace
+
+
+@dataclass(frozen=True, repr=False)
+class ParallelRun:
+    """What a parallel engine did to find the matches of a query: ``matches.run``.
+
+    Parameters
+    ----------
+    engine : str
+        As one would write it.
+    measured : bool
+        True: on real threads; False: in virtual time.
+    n_matches : int
+        Exact, before any after-match policy.
+    makespan : float
+        From the start to the end of the last thread, ns.
+    busy : ndarray of float64, shape (n_threads,)
+        How long each thread worked, ns.
+    agents : tuple of str
+        Labels: the variables whose events they add.
+    looked, compared, taken : ndarray of int64, shape (n_agents, 2)
+        Pairs seen, pairs in order and in one window, whose conditions were tested, and items taken; by the
+        kind of worker: event, match.
+    sent, looped : ndarray of int64, shape (n_agents,)
+        Partial matches passed on to the next agent, and those that went back to their own.
+    n_locks : int
+        Buffers of other workers looked into: synchronisation actions.
+    n_units : int
+        Independent runs that this is the sum of; 1 but for divided streams.
+    most_bytes : float
+        Greatest size of all buffers and queues together; NaN when measured. Of units the sum of their own
+        greatest sizes.
+    mean_latency, greatest_latency : float
+        From the arrival of a match's newest event to its detection, ns; NaN when measured or without matches.
+    left : int
+        Items in buffers at the end: 0 unless removal is ``"never"``.
+    trace : Trace, optional
+        When it was asked for.
+    block : MatchBlock
+        The matches in no particular order; empty when they were only counted.
+    found_at : ndarray of float64
+        When each was found, ns; in the order of ``block``, for one branch and one unit.
+    """
+
+    engine: str
+    measured: bool
+    n_matches: int
+    makespan: float
+    busy: np.ndarray
+    agents: tuple[str, ...]
+    looked: np.ndarray
+    compared: np.ndarray
+    taken: np.ndarray
+    sent: np.ndarray
+    looped: np.ndarray
+    n_locks: int
+    n_units: int = 1
+    most_bytes: float = float("nan")
+    mean_latency: float = float("nan")
+    greatest_latency: float = float("nan")
+    left: int = 0
+    trace: Trace | None = None
+    block: MatchBlock = EMPTY
+    found_at: np.ndarray | None = None
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads there were."""
+        return len(self.busy)
+
+    @property
+    def n_items(self) -> int:
+        """Events and partial matches taken by all threads."""
+        return int(self.taken.sum())
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the threads' time in which they did nothing."""
+        whole = self.makespan * self.n_threads
+        return 1 - float(self.busy.sum()) / whole if whole else 0.0
+
+    def __repr__(self) -> str:
+        how = "measured" if self.measured else "simulated"
+        return (
+            f"{self.engine}, {how}: {self.n_matches:,} matches in {self.makespan / 1e6:,.1f} ms, "
+            f"{self.n_threads} thread{'s' if self.n_threads != 1 else ''} idle {self.idle_share:.0%}\n"
+            f"{self.n_items:,} items taken, {int(self.compared.sum()):,} pairs compared, "
+            f"{int(self.sent.sum() + self.looped.sum()):,} partial matches sent"
+        )
+
+
+def outcome(
+    run: AgentRun, engine: str, makespan: float, busy: np.ndarray, most_bytes: float = float("nan")
+) -> ParallelRun:
+    """Return what a run of agents gave and took."""
+    k, own, stages = run.k, run.own, list(run.agents.stage_of_agent)
+    counts = own.counts.sum(axis=0)[stages]
+    n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
+    has_latency = n and not run.is_real
+    return ParallelRun(
+        engine=engine,
+        measured=run.is_real,
+        n_matches=n,
+        makespan=makespan,
+        busy=busy,
+        agents=run.agents.labels,
+        looked=counts[:, k.LOOKED : k.LOOKED + 2],
+        compared=counts[:, k.COMPARED : k.COMPARED + 2],
+        taken=counts[:, k.N_ITEMS : k.N_ITEMS + 2],
+        sent=counts[:, k.N_SENT],
+        looped=counts[:, k.N_LOOPED],
+        n_locks=int(counts[:, k.N_LOCKS].sum()),
+        most_bytes=most_bytes,
+        mean_latency=float(own.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
+        greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
+        left=run.left(),
+        trace=trace_of(run) if run.terms.trace else None,
+        block=run.block(),
+        found_at=run.found.time[:n_kept].copy(),
+    )
+
+
+def summed(
+    engine: str, runs: list[ParallelRun], makespan: float, busy: np.ndarray, unit: list[int]
+) -> ParallelRun:
+    """Return the runs of a stream's parts as one; ``unit``: the thread of each."""
+    n = sum(run.n_matches for run in runs)
+    found = [run for run in runs if run.n_matches]
+    of_unit = np.zeros(len(busy))
+    for run, own in zip(runs, unit, strict=True):
+        of_unit[own] = max(of_unit[own], run.most_bytes)
+
+    def total(name: str):
+        return sum(getattr(run, name) for run in runs)
+
+    return ParallelRun(
+        engine=engine,
+        measured=runs[0].measured,
+        n_matches=n,
+        makespan=makespan,
+        busy=busy,
+        agents=runs[0].agents,
+        looked=total("looked"),
+        compared=total("compared"),
+        taken=total("taken"),
+        sent=total("sent"),
+        looped=total("looped"),
+        n_locks=total("n_locks"),
+        n_units=len(runs),
+        most_bytes=float(of_unit.sum()),
+        mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
+        greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
+        left=total("left"),
+        block=joined([run.block for run in runs]),
+        found_at=np.concatenate([run.found_at for run in runs]),
+    )
+
+
+def trace_of(run: AgentRun) -> Trace:
+    """Return what every thread did, and the lengths of queues and buffers that follow from it."""
+    k, agents = run.k, run.agents
+    n = int(run.shared[k.N_TRACED])
+    rows = run.trace[:n]
+    rows = rows[np.argsort(rows[:, k.UNTIL], kind="stable")]
+    agent_of_stage = np.full(run.n_stages + 1, -1)
+    agent_of_stage[list(agents.stage_of_agent)] = np.arange(len(agents.stage_of_agent))
+    stage = rows[:, k.OF_STAGE].astype(np.int64)
+    began = rows[:, k.BEGIN].min(initial=np.inf) if run.is_real and n else 0.0
+    thread = rows[:, k.BY_THREAD].astype(np.int64)
+    thread[thread == run.crew.n_threads] = -1
+    whole = {
+        name: rows[:, column].astype(np.int64)
+        for name, column in (
+            ("n_items", k.WITH_ITEMS), ("compared", k.WITH_COMPARED), ("sent", k.WITH_SENT),
+            ("looped", k.WITH_LOOPED), ("n_matches", k.WITH_MATCHES),
+            ("removed_events", k.EVENTS_REMOVED), ("removed_partials", k.PARTIALS_REMOVED),
+        )
+    }  # fmt: skip
+    done = Actions(
+        thread=thread, agent=agent_of_stage[stage], action=rows[:, k.ACTION].astype(np.int64),
+        start=rows[:, k.BEGIN] - began, end=rows[:, k.UNTIL] - began, **whole,
+    )  # fmt: skip
+    return Trace(run.is_real, run.crew.n_threads, agents.labels, done, _lengths(run, done, stage))
+
+
+def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
+    """Return the lengths of an agent's queues and buffers after every action that changes them."""
+    k, agents = run.k, run.agents
+    stage_of_delivery = run.net.deliveries[0]
+    is_start = run.net.stages[:, k.IS_START].astype(bool)
+    cursor = np.cumsum(np.where(done.action == k.BY_SOURCE, done.n_items, 0))
+    is_taken = [done.action == kind for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
+    made = []
+    for a, s in enumerate(agents.stage_of_agent):
+        own = stage == s
+        delivered = np.concatenate([[0], np.cumsum(stage_of_delivery == s)])[cursor]
+        arrived = np.cumsum(np.where(own, done.looped, 0))
+        if not is_start[s]:
+            arrived = arrived + np.cumsum(np.where(stage == s - 1, done.sent, 0))
+        events, partials = (np.cumsum(np.where(own & kind, done.n_items, 0)) for kind in is_taken)
+        gone = [np.cumsum(np.where(own, of, 0)) for of in (done.removed_events, done.removed_partials)]
+        lengths = np.stack([delivered - events, arrived - partials, events - gone[0], partials - gone[1]])
+        changed = np.flatnonzero(np.any(np.diff(lengths, axis=1, prepend=0) != 0, axis=0))
+        made.append((done.end[changed], np.full(len(changed), a), *lengths[:, changed]))
+    columns = [np.concatenate(column) for column in zip(*made, strict=True)] if made else [np.zeros(0)] * 6
+    return Lengths(columns[0], *(np.maximum(column, 0).astype(np.int64) for column in columns[1:]))
