@@ -8,7 +8,7 @@ import importlib.util as _importlib_util
 
 import pandas as _pandas
 
-from cepkit.api import CepAccessor, explain, funnel, match, tag, why_not
+from cepkit.api import CepAccessor, explain, funnel, match, simulate, tag, why_not
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.functions import function, pure
@@ -16,15 +16,23 @@ from cepkit.language.operands import corr, cosine, l2
 from cepkit.language.patterns import any_of_patterns, var
 from cepkit.language.query import RegexQuery, regex_query
 from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.parallel.agents import Costs
+from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
 from cepkit.streaming import stream
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "RIP",
     "CepError",
     "CepWarning",
+    "Costs",
+    "DataParallel",
+    "Hybrid",
     "RegexQuery",
     "SequenceQuery",
+    "Sequential",
+    "StateParallel",
     "all_of",
     "any_of",
     "any_of_patterns",
@@ -41,6 +49,7 @@ __all__ = [
     "regex_query",
     "seq",
     "sequence_query",
+    "simulate",
     "stream",
     "tag",
     "var",

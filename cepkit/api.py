@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.evaluation_order import branch_orders
+from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
@@ -24,6 +26,9 @@ from cepkit.given import Given, Query, as_query
 from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matches import Matches
+from cepkit.parallel.agents import Costs
+from cepkit.parallel.engines import Hybrid, ParallelEngine
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.planner import check_engine, choose_engine
 from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
@@ -48,7 +53,7 @@ def match(
     after_match: str | None = None,
     evaluation_order: list[str] | None = None,
     measures: Mapping[str, Any] | None = None,
-    engine: str = "auto",
+    engine: str | ParallelEngine = "auto",
     trace: bool = False,
 ) -> Matches | SequenceMatches:
     """Find the matches of a query in a frame.
@@ -79,9 +84,11 @@ def match(
         Result columns; aggregates in them range over all rows of the match, or over the events of a variable.
         Default of a regex: first and last of every order column, and the count; of a sequence: the order
         columns at the event of every variable.
-    engine : str
+    engine : str or ParallelEngine
         ``"auto"``, or a name of ``cepkit.planner.ENGINES``. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and
-        ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made.
+        ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made. Parallel engines
+        are values: `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`,
+        `cepkit.Sequential`.
     event_type : str, optional
         Of sequences: the column of event types.
     strategy : str, optional
@@ -99,7 +106,7 @@ def match(
         Of sequences of single events: all variables, those to be looked for first in front. It changes how
         long a search takes, never its matches; default: what a sample of the events says, see `explain`.
     trace : bool
-        Not supported yet.
+        Whether a parallel engine of agents writes down every step: ``matches.run.trace``.
 
     Returns
     -------
@@ -134,15 +141,15 @@ def match(
         event_type, strategy, scope, strict_time, after_match, evaluation_order,
     )  # fmt: skip
     value = as_query(query, given)
-    check_engine(engine)
-    if trace:
-        raise UnsupportedQueryError("trace=True: no engine of this version records a trace")
+    check_engine(engine, trace=trace)
     if spark := _spark_frame(frame):
         if isinstance(value, SequenceQuery):
             from cepkit import spark_sequences as spark
+        if trace:
+            raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
         return spark.match(frame, value, engine)
     source, native = _source(frame)
-    return match_source(value, source, native, engine)
+    return match_source(value, source, native, engine, trace=trace)
 
 
 def tag(frame: Any, query: Query, **keywords: Any) -> Any:
@@ -163,7 +170,7 @@ def tag(frame: Any, query: Query, **keywords: Any) -> Any:
 
 
 def explain(
-    frame: Any, query: Query, *, engine: str = "auto", **keywords: Any
+    frame: Any, query: Query, *, engine: str | ParallelEngine = "auto", **keywords: Any
 ) -> Explanation | SequenceExplanation:
     """Say how a query is read and how it will run, without running it.
 
@@ -273,6 +280,79 @@ def why_not(frame: Any, query: Query, *, rows: Any = None, **keywords: Any) -> W
     return explain_rows(program, source, events, chosen, rows)
 
 
+def simulate(
+    frame: Any,
+    query: Query,
+    *,
+    engine: ParallelEngine | None = None,
+    costs: Costs | None = None,
+    arrival: Any = None,
+    keep: bool = False,
+    trace: bool = False,
+    **keywords: Any,
+) -> ParallelRun:
+    """Run a parallel engine in virtual time: any number of threads, the same every time, exact matches.
+
+    Parameters
+    ----------
+    frame, query, **keywords
+        As for `match`; frames with rows only.
+    engine : ParallelEngine, optional
+        `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel` or `cepkit.Sequential`;
+        default: ``Hybrid()``.
+    costs : Costs, optional
+        What a thread's steps take; default: those of `cepkit.Costs`.
+    arrival : array of float, shape (n_rows,), optional
+        When each row reaches the engine, ns, not falling in the order of the stream; None: all at once.
+    keep : bool
+        Whether the run keeps the matches; else it counts them.
+    trace : bool
+        Whether every step is written down.
+
+    Returns
+    -------
+    ParallelRun
+        Number of matches, makespan, busy time of every thread, latencies, bytes, comparisons, trace.
+
+    Raises
+    ------
+    CepError
+        As `match`; when there are too few threads, or arrivals do not fit the rows.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+    >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+    >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=8))
+    >>> run.n_matches == cep.match(events, query, event_type="kind").count(), run.n_threads
+    (True, 8)
+    """
+    engine = Hybrid() if engine is None else engine
+    program, source, _ = _sequence_program("simulate", frame, query, {**keywords, "engine": engine})
+    check_engine(engine, trace=trace)
+    if not isinstance(engine, ParallelEngine):
+        raise CepError(
+            f"simulate: engine={engine!r} has no threads. Give cep.Hybrid(threads=4), or another value"
+        )
+    events = build_events(source, program)
+    if arrival is not None:
+        arrival = _arrivals(arrival, events)
+    return engine.simulate(program, events, costs=costs or Costs(), arrival=arrival, keep=keep, trace=trace)
+
+
+def _arrivals(arrival: Any, events: Events) -> np.ndarray:
+    """Return arrivals by position in the stream, checked."""
+    arrival = np.asarray(arrival, np.float64)
+    if arrival.shape != (events.n_events,):
+        raise CepError(f"arrival: shape {arrival.shape} for {events.n_events} rows; there must be one each")
+    arrival = arrival[events.rows(np.arange(events.n_events))]
+    if not (np.all(np.diff(arrival) >= 0) and np.all(np.isfinite(arrival))):
+        raise CepError("arrival: times must be finite and not fall in the order of the stream")
+    return arrival
+
+
 def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str, Any]) -> tuple:
     """Return the program, source and engine of an event sequence for what looks at events one by one."""
     keywords = dict(keywords)
@@ -295,11 +375,16 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
 
 
 def match_source(
-    value: RegexQuery | SequenceQuery, source: Any, native: Callable, engine: str = "auto"
+    value: RegexQuery | SequenceQuery,
+    source: Any,
+    native: Callable,
+    engine: str | ParallelEngine = "auto",
+    *,
+    trace: bool = False,
 ) -> Matches | SequenceMatches:
     """Run ``value`` on a source of columns; see `match`."""
     program = compile_checked(value, source)
-    chosen = choose_engine(program, engine)
+    chosen = choose_engine(program, engine, trace=trace)
     events = build_events(source, program)
     if chosen.run is not None:
         warn_of_unknown_types(program, events)
@@ -372,6 +457,10 @@ class CepAccessor:
     def funnel(self, query: Query, **keywords: Any) -> FunnelResult:
         """Count what reaches each step of an event sequence; see `cepkit.funnel`."""
         return funnel(self._frame, query, **keywords)
+
+    def simulate(self, query: Query, **keywords: Any) -> ParallelRun:
+        """Run a parallel engine in virtual time; see `cepkit.simulate`."""
+        return simulate(self._frame, query, **keywords)
 
     def why_not(self, query: Query, *, rows: Any = None, **keywords: Any) -> WhyNot:
         """Say why expected events are no match of an event sequence; see `cepkit.why_not`."""

@@ -78,7 +78,7 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
     -----
     Bounded work: see `cepkit.statistics`. The same events give the same order.
     """
-    given = _given(own.program, bound)
+    given = own.program.given_order(bound)
     if given is not None and not explained:
         return BranchOrder(given, True, Statistics((), ()), ())
     if not own.places.n:
@@ -91,15 +91,6 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
     cost, forward = (nested_search_cost(each, *rates) for each in (order, range(len(order))))
     expected = partial_matches(order, *rates)
     return BranchOrder(order, given is not None, statistics, expected, cost, forward)
-
-
-def _given(program: SequenceProgram, bound: BoundBranch) -> tuple[int, ...] | None:
-    named = program.query.evaluation_order
-    if not named:
-        return None
-    place = {variable: i for i, variable in enumerate(named)}
-    components = bound.branch.components
-    return tuple(sorted(range(len(components)), key=lambda c: place[components[c].variable]))
 
 
 def _measured(own: OrderedEvents, bound: BoundBranch) -> Statistics:

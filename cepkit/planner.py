@@ -17,6 +17,8 @@ from cepkit.engines.search import search_sequence
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.evaluation_order import run_in_order
 from cepkit.events import Events
+from cepkit.parallel.engines import ParallelEngine
+from cepkit.parallel.matches import parallel_sequence
 from cepkit.sequence_set import FoundLater, SequenceSet
 
 
@@ -117,15 +119,17 @@ ENGINES: dict[str, Engine] = {
 }
 
 
-def choose_engine(program: Bound, engine: str = "auto") -> Engine:
+def choose_engine(program: Bound, engine: str | ParallelEngine = "auto", *, trace: bool = False) -> Engine:
     """Return the engine that runs ``program``.
 
     Parameters
     ----------
     program : Program or SequenceProgram
         The bound query.
-    engine : str
-        ``"auto"``: the first automatic one of ``ENGINES`` that can; else the one of this name.
+    engine : str or ParallelEngine
+        ``"auto"``: the first automatic one of ``ENGINES`` that can; else the one of this name, or the value.
+    trace : bool
+        Whether it is to write down every step.
 
     Raises
     ------
@@ -134,7 +138,12 @@ def choose_engine(program: Bound, engine: str = "auto") -> Engine:
     UnsupportedQueryError
         When the named engine cannot run the query; quotes its reason and lists the engines that can.
     """
-    check_engine(engine)
+    check_engine(engine, trace=trace)
+    if isinstance(engine, ParallelEngine):
+        chosen = _of_value(engine, trace)
+        if reason := chosen.unsupported(program):
+            raise UnsupportedQueryError(f"engine {engine} cannot run this query: {reason}. Engine 'auto' can")
+        return chosen
     able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
     if engine == "auto" and not able:
         reason = ENGINES["ordered"].unsupported(program)
@@ -151,9 +160,38 @@ def choose_engine(program: Bound, engine: str = "auto") -> Engine:
     return ENGINES[engine]
 
 
-def check_engine(engine: str) -> None:
-    """Raise the error for a name that no engine has."""
-    if engine != "auto" and engine not in ENGINES:
+def _of_value(engine: ParallelEngine, trace: bool) -> Engine:
+    def reason_against(program: Bound) -> str | None:
+        if not isinstance(program, SequenceProgram):
+            return "it runs event sequences only"
+        reason = engine.reason_against(program)
+        return reason and f"it {reason}"
+
+    return Engine(
+        str(engine),
+        engine.summary,
+        reason_against,
+        partial(parallel_sequence, engine=engine, trace=trace),
+        automatic=False,
+        takes_order=True,
+        details=engine.details,
+    )
+
+
+def check_engine(engine: str | ParallelEngine, *, trace: bool = False) -> None:
+    """Raise the error for a name that no engine has, or for one that writes no trace when it is to."""
+    is_value = isinstance(engine, ParallelEngine)
+    if not is_value and not isinstance(engine, str):
+        raise CepError(
+            f"engine={engine!r}: give a name of {['auto', *ENGINES]}, or a parallel engine as a value: "
+            "cep.Hybrid(threads=4)"
+        )
+    if not is_value and engine != "auto" and engine not in ENGINES:
         raise CepError(
             f"engine {engine!r} is not known.{nearest(engine, ENGINES)} Engines: {['auto', *ENGINES]}"
+        )
+    if trace and not (is_value and engine.has_trace):
+        raise UnsupportedQueryError(
+            f"trace=True: engine {engine if is_value else repr(engine)} writes no trace. cep.Hybrid(), "
+            "cep.StateParallel() and cep.Sequential() do"
         )

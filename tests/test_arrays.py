@@ -138,6 +138,24 @@ def test_engine_is_the_definition(name, seed, engine):
     assert as_matches(program, found.ending(0, events.n_events)) == wanted
 
 
+@pytest.mark.skipif(JIT, reason="a shape per query")
+@pytest.mark.parametrize("name", QUERIES)
+def test_whatever_engine_is_chosen(name):
+    rows, value, wanted = expected(name, 1)
+    for engine in ("auto", cep.Sequential()):
+        try:
+            found = as_frame(rows).cep.match(value, engine=engine)
+            assert found.count() == len(wanted), engine
+        except cep.CepError as error:
+            assert "cannot run this query" in str(error) and engine != "auto", error
+    try:
+        estimate = as_frame(rows).cep.match(value).count("estimate", samples=50)
+    except cep.CepError as error:
+        assert "estimate" in str(error)
+    else:
+        assert estimate.low <= len(wanted) <= estimate.high
+
+
 # --- the numbers -----------------------------------------------------------------------------------------
 
 

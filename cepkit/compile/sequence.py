@@ -112,6 +112,15 @@ class SequenceProgram(Bound):
         """The column that is the clock."""
         return self.query.order_by[0] if self.query.order_by else None
 
+    def given_order(self, bound: BoundBranch) -> tuple[int, ...] | None:
+        """Return the components of a branch in the user's ``evaluation_order``, None when there is none."""
+        named = self.query.evaluation_order
+        if not named:
+            return None
+        place = {variable: i for i, variable in enumerate(named)}
+        components = bound.branch.components
+        return tuple(sorted(range(len(components)), key=lambda c: place[components[c].variable]))
+
 
 def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> SequenceProgram:
     """Bind ``query`` to ``schema``.

@@ -33,6 +33,8 @@ def ordered_unsupported(program: Bound) -> str | None:
         return "runs event sequences only"
     if not program.compiled:
         return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    if any(leaf.op == "similarity" for root in program.terms() for leaf in root.walk()):
+        return "compares arrays, which it does not list"
     return next((reason for bound in program.branches if (reason := unordered(bound))), None)
 
 

@@ -133,7 +133,8 @@ class Agents:
     events : Events
         With the program's columns.
     orders : sequence of sequence of int, optional
-        For every branch its components in the order in which they are joined; default: first to last.
+        For every branch its components in the order in which they are joined; default: the query's
+        ``evaluation_order``, or first to last.
 
     Raises
     ------
@@ -152,10 +153,9 @@ class Agents:
     @cached_property
     def plans(self) -> tuple[JoinPlan, ...]:
         """The joins of every branch."""
-        orders = self.orders if self.orders is not None else [None] * len(self.program.branches)
-        return tuple(
-            plan_joins(bound, order) for bound, order in zip(self.program.branches, orders, strict=True)
-        )
+        branches = self.program.branches
+        orders = self.orders if self.orders is not None else map(self.program.given_order, branches)
+        return tuple(plan_joins(bound, order) for bound, order in zip(branches, orders, strict=True))
 
     @cached_property
     def stages(self) -> tuple[tuple[int, JoinPlan, int], ...]:
@@ -222,7 +222,8 @@ class Agents:
         events = by_place[:, np.concatenate(self.events_of_stage)]
         stage = np.repeat(np.arange(len(self.stages)), np.diff(self.first_event))
         order = np.lexsort((stage, events[1]))
-        return np.stack([stage[order], events[1][order]]), events, by_place
+        deliveries = np.stack([stage[order], events[1][order]])
+        return deliveries[:, : 0 if self.program.window.is_empty else None], events, by_place
 
     @cached_property
     def join(self) -> Callable:

@@ -31,11 +31,21 @@ from cepkit.parallel.threads import run_agents, run_units
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic")
 _CHUNKS_PER_THREAD = 16
+_NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
 _WARM_UP = 20_000  # events of which "measured" counts the work
 
 
 class ParallelEngine(ABC):
     """An engine of agents; the classes below say which."""
+
+    __slots__ = ()
+    summary = ""
+    has_trace = False
+
+    def details(self, program: SequenceProgram) -> list[tuple[str, str]]:
+        """Return what there is to say about a program, as labels and texts."""
+        agents = Agents(program, _NO_EVENTS).labels
+        return [("agents", ", ".join(agents) or "none: every event is a match")]
 
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program, None when it can; completes "it …"."""
@@ -107,6 +117,8 @@ class ParallelEngine(ABC):
 class _OfAgents(ParallelEngine):
     """One network of agents."""
 
+    has_trace = True
+
     @abstractmethod
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return which thread works for which agent."""
@@ -156,6 +168,8 @@ class Sequential(_OfAgents):
     Sequential(scoped=False)
     """
 
+    summary = "agents in turn on one thread, event by event"
+
     scoped: bool = True
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
@@ -180,6 +194,8 @@ class StateParallel(_OfAgents):
     -----
     Source: HYPERSONIC, section II: state-based parallelism.
     """
+
+    summary = "a thread per agent"
 
     batch: int = 32
 
@@ -235,6 +251,8 @@ class Hybrid(_OfAgents):
     >>> Hybrid(threads=8, allocation="static").allocation
     'static'
     """
+
+    summary = "agents with several threads each: HYPERSONIC, corrected"
 
     threads: int = 2
     allocation: str = "fully_dynamic"
@@ -441,6 +459,8 @@ class RIP(_Divided):
     Differs: each chunk is matched by agents on one thread, as all engines here; see `rip_chunks`.
     """
 
+    summary = "chunks of the stream, each with the window behind it"
+
     threads: int = 2
     chunk: int | None = None
     multiple: float | None = None
@@ -516,6 +536,8 @@ class DataParallel(_Divided):
     -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
     """
+
+    summary = "partition keys divided among threads"
 
     threads: int = 2
     how: str = "least_loaded"
