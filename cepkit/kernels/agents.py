@@ -720,6 +720,7 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
             return MORE_MATCHES
     hand, end = own.hand[r], min(cursor + net.options[CHUNK], n_deliveries)
     n_done, n_waiting, was = 0, 0, -1
+    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
     for s in range(len(net.stages)):
         own.marks[r, 0, s], own.marks[r, 1, s] = own.counts[r, s, N_SENT], own.counts[r, s, N_LOOPED]
     for i in range(cursor, end):
@@ -753,7 +754,6 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
             row[WITH_ITEMS] = end - cursor if s < 0 else 0
             row[WITH_SENT], row[WITH_LOOPED] = n_sent, n_looped
             row[WITH_MATCHES] = hand[N_MATCHED] if s < 0 else 0
-    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
     atomic.add(control, N_ENDED * _LINE, 1)
     atomic.store(control, CURSOR * _LINE, end)
     atomic.add(control, OUTSTANDING * _LINE, -n_done)

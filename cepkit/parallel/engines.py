@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
@@ -41,6 +41,10 @@ class ParallelEngine(ABC):
     __slots__ = ()
     summary = ""
     has_trace = False
+
+    def __repr__(self) -> str:
+        shown = [f for f in fields(self) if f.name == "threads" or getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
     def details(self, program: SequenceProgram) -> list[tuple[str, str]]:
         """Return what there is to say about a program, as labels and texts."""
@@ -113,7 +117,7 @@ class ParallelEngine(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class _OfAgents(ParallelEngine):
     """One network of agents."""
 
@@ -148,7 +152,7 @@ class _OfAgents(ParallelEngine):
         return replace(made, engine=str(self))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sequential(_OfAgents):
     """One thread, agents in turn, event by event.
 
@@ -181,7 +185,7 @@ class Sequential(_OfAgents):
         return Terms(scoped=self.scoped, removal="watermark" if self.scoped else "window")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StateParallel(_OfAgents):
     """A thread per agent, that is per component but the first.
 
@@ -211,7 +215,7 @@ class StateParallel(_OfAgents):
         return Terms(batch=self.batch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Hybrid(_OfAgents):
     """Agents with several threads each: HYPERSONIC.
 
@@ -248,8 +252,8 @@ class Hybrid(_OfAgents):
 
     Examples
     --------
-    >>> Hybrid(threads=8, allocation="static").allocation
-    'static'
+    >>> Hybrid(threads=8, allocation="static")
+    Hybrid(threads=8, allocation='static')
     """
 
     summary = "agents with several threads each: HYPERSONIC, corrected"
@@ -353,7 +357,7 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
     return sorted(fused)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class _Divided(ParallelEngine):
     """Independent parts of a stream, each found by one thread, event by event."""
 
@@ -436,7 +440,7 @@ def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
     return None if chunk is None else (chunk.starts[0], chunk.starts[1], chunk.end)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RIP(_Divided):
     """Chunks of the stream, each with the window behind it, one after the other to each thread.
 
@@ -520,7 +524,7 @@ class RIP(_Divided):
         return replace(run, n_matches=len(own), block=block if keep else block.take(slice(0, 0)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DataParallel(_Divided):
     """Partition keys divided among threads.
 
