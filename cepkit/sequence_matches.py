@@ -62,9 +62,11 @@ class SequenceMatches:
 
     @property
     def run(self):
-        """What the engine did, where it tells: of ``linked`` and the run engines a `PartialMatchRun`.
+        """What the engine did, where it tells; else None.
 
-        It has the numbers of partial matches, copies and chains, as of counting the matches; else None.
+        Of ``linked`` and the run engines a `PartialMatchRun`: the numbers of partial matches, copies and
+        chains, as of counting the matches. Of parallel engines a `ParallelRun`: makespan, busy threads,
+        comparisons, and the trace.
         """
         return getattr(self._found, "run", None)
 

@@ -725,6 +725,9 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
         own.marks[r, 0, s], own.marks[r, 1, s] = own.counts[r, s, N_SENT], own.counts[r, s, N_LOOPED]
     for i in range(cursor, end):
         stage, position = net.deliveries[0, i], net.deliveries[1, i]
+        if i > cursor and not net.options[IS_REAL] and net.arrival[position] > now:
+            end = i  # is not there yet
+            break
         event_at = _of_stage(stage, EVENT_TAIL)
         event = atomic.load(control, event_at)
         if net.stages[stage, IS_START] and position < net.options[START_END]:

@@ -59,20 +59,22 @@ def agent_statistics(
     UnsupportedQueryError
         When a branch cannot be made of joins.
     CepError
-        When a cost is not known, an order is not one of the components, or the events span no time.
+        When a cost is not known, or an order is not one of the components.
 
     Notes
     -----
     The selectivity of a join is that of all conditions and absences that it decides, each measured by itself.
-    Loops before are looked at with as few events as they may have. A
-    window in events lasts as long as so many events of the sample. Bounded work: see `cepkit.statistics`.
+    Loops before are looked at with as few events as they may have. A window in events lasts as long as so
+    many events of the sample; events that all happen at once count as one per second. Bounded work: see
+    `cepkit.statistics`.
     """
     if unknown := [name for name in costs if name not in COSTS]:
         raise CepError(f"costs: {unknown[0]!r} is not known. There are {list(COSTS)}")
     if reason := next((why for bound in program.branches if (why := joins_unsupported(bound))), None):
         raise UnsupportedQueryError(f"agent statistics: this query {reason}")
     plans = [
-        plan_joins(bound, None if orders is None else orders[b]) for b, bound in enumerate(program.branches)
+        plan_joins(bound, program.given_order(bound) if orders is None else orders[b])
+        for b, bound in enumerate(program.branches)
     ]
     own = OrderedEvents(program, events)
     duration = _duration(own)
@@ -89,9 +91,7 @@ def _duration(own: OrderedEvents) -> float:
     else:
         time = own.places.time
         duration = float(time.max() - time.min()) / _ticks_per_s(own.program) if n else 0.0
-    if not duration > 0:
-        raise CepError(f"agent statistics: {n} events span no time. Rates need a sample that does")
-    return duration
+    return duration if duration > 0 else float(max(n, 1))
 
 
 def _window(own: OrderedEvents, duration: float) -> float:

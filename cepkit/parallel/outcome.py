@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cepkit.errors import CepError, nearest
 from cepkit.parallel.agents import AgentRun
 from cepkit.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.trace import Actions, Lengths, Trace
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,6 +94,33 @@ class ParallelRun:
         """Share of the threads' time in which they did nothing."""
         whole = self.makespan * self.n_threads
         return 1 - float(self.busy.sum()) / whole if whole else 0.0
+
+    def plot(self, what: str = "threads") -> go.Figure:
+        """Draw the trace.
+
+        Parameters
+        ----------
+        what : str
+            ``"threads"``: what each thread did over time; ``"busy"``: how busy each was; ``"lengths"``: how
+            long the agents' queues and buffers were.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        CepError
+            For another text, or a run that has no trace.
+        """
+        from cepkit.plots.runs import draw_busy, draw_lengths, draw_threads
+
+        draw = {"threads": draw_threads, "busy": draw_busy, "lengths": draw_lengths}
+        if what not in draw:
+            raise CepError(f"plot: {what!r} is not known.{nearest(str(what), draw)} There are {list(draw)}")
+        if self.trace is None:
+            raise CepError("plot: this run has no trace. Give trace=True to match or simulate")
+        return draw[what](self.trace)
 
     def __repr__(self) -> str:
         how = "measured" if self.measured else "simulated"

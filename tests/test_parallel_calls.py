@@ -1,0 +1,238 @@
+"""Parallel engines as users call them: match, simulate, explain, traces, Spark, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+import cepkit as cep
+from cepkit.parallel.matches import ParallelMatches
+
+QUERY = "PATTERN SEQ(A a, B+ b[], C c) WHERE [k] AND b[i].x > b[i-1].x AND c.x > a.x WITHIN 12"
+CALL = {"event_type": "kind", "order_by": "t"}
+ENGINES = [
+    cep.Sequential(), cep.Sequential(scoped=False), cep.StateParallel(), cep.DataParallel(threads=2),
+    cep.RIP(threads=2), cep.RIP(threads=2, chunk=5), cep.RIP(threads=2, multiple=2, start_filter=False),
+    cep.Hybrid(threads=2), cep.Hybrid(threads=4, allocation="static"),
+    cep.Hybrid(threads=4, allocation="state_dynamic", cost_model="paper", removal="window"),
+    cep.Hybrid(threads=2, allocation="state_dynamic", fuse="auto"),
+    cep.Hybrid(threads=3, fuse=[("b", "c")], cost_model="measured"),
+]  # fmt: skip
+OF_AGENTS = [engine for engine in ENGINES if engine.has_trace]
+
+
+def as_text(engine) -> str:
+    return str(engine)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    n = 150
+    return pd.DataFrame(
+        {
+            "t": np.sort(rng.integers(0, 120, n)),
+            "kind": rng.choice(list("ABBC"), n),
+            "k": rng.choice(list("xy"), n),
+            "x": rng.integers(0, 30, n),
+        },
+        index=np.arange(n) * 10,
+    )
+
+
+@pytest.fixture(scope="module")
+def wanted(frame) -> pd.DataFrame:
+    return frame.cep.match(QUERY, engine="search", **CALL).to_frame()
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=as_text)
+def test_match(frame, wanted, engine):
+    found = frame.cep.match(QUERY, engine=engine, **CALL)
+    assert found.count() == len(wanted) > 20
+    pd.testing.assert_frame_equal(found.to_frame(), wanted)
+    assert found.run.n_matches == len(wanted) and found.run.engine == str(engine)
+    assert repr(engine) in repr(found.run)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=as_text)
+def test_simulate(frame, wanted, engine):
+    runs = [frame.cep.simulate(QUERY, engine=engine, keep=keep, **CALL) for keep in (True, False)]
+    assert [run.n_matches for run in runs] == [len(wanted)] * 2
+    assert [len(run.block) for run in runs] == [len(wanted), 0]
+    assert runs[0].makespan == runs[1].makespan >= runs[0].busy.max() > 0
+    assert not runs[0].measured and runs[0].mean_latency > 0
+
+
+@pytest.mark.parametrize("engine", OF_AGENTS, ids=as_text)
+def test_traces(frame, wanted, engine):
+    run = frame.cep.match(QUERY, engine=engine, trace=True, **CALL).run
+    for made in (run, frame.cep.simulate(QUERY, engine=engine, trace=True, **CALL)):
+        assert made.trace.measured == made.measured and made.trace.n_threads == made.n_threads
+        done = made.trace.done
+        assert done.n_matches.sum() == len(wanted)
+        assert done.compared.sum() == made.compared.sum() and done.looped.sum() == made.looped.sum()
+        for what in ("threads", "busy", "lengths"):
+            assert isinstance(made.plot(what), go.Figure)
+
+
+def test_evaluation_order(frame):
+    query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > a.x WITHIN 12"
+    wanted = frame.cep.match(query, **CALL).to_frame()
+    for order in (["c", "a", "b"], ["b", "c", "a"]):
+        found = frame.cep.match(query, engine=cep.Hybrid(threads=2), evaluation_order=order, **CALL)
+        pd.testing.assert_frame_equal(found.to_frame(), wanted)
+        assert f"agents       {order[1]}, {order[2]}" in str(
+            frame.cep.explain(query, engine=cep.Hybrid(), evaluation_order=order, **CALL)
+        )
+
+
+def test_arrival_is_given_by_row(frame):
+    mixed = frame.sample(frac=1, random_state=1)
+    arrival = mixed["t"].to_numpy() * 1e6
+    one = mixed.cep.simulate(QUERY, engine=cep.Hybrid(4), arrival=arrival, **CALL)
+    assert one.makespan >= arrival.max()
+    fast = mixed.cep.simulate(QUERY, engine=cep.Hybrid(4), **CALL)
+    assert fast.makespan < arrival.max() and fast.n_matches == one.n_matches
+
+
+def test_costs_are_what_time_is_made_of(frame):
+    one, two = (
+        frame.cep.simulate(QUERY, engine=cep.Sequential(), costs=costs, **CALL)
+        for costs in (cep.Costs(), cep.Costs(item=200, look=4, comparison=10, lock=100, send=100))
+    )
+    assert two.makespan == pytest.approx(2 * one.makespan)
+
+
+def test_after_match(frame):
+    def match(engine):
+        return frame.cep.match(QUERY, engine=engine, after_match="past_last", **CALL).to_frame()
+
+    pd.testing.assert_frame_equal(match(cep.Hybrid(2)), match("auto"))
+
+
+def test_a_look_does_not_run_the_engine(frame):
+    found = frame.cep.match(QUERY, engine=cep.Hybrid(2), **CALL)
+    assert isinstance(found._found, ParallelMatches)
+    repr(found)
+    found.head(3)
+    assert "run" not in found._found.__dict__
+
+
+def test_too_many_matches_are_counted_only(frame, monkeypatch):
+    monkeypatch.setattr("cepkit.parallel.matches.MOST_KEPT", 10)
+    found = frame.cep.match(QUERY, engine=cep.Hybrid(2), **CALL)
+    assert found.count() > 10
+    with pytest.raises(
+        cep.CepError, match=r"makes all matches at once, and \d+ are too many. count\(\) works"
+    ):
+        found.to_frame()
+
+
+def test_empty_frames(frame):
+    for engine in ENGINES:
+        assert frame[:0].cep.match(QUERY, engine=engine, **CALL).count() == 0
+        assert frame[:0].cep.simulate(QUERY, engine=engine, **CALL).makespan == 0
+        at_once = frame.assign(t=5)[:8]
+        assert (
+            at_once.cep.match(QUERY, engine=engine, **CALL).count()
+            == at_once.cep.match(QUERY, **CALL).count()
+        )
+
+
+ERRORS = {
+    "no key": (
+        {"query": "PATTERN SEQ(A a, B b)", "engine": cep.DataParallel(2)},
+        "DataParallel(threads=2) cannot run this query: it has no key that all events of a match share",
+    ),
+    "contiguous": (
+        {"query": "PATTERN SEQ(A a, B b) WHERE strict_contiguity", "engine": cep.Hybrid(2)},
+        "engine Hybrid(threads=2) cannot run this query: it may not skip everything in front of 'b'",
+    ),
+    "no time": (
+        {"query": "PATTERN SEQ(A a, B b) WITHIN 5 events", "engine": cep.RIP(2, multiple=2)},
+        "it has no window in time, which multiple counts",
+    ),
+    "regex": (
+        {"query": "up", "define": {"up": "x > 3"}, "event_type": None, "engine": cep.Hybrid(2)},
+        "engine Hybrid(threads=2) cannot run this query: it runs event sequences only",
+    ),
+    "no engine": ({"engine": 5}, "engine=5: give a name of ['auto'"),
+    "a class": ({"engine": cep.Hybrid}, "or a parallel engine as a value: cep.Hybrid(threads=4)"),
+    "trace": ({"trace": True}, "trace=True: engine 'auto' writes no trace. cep.Hybrid(), "),
+    "trace of parts": (
+        {"trace": True, "engine": cep.RIP(2)},
+        "trace=True: engine RIP(threads=2) writes no trace",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_come_before_work(frame, case):
+    given, said = ERRORS[case]
+    with pytest.raises(cep.CepError) as caught:
+        frame.cep.match(**{"query": QUERY, **CALL, **given})
+    assert said in str(caught.value)
+
+
+def test_errors_of_values():
+    for make, said in (
+        (lambda: cep.Hybrid(0), "Hybrid: threads=0"),
+        (lambda: cep.Hybrid(2, "dynamic"), "Hybrid: allocation 'dynamic' is not known. There are ['static'"),
+        (lambda: cep.Hybrid(cost_model="x"), "Hybrid: cost_model 'x' is not known"),
+        (lambda: cep.Hybrid(fuse="all"), "Hybrid: fuse='all'. Give 'auto', or pairs"),
+        (lambda: cep.RIP(2, chunk=0), "RIP: chunk=0"),
+        (lambda: cep.RIP(2, chunk=4, multiple=2), "give one"),
+        (lambda: cep.DataParallel(2, how="x"), "how='x' is not known"),
+        (lambda: cep.StateParallel(batch=0), "StateParallel: batch=0"),
+    ):
+        with pytest.raises(cep.CepError) as caught:
+            make()
+        assert said in str(caught.value)
+
+
+def test_errors_of_threads(frame):
+    for engine, said in (
+        (
+            cep.Hybrid(3, "static"),
+            "2 agents take at least 4 threads. Let neighbours share them (fuse='auto')",
+        ),
+        (cep.Hybrid(2, fuse=[("a", "z")]), "a pair of agents is meant, of ['b', 'c']"),
+        (cep.Hybrid(1, "static", fuse="auto"), "threads=1: 2 agents take at least 2 with neighbours fused"),
+    ):
+        for call in (frame.cep.simulate, frame.cep.match):
+            with pytest.raises(cep.CepError) as caught:
+                made = call(QUERY, engine=engine, **CALL)
+                made.count()
+            assert said in str(caught.value)
+
+
+def test_errors_of_simulate(frame):
+    for given, said in (
+        ({"engine": "auto"}, "simulate: engine='auto' has no threads"),
+        ({"arrival": [1.0]}, "arrival: shape (1,) for 150 rows"),
+        ({"arrival": -np.arange(150.0)}, "arrival: times must be finite and not fall"),
+        ({"trace": True, "engine": cep.DataParallel(2)}, "writes no trace"),
+    ):
+        with pytest.raises(cep.CepError) as caught:
+            frame.cep.simulate(QUERY, **CALL, **given)
+        assert said in str(caught.value)
+    with pytest.raises(cep.CepError, match="this run has no trace"):
+        frame.cep.simulate(QUERY, **CALL).plot()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", [QUERY, QUERY.replace("[k] AND ", "")], ids=["keys", "time slices"])
+def test_spark(spark, frame, query):
+    unique = frame.assign(t=np.arange(len(frame)))
+    rows = spark.createDataFrame(unique)
+    for engine in (cep.Hybrid(2), cep.RIP(2, chunk=7)):
+        found = rows.cep.match(query, engine=engine, **CALL)
+        wanted = unique.cep.match(query, **CALL)
+        assert found.count() == wanted.count() > 20
+        assert sorted(map(tuple, found.to_frame().collect())) == sorted(
+            map(tuple, wanted.to_frame().itertuples(index=False))
+        )
+    with pytest.raises(cep.CepError, match="trace=True: tasks of a Spark frame send back matches only"):
+        rows.cep.match(query, engine=cep.Hybrid(2), trace=True, **CALL)
