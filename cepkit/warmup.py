@@ -1,4 +1,4 @@
-"""Compiles the kernels of the bundled queries ahead of their first use; it knows queries and samples only."""
+"""Compiles ahead of their first use: the kernels of the bundled queries, and that of the parallel engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cepkit.language.query import RegexQuery
 
 
 def warmup() -> Iterator[tuple[str, float]]:
-    """Compile the bundled queries one by one and yield the name of each with the seconds it took.
+    """Compile the bundled queries one by one, then the agents; yield the name of each and the seconds it took.
 
     The kernels are kept on disk for all processes of the user, see `cepkit.compile.loading.load`; what is
     there already takes some hundredths of a second.
@@ -30,6 +30,12 @@ def warmup() -> Iterator[tuple[str, float]]:
         began = time.perf_counter()
         match(frame, query).lineage()  # the labels of the rows have a kernel of their own
         yield name, time.perf_counter() - began
+    from cepkit.kernels import agents  # numba: not before a kernel is needed
+
+    began = time.perf_counter()
+    agents.work()
+    agents.simulation()
+    yield "agents", time.perf_counter() - began
 
 
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:

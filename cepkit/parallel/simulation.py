@@ -9,7 +9,7 @@ import numpy as np
 from cepkit.parallel.agents import AgentRun, Agents, Costs, Crew, Terms
 from cepkit.parallel.outcome import ParallelRun, outcome
 
-_STEPS_PER_CALL = 1 << 20
+_STEPS_PER_CALL = 1 << 15  # between two calls an interrupt is heard
 _TERMS, _COSTS = Terms(), Costs()
 
 
