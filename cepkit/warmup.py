@@ -15,7 +15,7 @@ from cepkit.language.query import RegexQuery
 
 
 def warmup() -> Iterator[tuple[str, float]]:
-    """Compile the bundled queries one by one, then the agents; yield the name of each and the seconds it took.
+    """Compile the bundled queries one by one, then the agents; yield each name and the seconds.
 
     The kernels are kept on disk for all processes of the user, see `cepkit.compile.loading.load`; what is
     there already takes some hundredths of a second.
