@@ -81,17 +81,25 @@ def agent_statistics(
     return tuple(sample.rates(plan, {**COSTS, **costs}, float(size)) for plan in plans)
 
 
+def spans_time(program: SequenceProgram, events: Events) -> bool:
+    """Whether events last long enough to have rates."""
+    return _seconds(OrderedEvents(program, events)) > 0
+
+
 def _duration(own: OrderedEvents) -> float:
     """Return how long the events last, s."""
+    duration = _seconds(own)
+    if not duration > 0:
+        raise CepError(f"agent statistics: {own.places.n} events span no time. Rates need a sample that does")
+    return duration
+
+
+def _seconds(own: OrderedEvents) -> float:
     n, clock = own.places.n, own.program.clock
     if clock is None or clock not in own.program.columns_to_read:
-        duration = float(n)
-    else:
-        time = own.places.time
-        duration = float(time.max() - time.min()) / _ticks_per_s(own.program) if n else 0.0
-    if not duration > 0:
-        raise CepError(f"agent statistics: {n} events span no time. Rates need a sample that does")
-    return duration
+        return float(n)
+    time = own.places.time
+    return float(time.max() - time.min()) / _ticks_per_s(own.program) if n else 0.0
 
 
 def _window(own: OrderedEvents, duration: float) -> float:
