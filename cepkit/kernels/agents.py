@@ -358,8 +358,8 @@ def _marked(net, blocks, own, control, r):
     for z in range(len(own.hand)):
         mark = atomic.load(control, _of_thread(n_stages, z, MARK))
         if mark >= 0:
-            s = mark & 255
-            marks[EVENTS, s] = min(marks[EVENTS, s], mark >> 8)
+            s = mark % n_stages
+            marks[EVENTS, s] = min(marks[EVENTS, s], mark // n_stages)
     for b in range(atomic.load(control, N_MADE * _LINE)):
         if atomic.load(blocks.state, b) == WAITING:
             s = blocks.header[b, STAGE]
@@ -477,8 +477,10 @@ def _waits_in_group(net, control, stage, kind):
     for s in range(len(net.stages)):
         is_own = net.stages[s, GROUP] == net.stages[stage, GROUP] and net.stages[s, HAS_AGENT]
         if is_own and _waits(control, s, kind):
-            head = atomic.load(control, _of_stage(s, EVENT_HEAD))
-            position = net.events[POSITION, head] if kind == EVENTS else s
+            position = s
+            if kind == EVENTS:  # others may have taken the last one meanwhile
+                head = atomic.load(control, _of_stage(s, EVENT_HEAD))
+                position = net.events[POSITION, min(head, net.first_event[s + 1] - 1)]
             if position < least:
                 best, least = s, position
     return best
@@ -525,6 +527,13 @@ def _has_room(net, blocks, own, control, stage, kind):
 
 
 @njit(**_INLINED)
+def _has_rows(net, own, control, trace):
+    """Return whether a trace takes what every thread may write until it asks again."""
+    n_rows = len(own.hand) * (2 * len(net.stages) + 4)
+    return not net.options[IS_TRACED] or atomic.load(control, N_TRACED * _LINE) + n_rows <= len(trace)
+
+
+@njit(**_INLINED)
 def _taken(net, blocks, own, control, r, work):
     """Take a batch of a queue, or (-1) a block of the thread's own; return False when others were faster."""
     hand, n_stages, n_blocks = own.hand[r], len(net.stages), len(blocks.state)
@@ -542,7 +551,7 @@ def _taken(net, blocks, own, control, r, work):
             return False
         # In hand before it leaves the queue: watermarks see it here or there.
         mark = _of_thread(n_stages, r, MARK)
-        atomic.store(control, mark, net.events[POSITION, head] << 8 | stage)
+        atomic.store(control, mark, net.events[POSITION, head] * n_stages + stage)
         if not atomic.swap(control, at, head, head + n):
             atomic.store(control, mark, -1)
             return False
@@ -599,8 +608,11 @@ def _gathered(net, blocks, own, control, r):
             number = atomic.load(blocks.log, at + NUMBER)
         if number != i + 1:
             continue  # was removed, its place is used again
-        entry = blocks.log[other, stage, i % length]
-        a, b, is_alive, other_ticket = entry[LOW], entry[HIGH], entry[IS_ALIVE], entry[TICKET]
+        # In this order: the number is looked at again when all of the entry has been read.
+        a, b = atomic.load(blocks.log, at + LOW), atomic.load(blocks.log, at + HIGH)
+        is_alive, other_ticket = (
+            atomic.load(blocks.log, at + IS_ALIVE), atomic.load(blocks.log, at + TICKET)
+        )  # fmt: skip
         if atomic.load(blocks.log, at + NUMBER) != i + 1 or not is_alive or other_ticket > ticket:
             continue
         if other == PARTIALS:
@@ -642,10 +654,10 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
             return STOPPED
         if not _has_spare(blocks.free, control, own, r, need):
             return MORE_BLOCKS
-        room = len(found.branch) - n_threads * MOST_HITS
+        room = len(found.branch) - n_threads * MOST_HITS - net.options[CHUNK]
         if net.options[IS_KEPT] and atomic.load(control, N_FOUND * _LINE) > room:
             return MORE_MATCHES
-        if net.stages[stage, IS_LOOP] and hand[LONGEST_TAKEN] + 1 >= blocks.items.shape[2]:
+        if hand[LONGEST_TAKEN] + 1 > blocks.items.shape[2]:
             return MORE_ITEMS
         n = join(
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
@@ -712,6 +724,8 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
     cursor = atomic.load(control, CURSOR * _LINE)
     if cursor >= n_deliveries:
         return FINISHED
+    if not _has_rows(net, own, control, trace):
+        return MORE_TRACE
     if not _has_spare(blocks.free, control, own, r, 2 * net.options[CHUNK] + 2):
         return MORE_BLOCKS
     if net.options[IS_KEPT]:
@@ -719,15 +733,16 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
         if atomic.load(control, N_FOUND * _LINE) > room:
             return MORE_MATCHES
     hand, end = own.hand[r], min(cursor + net.options[CHUNK], n_deliveries)
+    if not net.options[IS_REAL]:  # those behind the first may be still to arrive
+        for i in range(end - 1, cursor, -1):
+            if net.arrival[net.deliveries[1, i]] > now:
+                end = i
     n_done, n_waiting, was = 0, 0, -1
     hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
     for s in range(len(net.stages)):
         own.marks[r, 0, s], own.marks[r, 1, s] = own.counts[r, s, N_SENT], own.counts[r, s, N_LOOPED]
     for i in range(cursor, end):
         stage, position = net.deliveries[0, i], net.deliveries[1, i]
-        if i > cursor and not net.options[IS_REAL] and net.arrival[position] > now:
-            end = i  # is not there yet
-            break
         event_at = _of_stage(stage, EVENT_TAIL)
         event = atomic.load(control, event_at)
         if net.stages[stage, IS_START] and position < net.options[START_END]:
@@ -770,16 +785,15 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
     if hand[PHASE] == JOINED:
         _ended(net, blocks, own, control, trace, r, now)
     if hand[PHASE] == NOTHING_TAKEN:
-        if net.options[IS_TRACED] and (
-            atomic.load(control, N_TRACED * _LINE) + len(own.hand) * (len(net.stages) + 4) > len(trace)
-        ):
+        if not _has_rows(net, own, control, trace):
             return MORE_TRACE
-        work = -1
+        work, random, foreign = -1, hand[RANDOM], hand[FOREIGN]
         if hand[OWN_CHAIN] < 0:
             work = _chosen(net, control, hand, r)
             if work < 0:
                 return IDLE
             if not _has_room(net, blocks, own, control, work // 2, work % 2):
+                hand[RANDOM], hand[FOREIGN] = random, foreign  # it chooses again
                 return MORE_LOG
         elif not _has_room(net, blocks, own, control, blocks.header[hand[OWN_CHAIN], STAGE], PARTIALS):
             return MORE_LOG
@@ -858,6 +872,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
         if now >= NEVER:
             _removed(net, blocks, own, control, trace, n_threads, clock[n_threads + 1])
             return FINISHED
+        n_passed = atomic.load(control, CURSOR * _LINE)
         if r == n_threads:
             if atomic.load(control, N_WAITING * _LINE) >= net.options[BACKLOG]:
                 clock[r] = NEVER  # a step that ends lets it go on
@@ -877,6 +892,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
                         continue
         if code >= MORE_BLOCKS:
             return code
+        n_passed = atomic.load(control, CURSOR * _LINE) - n_passed
         if code in (IDLE, FINISHED):
             clock[r] = NEVER
         elif r < n_threads:
@@ -885,7 +901,8 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
         cursor = atomic.load(control, CURSOR * _LINE)
         if not net.options[SOURCE_BY_THREADS] and cursor < n_deliveries:
             if r == n_threads:
-                clock[r] = max(now, net.arrival[net.deliveries[1, cursor]]) + net.options[ROUTE]
+                passed = now + (n_passed - 1) * net.options[ROUTE]
+                clock[r] = max(passed, net.arrival[net.deliveries[1, cursor]]) + net.options[ROUTE]
             elif clock[n_threads] >= NEVER:
                 clock[n_threads] = max(now, net.arrival[net.deliveries[1, cursor]])
         _woken(net, control, clock, n_threads, now)

@@ -357,6 +357,8 @@ class AgentRun:
                 serves[self.groups[g], r] = 1
             else:
                 serves[list(self.agents.stage_of_agent), r] = 1
+        if not serves[list(self.agents.stage_of_agent)].any(axis=1).all():
+            raise CepError(f"{crew}: an agent has no thread for its events or for its partial matches")
         return serves, home
 
     def _network(self, costs: Costs, arrival: np.ndarray | None, own):

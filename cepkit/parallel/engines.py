@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -300,7 +301,7 @@ class Hybrid(_OfAgents):
             )
         loads = self._loads(agents)
         if self.fuse == "auto":
-            fused = _fused_by_load(agents, loads, self.threads, least or 1)
+            fused = _fused_by_load(agents, loads, self.threads, least)
         groups = [*fused, *((a,) for a in range(n) if not any(a in group for group in fused))]
         groups.sort()
         of_group = [float(sum(loads[a][0] + loads[a][1] for a in group)) for group in groups]
@@ -318,7 +319,12 @@ class Hybrid(_OfAgents):
             unknown = [name for name in pair if name not in names]
             if unknown or len(pair) != 2:
                 raise CepError(f"Hybrid: fuse={pair!r}: a pair of agents is meant, of {names}")
-            made.append(tuple(sorted(names.index(name) for name in pair)))
+            a, b = sorted(names.index(name) for name in pair)
+            if b != a + 1 or a not in _followed(agents):
+                raise CepError(f"Hybrid: fuse={pair!r}: neighbours are meant, of {names}")
+            if any({a, b} & set(other) for other in made):
+                raise CepError(f"Hybrid: fuse={pair!r}: an agent is in one pair only")
+            made.append((a, b))
         return made
 
     def _loads(self, agents: Agents) -> list[tuple[float, float]]:
@@ -337,24 +343,35 @@ class Hybrid(_OfAgents):
         return loads
 
 
-def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tuple[int, ...]]:
-    """Return the neighbours to fuse: as few pairs as the number of threads allows, those with least to do."""
+def _followed(agents: Agents) -> list[int]:
+    """Return the agents whose partial matches go to the next agent."""
     stages = agents.stage_of_agent
-    follows = [
-        a for a in range(len(loads) - 1) if stages[a + 1] == stages[a] + 1 and agents.stages[stages[a + 1]][2]
-    ]
-    pairs = [(sum(loads[a]) + sum(loads[a + 1]), a) for a in follows]
-    n_pairs, taken, fused = max(0, len(loads) - threads // least), set(), []
-    for _, a in sorted(pairs):
-        if len(fused) < n_pairs and not {a, a + 1} & taken:
-            taken |= {a, a + 1}
-            fused.append((a, a + 1))
-    if len(fused) < n_pairs:
+    ranks = [agents.stages[s][2] for s in stages]
+    return [a for a in range(len(stages) - 1) if stages[a + 1] == stages[a] + 1 and ranks[a + 1]]
+
+
+def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tuple[int, ...]]:
+    """Return the neighbours to fuse: as few pairs as the number of threads allows, those with least to do.
+
+    Agents that any thread serves (``least`` 0) get by with fewer threads than there are pairs.
+    """
+    follows, n = set(_followed(agents)), len(loads)
+    work = [sum(load) for load in loads]
+    n_pairs = max(0, n - threads // max(1, least))
+    # By how many of the last agents are looked at: the least work of so many pairs, and their first agents.
+    best = [[(0.0, ())] + [(inf, ())] * n_pairs]
+    for a in reversed(range(n)):
+        made = list(best[-1])
+        for left in range(1, n_pairs + 1 if a in follows else 0):
+            cost, pairs = best[-2][left - 1]
+            made[left] = min(made[left], (cost + work[a] + work[a + 1], (a, *pairs)))
+        best.append(made)
+    n_most = max(left for left, (cost, _) in enumerate(best[-1]) if cost < inf)
+    if n_most < n_pairs and least:
         raise CepError(
-            f"threads={threads}: {len(loads)} agents take at least {least * (len(loads) - len(fused))} with "
-            "neighbours fused"
+            f"threads={threads}: {n} agents take at least {least * (n - n_most)} with neighbours fused"
         )
-    return sorted(fused)
+    return [(a, a + 1) for a in best[-1][n_most][1]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -375,6 +392,8 @@ class _Divided(ParallelEngine):
         self._check_trace(program, trace)
         parts = self.parts(program, events)
         terms = Terms(keep=True if self._filters else keep)
+        for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
+            agents.join, agents.world, agents.arrays_of_events  # noqa: B018
         made = [
             (unit, partial(AgentRun, agents, Crew("sequential", 1), terms, own=_own(chunk)))
             for unit, agents, chunk in parts

