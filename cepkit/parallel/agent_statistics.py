@@ -101,7 +101,7 @@ def _window(own: OrderedEvents, duration: float) -> float:
     if window.within is not None:
         made = min(made, window.within / _ticks_per_s(own.program))
     if window.within_events is not None:
-        made = min(made, window.within_events * duration / own.places.n)
+        made = min(made, window.within_events * duration / max(own.places.n, 1))
     return float(made)
 
 
