@@ -152,7 +152,7 @@ ERRORS = {
     ),
     "no time": (
         {"query": "PATTERN SEQ(A a, B b) WITHIN 5 events", "engine": cep.RIP(2, multiple=2)},
-        "it has no window in time, which multiple counts",
+        "it has no window in time above 0, which multiple counts",
     ),
     "regex": (
         {"query": "up", "define": {"up": "x > 3"}, "event_type": None, "engine": cep.Hybrid(2)},

@@ -170,13 +170,17 @@ class Agents:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """What agents are called: the variables whose events they add."""
-        names = []
+        names: list[str] = []
+        labels = []
         for s in self.stage_of_agent:
             b, plan, rank = self.stages[s]
             component = plan.bound.branch.components[plan.joins[rank].component]
             name = component.variable + ("+" if plan.joins[rank].is_loop else "")
-            names.append(name if len(self.plans) == 1 else f"{b}:{name}")
-        return tuple(names)
+            name = name if len(self.plans) == 1 else f"{b}:{name}"
+            n_alike = names.count(name)  # a branch may have a variable twice
+            names.append(name)
+            labels.append(f"{name} ({n_alike + 1})" if n_alike else name)
+        return tuple(labels)
 
     @cached_property
     def places(self) -> Places:

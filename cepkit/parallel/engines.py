@@ -509,8 +509,8 @@ class RIP(_Divided):
 
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program, None when it can."""
-        if self.multiple is not None and program.window.within is None:
-            return "has no window in time, which multiple counts"
+        if self.multiple is not None and not program.window.within:
+            return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
     def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
