@@ -11,6 +11,7 @@ from cepkit.compile.terms import Prepared
 from cepkit.engines.sequence_measures import default_measures
 from cepkit.evaluation_order import BranchOrder
 from cepkit.language.branches import Branch, Condition
+from cepkit.parallel.agents import agents_unsupported
 from cepkit.planner import ENGINES, Engine
 
 _STRATEGIES = {
@@ -68,9 +69,20 @@ class SequenceExplanation:
             )
         if self.engine.details is None:
             lines.append(f"counting     {self._counting()}")
+        if self.engine.automatic:
+            lines.append(f"parallel     {self._parallel()}")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _parallel(self) -> str:
+        """Say what the parallel engines would do instead."""
+        if reason := agents_unsupported(self.program):
+            return f"not by agents (cep.Hybrid and others): the query {reason}"
+        given = "cep.Hybrid(threads=4) and others when given as engine"
+        if self.engine.name == "chain":
+            return f"{given}; they make every partial match, which counting does without"
+        return f"{given}; they make the same partial matches on several threads"
 
     def _scope(self) -> str:
         scope = self.program.query.scope
