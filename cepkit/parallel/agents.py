@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -169,13 +170,15 @@ class Agents:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What agents are called: the variables whose events they add."""
-        names = []
+        """What agents are called: the variables whose events they add, numbered where one comes again."""
+        names, times = [], Counter()
         for s in self.stage_of_agent:
             b, plan, rank = self.stages[s]
             component = plan.bound.branch.components[plan.joins[rank].component]
-            name = component.variable + ("+" if plan.joins[rank].is_loop else "")
-            names.append(name if len(self.plans) == 1 else f"{b}:{name}")
+            name = component.variable if len(self.plans) == 1 else f"{b}:{component.variable}"
+            times[name] += 1
+            number = f" ({times[name]})" if times[name] > 1 else ""
+            names.append(name + number + ("+" if plan.joins[rank].is_loop else ""))
         return tuple(names)
 
     @cached_property
