@@ -738,7 +738,7 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
             if net.arrival[net.deliveries[1, i]] > now:
                 end = i
     n_done, n_waiting, was = 0, 0, -1
-    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
+    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0  # of the thread's last step
     for s in range(len(net.stages)):
         own.marks[r, 0, s], own.marks[r, 1, s] = own.counts[r, s, N_SENT], own.counts[r, s, N_LOOPED]
     for i in range(cursor, end):
@@ -889,6 +889,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
                         continue
                     code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
                     if code == WENT_ON:
+                        clock[n_threads + 1] = max(clock[n_threads + 1], now)
                         continue
         if code >= MORE_BLOCKS:
             return code
@@ -898,6 +899,8 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
         elif r < n_threads:
             clock[r] = now + own.time[r, TAKES]
             clock[n_threads + 1] = max(clock[n_threads + 1], clock[r])
+        else:
+            clock[n_threads + 1] = max(clock[n_threads + 1], now)
         cursor = atomic.load(control, CURSOR * _LINE)
         if not net.options[SOURCE_BY_THREADS] and cursor < n_deliveries:
             if r == n_threads:

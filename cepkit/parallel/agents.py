@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -169,18 +170,16 @@ class Agents:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What agents are called: the variables whose events they add."""
-        names: list[str] = []
-        labels = []
+        """What agents are called: the variables whose events they add, numbered where one comes again."""
+        names, times = [], Counter()
         for s in self.stage_of_agent:
             b, plan, rank = self.stages[s]
             component = plan.bound.branch.components[plan.joins[rank].component]
-            name = component.variable + ("+" if plan.joins[rank].is_loop else "")
-            name = name if len(self.plans) == 1 else f"{b}:{name}"
-            n_alike = names.count(name)  # a branch may have a variable twice
-            names.append(name)
-            labels.append(f"{name} ({n_alike + 1})" if n_alike else name)
-        return tuple(labels)
+            name = component.variable if len(self.plans) == 1 else f"{b}:{component.variable}"
+            times[name] += 1
+            number = f" ({times[name]})" if times[name] > 1 else ""
+            names.append(name + number + ("+" if plan.joins[rank].is_loop else ""))
+        return tuple(names)
 
     @cached_property
     def places(self) -> Places:

@@ -428,7 +428,7 @@ class _Divided(ParallelEngine):
             )  # fmt: skip
             clock[unit] = max(clock[unit], made.makespan)
             busy[unit] += made.busy[0]
-            alone.append(self._own_matches(made, agents, chunk, keep))
+            alone.append(self._own_matches(made, agents, chunk, keep, own_arrival))
             units.append(unit)
         return self._sum(program, events, alone, float(clock.max()), busy, units, measured=False)
 
@@ -443,7 +443,14 @@ class _Divided(ParallelEngine):
                 f"trace=True: {self} divides the stream; engines of agents have a trace"
             )
 
-    def _own_matches(self, run: ParallelRun, agents: Agents, chunk: Chunk | None, keep: bool) -> ParallelRun:
+    def _own_matches(
+        self,
+        run: ParallelRun,
+        agents: Agents,
+        chunk: Chunk | None,
+        keep: bool,
+        arrival: np.ndarray | None = None,
+    ) -> ParallelRun:
         return run
 
     def _sum(self, program, events, alone, makespan, busy, units, measured) -> ParallelRun:
@@ -534,13 +541,29 @@ class RIP(_Divided):
             chunks = rip_chunks(end, size, self.threads)
         return [(chunk.unit, agents, chunk) for chunk in chunks]
 
-    def _own_matches(self, run: ParallelRun, agents: Agents, chunk: Chunk | None, keep: bool) -> ParallelRun:
+    def _own_matches(
+        self,
+        run: ParallelRun,
+        agents: Agents,
+        chunk: Chunk | None,
+        keep: bool,
+        arrival: np.ndarray | None = None,
+    ) -> ParallelRun:
         if not self._filters:
             return run
         first = run.block.first
         own = np.flatnonzero((first >= chunk.own[0]) & (first < chunk.own[1]))
-        block = run.block.take(own)
-        return replace(run, n_matches=len(own), block=block if keep else block.take(slice(0, 0)))
+        block, found_at, late = run.block.take(own), run.found_at[own], np.full(1, np.nan)
+        if len(own) and not run.measured:
+            late = found_at - (0.0 if arrival is None else arrival[block.last])
+        return replace(
+            run,
+            n_matches=len(own),
+            block=block if keep else block.take(slice(0, 0)),
+            found_at=found_at if keep else found_at[:0],
+            mean_latency=float(late.mean()),
+            greatest_latency=float(late.max()),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -588,7 +611,14 @@ class DataParallel(_Divided):
                 made.append((r, Agents(program, _part_of(events, positions)), None))
         return made
 
-    def _own_matches(self, run: ParallelRun, agents: Agents, chunk: Chunk | None, keep: bool) -> ParallelRun:
+    def _own_matches(
+        self,
+        run: ParallelRun,
+        agents: Agents,
+        chunk: Chunk | None,
+        keep: bool,
+        arrival: np.ndarray | None = None,
+    ) -> ParallelRun:
         block = run.block
         return replace(
             run, block=replace(block, event_of_item=agents.events.row_of_event[block.event_of_item])

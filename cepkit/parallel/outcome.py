@@ -29,7 +29,7 @@ class ParallelRun:
     n_matches : int
         Exact, before any after-match policy.
     makespan : float
-        From the start to the end of the last thread, ns.
+        From the start to the end of the last thread, and at least until the source has passed all on, ns.
     busy : ndarray of float64, shape (n_threads,)
         How long each thread worked, ns.
     agents : tuple of str
