@@ -56,7 +56,7 @@ N_OF_RUN, N_OF_STAGE, N_OF_THREAD = 16, 12, 2
 # Columns of ``Own.hand``: what a thread is at.
 (PHASE, KIND, AT_STAGE, FIRST, STOP_AT, HELD_TICKET, N_BLOCKS, N_RANGES, N_SPARE, OPEN_NEXT, OPEN_LOOP,
  CHAIN_NEXT, CHAIN_LOOP, OWN_CHAIN, FOREIGN, RANDOM, LONGEST_TAKEN, N_TAKEN, N_COMPARED, N_TO_NEXT,
- N_TO_LOOP, N_MATCHED) = range(22)  # fmt: skip
+ N_TO_LOOP, N_MATCHED, N_LOOKED) = range(23)  # fmt: skip
 NOTHING_TAKEN, TAKEN, JOINED = range(3)  # phases
 # Columns of ``Own.counts``; the first three pairs are by kind of work.
 LOOKED, COMPARED, N_ITEMS, N_SENT, N_LOOPED, N_LOCKS, N_COMPLETE = 0, 2, 4, 6, 7, 8, 9
@@ -65,7 +65,8 @@ N_COUNTS = 10
 BEGUN, TAKES, BUSY, LATENCY, MOST_LATENCY = range(5)
 # Columns of a trace.
 (BY_THREAD, OF_STAGE, ACTION, BEGIN, UNTIL, WITH_ITEMS, WITH_COMPARED, WITH_SENT, WITH_LOOPED, WITH_MATCHES,
- EVENTS_REMOVED, PARTIALS_REMOVED) = range(12)  # fmt: skip
+ EVENTS_REMOVED, PARTIALS_REMOVED, WITH_LOOKED) = range(13)  # fmt: skip
+N_TRACE_COLUMNS = 13
 BY_SOURCE, BY_EVENTS, BY_PARTIALS, BY_REMOVAL = range(4)
 MOST_HITS = 256  # that a join finds at once
 
@@ -666,6 +667,7 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
         )  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
+        hand[N_LOOKED] += report[1]
         counts[LOOKED + kind] += report[1]
         own.time[r, TAKES] += report[0] * cost[COMPARE] + report[1] * cost[LOOK] + n * cost[SEND]
         time = now + own.time[r, TAKES]
@@ -699,7 +701,7 @@ def _ended(net, blocks, own, control, trace, r, now):
         row[BEGIN], row[UNTIL], row[WITH_ITEMS] = own.time[r, BEGUN], now, hand[N_TAKEN]
         row[WITH_COMPARED], row[WITH_MATCHES] = hand[N_COMPARED], hand[N_MATCHED]
         row[WITH_SENT], row[WITH_LOOPED] = hand[N_TO_NEXT], hand[N_TO_LOOP]
-        row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = 0, 0
+        row[EVENTS_REMOVED], row[PARTIALS_REMOVED], row[WITH_LOOKED] = 0, 0, hand[N_LOOKED]
     own.time[r, BUSY] += now - own.time[r, BEGUN]
     # Before the batch is let go: who reads watermarks now reads them again.
     atomic.add(control, N_ENDED * _LINE, 1)
@@ -807,7 +809,8 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
         counts[N_LOCKS] += n_buffers
         own.time[r, BEGUN] = now
         own.time[r, TAKES] = hand[N_TAKEN] * cost[ITEM] + n_buffers * cost[LOCK]
-        hand[N_COMPARED], hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0, 0
+        hand[N_COMPARED], hand[N_LOOKED] = 0, 0
+        hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
         hand[PHASE] = TAKEN
     code = _joined(join, completes, world, net, blocks, found, own, control, r, now)
     if code == WENT_ON:

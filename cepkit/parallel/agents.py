@@ -44,6 +44,8 @@ class Costs:
         To pass a partial match on.
     delivery : float
         For the source to pass an event on.
+    match : float, optional
+        To report a match; None: as ``send``.
     """
 
     item: float = 100.0
@@ -52,6 +54,7 @@ class Costs:
     lock: float = 50.0
     send: float = 50.0
     delivery: float = 0.0
+    match: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +390,8 @@ class AgentRun:
         cost[:, :, k.ITEM], cost[:, :, k.LOOK], cost[:, :, k.LOCK] = costs.item, costs.look, costs.lock
         cost[list(agents.stage_of_agent), :, k.COMPARE] = np.reshape(costs.comparison, (-1, 1))
         cost[:, :, k.SEND] = np.where(stages[:, k.IS_FUSED], 0.0, costs.send)[:, None]
+        if costs.match is not None:
+            cost[stages[:, k.NEXT] < 0, :, k.SEND] = costs.match
         options = np.zeros(12, np.int64)
         is_sequential = self.crew.allocation == "sequential"
         options[k.ALLOCATION] = ALLOCATIONS.index(self.crew.allocation)
@@ -394,7 +399,7 @@ class AgentRun:
         options[k.IS_SCOPED], options[k.REMOVAL] = terms.scoped, REMOVALS.index(terms.removal)
         options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = terms.keep, terms.backlog, terms.trace
         options[k.START_END] = k.END if own is None else own[1]
-        options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
+        options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery * options[k.CHUNK])
         options[k.SOURCE_BY_THREADS] = self.is_real or is_sequential
         deliveries, events, by_place = agents.arrays_of_events
         if own is not None:
@@ -464,7 +469,7 @@ class AgentRun:
         of_thread = shared[k.N_OF_RUN + n_stages * k.N_OF_STAGE :].reshape(n_own, k.N_OF_THREAD)
         of_thread[:, k.MARK], of_thread[:, k.EPOCH] = -1, k.END
         self.of_stage = of_stage
-        self.trace = np.zeros((1 << 12 if self.terms.trace else 1, 12))
+        self.trace = np.zeros((1 << 12 if self.terms.trace else 1, k.N_TRACE_COLUMNS))
 
     def _lists(self) -> np.ndarray:
         length = max(len(self.blocks.state), self.blocks.log.shape[2])
