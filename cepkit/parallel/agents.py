@@ -399,7 +399,7 @@ class AgentRun:
         options[k.IS_SCOPED], options[k.REMOVAL] = terms.scoped, REMOVALS.index(terms.removal)
         options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = terms.keep, terms.backlog, terms.trace
         options[k.START_END] = k.END if own is None else own[1]
-        options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery * options[k.CHUNK])
+        options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
         options[k.SOURCE_BY_THREADS] = self.is_real or is_sequential
         deliveries, events, by_place = agents.arrays_of_events
         if own is not None:
