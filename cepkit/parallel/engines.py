@@ -289,8 +289,8 @@ class Hybrid(_OfAgents):
         """Return the threads of every agent, by the cost model."""
         agents = Agents(program, events)
         n = len(agents.labels)
-        if not n:
-            return Crew("fully_dynamic", self.threads)
+        if not n or (self.allocation == "fully_dynamic" and self.threads == 1 and self.fuse is None):
+            return Crew("fully_dynamic", self.threads)  # there is nothing to divide
         fused = self._fused(agents)
         n_groups = n - sum(len(group) - 1 for group in fused)
         least = 0 if self.allocation == "fully_dynamic" else LEAST_THREADS
