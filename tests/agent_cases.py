@@ -35,6 +35,7 @@ def sequences(frame, text: str, **keywords):
 def drawn(seed: int, family: str):
     """Return a program, events and the matches by definition; None: not for agents, or for too many."""
     case = gs.case(seed, seed, family)
+    case = replace(case, query=replace(case.query, strategy="any"))
     program, events = bound(case)
     if agents_unsupported(program) or len(Agents(program, events).labels) > MOST_AGENTS:
         return None
@@ -147,15 +148,21 @@ def check_trace(agents: Agents, terms: Terms, run: ParallelRun) -> None:
         last = [int(length[mine][-1]) if mine.any() else 0 for length in read[2:]]
         assert last[:2] == [0, 0]
         assert last[2:] == [0, 0] or terms.removal == "never"
-        for kind, gone in ((EVENTS, done.removed_events), (PARTIALS, done.removed_partials)):
-            held = np.cumsum(np.where(own & (done.action == kind), done.n_items, 0)) - np.cumsum(
-                np.where(own, gone, 0)
-            )
-            assert held.min(initial=0) >= 0
+        taken = [np.where(own & (done.action == kind), done.n_items, 0) for kind in (EVENTS, PARTIALS)]
+        for of, gone in zip(taken, (done.removed_events, done.removed_partials), strict=True):
+            assert least_length(done, of, np.where(own, gone, 0)) >= 0
         if len(agents.plans) == 1 and not run.measured:
             comes = np.where(own, done.looped, 0)
             if agents.stage_of_agent[a]:  # it is not the first: that is given partial matches by the source
                 comes = comes + np.where(done.agent == a - 1, done.sent, 0)
-            waiting = np.cumsum(comes - np.where(own & (done.action == PARTIALS), done.n_items, 0))
-            assert waiting.min(initial=0) >= 0 and waiting[-1:].sum() == 0
+            assert comes.sum() == taken[1].sum()
+            assert least_length(done, -taken[1], -comes) >= 0
     assert done.n_items[done.action == SOURCE].sum() == agents.arrays_of_events[0].shape[1]
+
+
+def least_length(done, taken: np.ndarray, gone: np.ndarray) -> int:
+    """Return how short a buffer becomes: items come as actions begin, and go as others end."""
+    moments = np.unique(np.concatenate([done.start, done.end]))
+    come = [taken[done.start <= moment].sum() for moment in moments]
+    went = [gone[done.end <= moment].sum() for moment in moments]
+    return int(np.subtract(come, went).min(initial=0))

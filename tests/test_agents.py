@@ -27,7 +27,7 @@ from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
-SEEDS, FULL_SEEDS = 6, 1000
+SEEDS, FULL_SEEDS = 5, 700
 ENGINE_SEEDS, FULL_ENGINE_SEEDS = 1, 60
 
 

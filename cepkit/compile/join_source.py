@@ -102,7 +102,8 @@ def write_joins(
         in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
         partial match's window are looked at, found by bisection.
 
-        ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join.
+        ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
+        the number of stages added: whether the only event bound may be the first of its branch.
 
     Notes
     -----
@@ -259,6 +260,9 @@ class _JoinWriter:
             tests += [f"free{number}_{a}(path, first, {world})" for a in join.absences]
             if tests:
                 lines += [f"    if stage == {stage}:", f"        return {' and '.join(tests)}"]
+            if join is plan.joins[0] and join.taking:
+                lines += [f"    if stage == {len(stages) + stage}:"]
+                lines += [f"        return fits{stage}(path, first, 0, {world}) == 2"]
         self._compiled([*lines, "    return True"])
 
 

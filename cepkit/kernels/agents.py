@@ -298,6 +298,8 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
                 blocks.items, blocks.sizes, path, first, n_components, component, block, row, place
             )
         if is_tested:
+            if row < 0 and not completes(len(net.stages) + stage, path, first, *world):
+                continue  # it begins nothing
             goes_on = completes(stage, path, first, *world)
         if goes_on and after < 0:
             n_matched += 1
@@ -381,6 +383,8 @@ def _removed(net, blocks, own, control, trace, r, now):
         return
     n_stages, length, n_logged = len(net.stages), blocks.log.shape[2], 0
     is_marked = _marked(net, blocks, own, control, r)
+    if net.options[IS_TRACED] and net.options[IS_REAL]:
+        now = np.float64(atomic.nanoseconds())  # behind the ends of all steps whose items may be removed
     number = atomic.load(control, PASS * _LINE)
     for s in range(n_stages if is_marked else 0):
         n_events, n_partials = 0, 0
@@ -784,6 +788,8 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
     hand = own.hand[r]
     if hand[PHASE] == JOINED:
         _ended(net, blocks, own, control, trace, r, now)
+        if net.options[IS_REAL] and net.options[IS_TRACED]:
+            now = np.float64(atomic.nanoseconds())
     if hand[PHASE] == NOTHING_TAKEN:
         if not _has_rows(net, own, control, trace):
             return MORE_TRACE
