@@ -8,6 +8,7 @@ from random import Random
 
 import generate_sequences as gs
 import numpy as np
+import pandas as pd
 from naive_sequences import SequenceMatch, sequence_matches
 from test_sequences import as_matches, bound
 
@@ -30,6 +31,11 @@ def sequences(frame, text: str, **keywords):
     source = PandasSource(frame)
     program = compile_sequence(query, source.schema)
     return program, build_events(source, program)
+
+
+def in_row(kinds: str) -> pd.DataFrame:
+    """Return events of these types, one per tick."""
+    return pd.DataFrame({"type": pd.array(list(kinds), "string"), "ts": np.arange(len(kinds))})
 
 
 def drawn(seed: int, family: str):
@@ -150,19 +156,17 @@ def check_trace(agents: Agents, terms: Terms, run: ParallelRun) -> None:
         assert last[2:] == [0, 0] or terms.removal == "never"
         taken = [np.where(own & (done.action == kind), done.n_items, 0) for kind in (EVENTS, PARTIALS)]
         for of, gone in zip(taken, (done.removed_events, done.removed_partials), strict=True):
-            assert least_length(done, of, np.where(own, gone, 0)) >= 0
+            assert least_length(of, done.start, np.where(own, gone, 0), done.end) >= 0
         if len(agents.plans) == 1 and not run.measured:
             comes = np.where(own, done.looped, 0)
             if agents.stage_of_agent[a]:  # it is not the first: that is given partial matches by the source
                 comes = comes + np.where(done.agent == a - 1, done.sent, 0)
             assert comes.sum() == taken[1].sum()
-            assert least_length(done, -taken[1], -comes) >= 0
+            assert least_length(comes, done.end, taken[1], done.start) >= 0
     assert done.n_items[done.action == SOURCE].sum() == agents.arrays_of_events[0].shape[1]
 
 
-def least_length(done, taken: np.ndarray, gone: np.ndarray) -> int:
-    """Return how short a buffer becomes: items come as actions begin, and go as others end."""
-    moments = np.unique(np.concatenate([done.start, done.end]))
-    come = [taken[done.start <= moment].sum() for moment in moments]
-    went = [gone[done.end <= moment].sum() for moment in moments]
-    return int(np.subtract(come, went).min(initial=0))
+def least_length(come: np.ndarray, since: np.ndarray, go: np.ndarray, until: np.ndarray) -> int:
+    """Return how short what numbers of items come into, and go from, becomes; coming is first."""
+    order = np.argsort(np.concatenate([since, until]), kind="stable")
+    return int(np.cumsum(np.concatenate([come, -go])[order]).min(initial=0))

@@ -383,8 +383,6 @@ def _removed(net, blocks, own, control, trace, r, now):
         return
     n_stages, length, n_logged = len(net.stages), blocks.log.shape[2], 0
     is_marked = _marked(net, blocks, own, control, r)
-    if net.options[IS_TRACED] and net.options[IS_REAL]:
-        now = np.float64(atomic.nanoseconds())  # behind the ends of all steps whose items may be removed
     number = atomic.load(control, PASS * _LINE)
     for s in range(n_stages if is_marked else 0):
         n_events, n_partials = 0, 0
@@ -430,6 +428,8 @@ def _removed(net, blocks, own, control, trace, r, now):
             else:
                 n_partials = gone
         if net.options[IS_TRACED] and n_events + n_partials > 0:
+            if net.options[IS_REAL]:  # behind the begin of every step whose items are removed
+                now = np.float64(atomic.nanoseconds())
             row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
             row[:] = 0
             row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_REMOVAL, now, now
