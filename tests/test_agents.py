@@ -8,6 +8,7 @@ shapes, but many events.
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import replace
 from random import Random
 
@@ -21,7 +22,7 @@ from naive_sequences import sequence_matches
 from cepkit.errors import CepError
 from cepkit.kernels import agents as kernel
 from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import AgentRun, Agents, Costs, Crew, Terms
+from cepkit.parallel.agents import Agents, Costs, Crew, Terms
 from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
@@ -295,12 +296,34 @@ def test_neighbours_are_fused_where_two_pairs_are_needed():
         Hybrid(3, "static", fuse="auto").crew(program, events)
 
 
-def test_crew_that_leaves_work_undone():
-    program, events = ac.sequences(ac.in_row("ABC"), "PATTERN SEQ(A a, B b, C c)", within=9)
-    for crew in (
-        Crew("static", 4, (1, 3)),
-        Crew("static", 4, (2, 2), (0, 1)),
-        Crew("state_dynamic", 2, (2, 0)),
-    ):
-        with pytest.raises(CepError, match="no thread for its events or for its partial matches"):
-            AgentRun(Agents(program, events), crew, Terms())
+def test_error_in_a_condition_ends_all_threads():
+    program, events = ac.sequences(ac.in_row("ABC" * 40), "PATTERN SEQ(A a, B b, C c)", within=9)
+    before, agents, calls = set(threading.enumerate()), Agents(program, events), []
+
+    def join(*arguments):
+        calls.append(1)
+        if len(calls) == 5:
+            raise ZeroDivisionError("of one thread")
+        arguments[10][0] = arguments[1]  # all blocks are done
+        return 0
+
+    agents.__dict__["join"] = join
+    for make in (run_agents, simulate_agents):
+        calls.clear()
+        with pytest.raises(ZeroDivisionError, match="of one thread"):
+            make(agents, Crew("static", 4), Terms(batch=1, chunk=1))
+        assert set(threading.enumerate()) == before
+
+
+def test_interrupt_of_interpreted_threads():
+    program, events = ac.sequences(ac.in_row("A" * 999 + "B" * 999), "PATTERN SEQ(A a, B b)", within=9999)
+    before, n_alive = set(threading.enumerate()), []
+
+    def on_wait():
+        n_alive.append(len(set(threading.enumerate()) - before))
+        if n_alive[-1] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Hybrid(3, batch=1).run(program, events, on_wait=on_wait)
+    assert set(threading.enumerate()) == before
