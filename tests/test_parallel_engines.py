@@ -114,16 +114,16 @@ def test_intervals_shorter_than_the_window():
 
 
 def test_plain_python_functions():
-    def close(x, y):
+    @cep.pure(name="close_to")
+    def close_to(x, y):
         return abs(x - y) < 3
 
-    text = "PATTERN SEQ(A a, B b) WHERE close(a.ts, b.ts)"
-    functions = {"close": cep.python_function(close)} if hasattr(cep, "python_function") else {"close": close}
-    program, events = ac.sequences(ac.in_row("ABCD"), text, within=9, functions=functions)
-    if program.compiled:
-        pytest.skip("numba compiles it")
+    program, events = ac.sequences(
+        ac.in_row("ABCD"), "PATTERN SEQ(A a, B b) WHERE close_to(a.ts, b.ts)", within=9
+    )
     for engine in (Sequential(), Hybrid(), RIP()):
-        both(engine, program, events, "it cannot call close, a plain Python function", UnsupportedQueryError)
+        message = "it cannot call close_to, a plain Python function"
+        both(engine, program, events, message, UnsupportedQueryError)
 
 
 def test_traces_of_divided_streams():
