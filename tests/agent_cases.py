@@ -60,6 +60,8 @@ def drawn_crew(agents: Agents, draw: Random, allocation: str | None = None) -> C
     allocation = allocation or draw.choice(ALLOCATIONS)
     if allocation == "sequential":
         return Crew(allocation, 1)
+    if not agents.labels:
+        return Crew(allocation, draw.randint(1, 3))
     stages, groups = agents.stage_of_agent, []
     for a, s in enumerate(stages):
         follows = a and s == stages[a - 1] + 1 and agents.stages[s][2] > 0
@@ -75,8 +77,6 @@ def drawn_crew(agents: Agents, draw: Random, allocation: str | None = None) -> C
         of_events = [draw.randint(1, n - 1) for n in of_agent]
     else:
         of_events = [draw.randint(0, n) for n in of_agent]
-    if not groups:
-        return Crew(allocation, draw.randint(1, 3))
     fused = tuple(group for group in groups if len(group) > 1)
     return Crew(allocation, sum(of_agent), tuple(of_agent), tuple(of_events), fused)
 

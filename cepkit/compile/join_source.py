@@ -219,7 +219,8 @@ class _JoinWriter:
     def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
         for stage, (plan, join) in enumerate(stages):
-            lines = self._scan_of_loops() if any(j.is_loop for j in plan.joins) else self._scan(plan, join)
+            has_loop = any(one.is_loop for one in plan.joins)
+            lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
         given = "c, items, sizes, b, row, path, first, events, low, high, n, out"
@@ -228,9 +229,12 @@ class _JoinWriter:
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
         self._function([*lines, "    return n, 0, high"])
 
-    def _scan_of_loops(self) -> list[str]:
-        """Return a scan whose partial matches may have any number of events."""
-        return [*_SCAN_HEAD, "    h = loaded(items, sizes, b, row, c, sizes.shape[2], path, first)", *_SCAN]
+    def _scan_of_loops(self, n: int) -> list[str]:
+        """Return a scan whose partial matches have n components of any number of events.
+
+        Other branches may have more: what is behind the n-th size was there before.
+        """
+        return [*_SCAN_HEAD, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
 
     def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
         """Return a scan whose partial matches have one event of each bound component: their path is a tuple.
