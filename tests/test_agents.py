@@ -28,7 +28,7 @@ from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
-SEEDS, FULL_SEEDS = 5, 700
+SEEDS, FULL_SEEDS = 4, 700
 ENGINE_SEEDS, FULL_ENGINE_SEEDS = 1, 60
 
 
@@ -71,6 +71,19 @@ def test_agents_find_each_match_once(seed, family, few_hits):
     ac.check_run(agents, terms, measured)
     counted = simulate_agents(agents, crew, replace(terms, keep=False, trace=False), **how)
     assert (counted.n_matches, counted.makespan) == (simulated.n_matches, simulated.makespan)
+
+
+@pytest.mark.parametrize(
+    ("number", "family"),
+    [
+        (0, "optional"),  # a condition on each event of a loop that begins a branch
+        (10, "rounds"), (59, "any"),  # branches of different lengths that use the same blocks
+        (329, "window"), (425, "window"),  # a gap behind a loop whose neighbour is bound before it
+        (1, "alternatives"),  # what is removed while a thread still has it
+    ],
+)  # fmt: skip
+def test_cases_that_once_went_wrong(number, family, few_hits):
+    test_agents_find_each_match_once(number, family, few_hits)
 
 
 def engines(draw: Random, n_agents: int):

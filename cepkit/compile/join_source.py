@@ -208,7 +208,8 @@ class _JoinWriter:
             lines += ["    if h > 0:", "        b = path[h - 1]"]
             lines += [f"        if e < limits[{LATER}, b]{gap}:", "            return 0"]
         if join.before is not None:
-            gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 else ""
+            # Of a loop only the last event is its neighbour: see `_completing`.
+            gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 and not join.is_loop else ""
             lines += ["    b = path[h + 1]", f"    if b < limits[{LATER}, e]{gap}:", "        return 0"]
         lines += [f"    if path[first[{n}] - 1] >= limits[{WINDOW_END}, path[0]]:", "        return 0"]
         tests = [_call(f"holds{number}_{i}", "h", "e") for i in join.taking]
@@ -260,6 +261,8 @@ class _JoinWriter:
         for stage, (plan, join) in enumerate(stages):
             c, number = join.component, self.plans.index(plan)
             tests = [f"first[{c + 1}] - first[{c}] >= {join.low}"] if join.low > 1 else []
+            if join.is_in_front:
+                tests.append(f"path[first[{c + 1}]] < limits[{GAP_END}, path[first[{c + 1}] - 1]]")
             tests += [_call(f"holds{number}_{i}", f"first[{c + 1}] - 1", "0") for i in join.completing]
             tests += [f"free{number}_{a}(path, first, {world})" for a in join.absences]
             if tests:
