@@ -8,6 +8,7 @@ from random import Random
 
 import generate_sequences as gs
 import numpy as np
+import pandas as pd
 from naive_sequences import SequenceMatch, sequence_matches
 from test_sequences import as_matches, bound
 
@@ -32,9 +33,15 @@ def sequences(frame, text: str, **keywords):
     return program, build_events(source, program)
 
 
+def in_row(kinds: str) -> pd.DataFrame:
+    """Return events of these types, one per tick."""
+    return pd.DataFrame({"type": pd.array(list(kinds), "string"), "ts": np.arange(len(kinds))})
+
+
 def drawn(seed: int, family: str):
     """Return a program, events and the matches by definition; None: not for agents, or for too many."""
     case = gs.case(seed, seed, family)
+    case = replace(case, query=replace(case.query, strategy="any"))
     program, events = bound(case)
     if agents_unsupported(program) or len(Agents(program, events).labels) > MOST_AGENTS:
         return None
@@ -53,6 +60,8 @@ def drawn_crew(agents: Agents, draw: Random, allocation: str | None = None) -> C
     allocation = allocation or draw.choice(ALLOCATIONS)
     if allocation == "sequential":
         return Crew(allocation, 1)
+    if not agents.labels:
+        return Crew(allocation, draw.randint(1, 3))
     stages, groups = agents.stage_of_agent, []
     for a, s in enumerate(stages):
         follows = a and s == stages[a - 1] + 1 and agents.stages[s][2] > 0
@@ -68,8 +77,6 @@ def drawn_crew(agents: Agents, draw: Random, allocation: str | None = None) -> C
         of_events = [draw.randint(1, n - 1) for n in of_agent]
     else:
         of_events = [draw.randint(0, n) for n in of_agent]
-    if not groups:
-        return Crew(allocation, draw.randint(1, 3))
     fused = tuple(group for group in groups if len(group) > 1)
     return Crew(allocation, sum(of_agent), tuple(of_agent), tuple(of_events), fused)
 
@@ -147,15 +154,19 @@ def check_trace(agents: Agents, terms: Terms, run: ParallelRun) -> None:
         last = [int(length[mine][-1]) if mine.any() else 0 for length in read[2:]]
         assert last[:2] == [0, 0]
         assert last[2:] == [0, 0] or terms.removal == "never"
-        for kind, gone in ((EVENTS, done.removed_events), (PARTIALS, done.removed_partials)):
-            held = np.cumsum(np.where(own & (done.action == kind), done.n_items, 0)) - np.cumsum(
-                np.where(own, gone, 0)
-            )
-            assert held.min(initial=0) >= 0
+        taken = [np.where(own & (done.action == kind), done.n_items, 0) for kind in (EVENTS, PARTIALS)]
+        for of, gone in zip(taken, (done.removed_events, done.removed_partials), strict=True):
+            assert least_length(of, done.start, np.where(own, gone, 0), done.end) >= 0
         if len(agents.plans) == 1 and not run.measured:
             comes = np.where(own, done.looped, 0)
             if agents.stage_of_agent[a]:  # it is not the first: that is given partial matches by the source
                 comes = comes + np.where(done.agent == a - 1, done.sent, 0)
-            waiting = np.cumsum(comes - np.where(own & (done.action == PARTIALS), done.n_items, 0))
-            assert waiting.min(initial=0) >= 0 and waiting[-1:].sum() == 0
+            assert comes.sum() == taken[1].sum()
+            assert least_length(comes, done.end, taken[1], done.start) >= 0
     assert done.n_items[done.action == SOURCE].sum() == agents.arrays_of_events[0].shape[1]
+
+
+def least_length(come: np.ndarray, since: np.ndarray, go: np.ndarray, until: np.ndarray) -> int:
+    """Return how short what numbers of items come into, and go from, becomes; coming is first."""
+    order = np.argsort(np.concatenate([since, until]), kind="stable")
+    return int(np.cumsum(np.concatenate([come, -go])[order]).min(initial=0))

@@ -102,7 +102,8 @@ def write_joins(
         in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
         partial match's window are looked at, found by bisection.
 
-        ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join.
+        ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
+        the number of stages added: whether the only event bound may be the first of its branch.
 
     Notes
     -----
@@ -207,7 +208,8 @@ class _JoinWriter:
             lines += ["    if h > 0:", "        b = path[h - 1]"]
             lines += [f"        if e < limits[{LATER}, b]{gap}:", "            return 0"]
         if join.before is not None:
-            gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 else ""
+            # Of a loop only the last event is its neighbour: see `_completing`.
+            gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 and not join.is_loop else ""
             lines += ["    b = path[h + 1]", f"    if b < limits[{LATER}, e]{gap}:", "        return 0"]
         lines += [f"    if path[first[{n}] - 1] >= limits[{WINDOW_END}, path[0]]:", "        return 0"]
         tests = [_call(f"holds{number}_{i}", "h", "e") for i in join.taking]
@@ -218,7 +220,8 @@ class _JoinWriter:
     def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
         for stage, (plan, join) in enumerate(stages):
-            lines = self._scan_of_loops() if any(j.is_loop for j in plan.joins) else self._scan(plan, join)
+            has_loop = any(one.is_loop for one in plan.joins)
+            lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
         given = "c, items, sizes, b, row, path, first, events, low, high, n, out"
@@ -227,9 +230,12 @@ class _JoinWriter:
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
         self._function([*lines, "    return n, 0, high"])
 
-    def _scan_of_loops(self) -> list[str]:
-        """Return a scan whose partial matches may have any number of events."""
-        return [*_SCAN_HEAD, "    h = loaded(items, sizes, b, row, c, sizes.shape[2], path, first)", *_SCAN]
+    def _scan_of_loops(self, n: int) -> list[str]:
+        """Return a scan whose partial matches have n components of any number of events.
+
+        Other branches may have more: what is behind the n-th size was there before.
+        """
+        return [*_SCAN_HEAD, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
 
     def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
         """Return a scan whose partial matches have one event of each bound component: their path is a tuple.
@@ -255,10 +261,15 @@ class _JoinWriter:
         for stage, (plan, join) in enumerate(stages):
             c, number = join.component, self.plans.index(plan)
             tests = [f"first[{c + 1}] - first[{c}] >= {join.low}"] if join.low > 1 else []
+            if join.is_in_front:
+                tests.append(f"path[first[{c + 1}]] < limits[{GAP_END}, path[first[{c + 1}] - 1]]")
             tests += [_call(f"holds{number}_{i}", f"first[{c + 1}] - 1", "0") for i in join.completing]
             tests += [f"free{number}_{a}(path, first, {world})" for a in join.absences]
             if tests:
                 lines += [f"    if stage == {stage}:", f"        return {' and '.join(tests)}"]
+            if join is plan.joins[0] and join.taking:
+                lines += [f"    if stage == {len(stages) + stage}:"]
+                lines += [f"        return fits{stage}(path, first, 0, {world}) == 2"]
         self._compiled([*lines, "    return True"])
 
 

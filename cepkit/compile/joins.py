@@ -49,6 +49,11 @@ class Join:
         """Whether the component may have several events."""
         return self.high != 1
 
+    @property
+    def is_in_front(self) -> bool:
+        """Whether it is a loop whose last event has its neighbour behind it bound already."""
+        return self.is_loop and self.before == self.component + 1
+
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:

@@ -299,6 +299,8 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
                 blocks.items, blocks.sizes, path, first, n_components, component, block, row, place
             )
         if is_tested:
+            if row < 0 and not completes(len(net.stages) + stage, path, first, *world):
+                continue  # it begins nothing
             goes_on = completes(stage, path, first, *world)
         if goes_on and after < 0:
             n_matched += 1
@@ -427,6 +429,8 @@ def _removed(net, blocks, own, control, trace, r, now):
             else:
                 n_partials = gone
         if net.options[IS_TRACED] and n_events + n_partials > 0:
+            if net.options[IS_REAL]:  # behind the begin of every step whose items are removed
+                now = np.float64(atomic.nanoseconds())
             row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
             row[:] = 0
             row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_REMOVAL, now, now
@@ -786,6 +790,8 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
     hand = own.hand[r]
     if hand[PHASE] == JOINED:
         _ended(net, blocks, own, control, trace, r, now)
+        if net.options[IS_REAL] and net.options[IS_TRACED]:
+            now = np.float64(atomic.nanoseconds())
     if hand[PHASE] == NOTHING_TAKEN:
         if not _has_rows(net, own, control, trace):
             return MORE_TRACE

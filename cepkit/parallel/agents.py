@@ -380,7 +380,10 @@ class AgentRun:
             stages[s, k.IS_START], stages[s, k.IS_LOOP] = rank == 0, join.is_loop
             stages[s, k.IN_ORDER] = plan.is_appending(join)
             stages[s, k.HAS_AGENT] = s in group_of
-            stages[s, k.IS_TESTED] = bool(join.low > 1 or join.completing or join.absences)
+            is_begun_by_test = rank == 0 and join.taking
+            stages[s, k.IS_TESTED] = bool(
+                join.low > 1 or join.is_in_front or join.completing or join.absences or is_begun_by_test
+            )
             own_group = group_of.get(s, [s])
             stages[s, k.IS_FUSED] = s + 1 in own_group and s in group_of
             stages[s, k.GROUP] = own_group[0]

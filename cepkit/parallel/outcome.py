@@ -227,23 +227,40 @@ def trace_of(run: AgentRun) -> Trace:
 
 
 def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
-    """Return the lengths of an agent's queues and buffers after every action that changes them."""
+    """Return the lengths of an agent's queues and buffers after every action that changes them.
+
+    An item goes from the queue to the buffer when an action begins, what an action makes arrives at its end.
+    """
     k, agents = run.k, run.agents
     stage_of_delivery = run.net.deliveries[0]
     is_start = run.net.stages[:, k.IS_START].astype(bool)
     cursor = np.cumsum(np.where(done.action == k.BY_SOURCE, done.n_items, 0))
-    is_taken = [done.action == kind for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
+    nothing = np.zeros(len(cursor), np.int64)
     made = []
     for a, s in enumerate(agents.stage_of_agent):
         own = stage == s
         delivered = np.concatenate([[0], np.cumsum(stage_of_delivery == s)])[cursor]
-        arrived = np.cumsum(np.where(own, done.looped, 0))
+        arrived = np.where(own, done.looped, 0)
         if not is_start[s]:
-            arrived = arrived + np.cumsum(np.where(stage == s - 1, done.sent, 0))
-        events, partials = (np.cumsum(np.where(own & kind, done.n_items, 0)) for kind in is_taken)
-        gone = [np.cumsum(np.where(own, of, 0)) for of in (done.removed_events, done.removed_partials)]
-        lengths = np.stack([delivered - events, arrived - partials, events - gone[0], partials - gone[1]])
-        changed = np.flatnonzero(np.any(np.diff(lengths, axis=1, prepend=0) != 0, axis=0))
-        made.append((done.end[changed], np.full(len(changed), a), *lengths[:, changed]))
+            arrived = arrived + np.where(stage == s - 1, done.sent, 0)
+        events, partials = (
+            np.where(own & (done.action == kind), done.n_items, 0) for kind in (k.BY_EVENTS, k.BY_PARTIALS)
+        )
+        gone = [np.where(own, of, 0) for of in (done.removed_events, done.removed_partials)]
+        time = np.concatenate([done.end, done.start, done.end])
+        # At one moment first what arrives, then what is taken, then what is removed.
+        change = np.concatenate(
+            [
+                [np.diff(delivered, prepend=0), arrived, nothing, nothing],
+                [-events, -partials, events, partials],
+                [nothing, nothing, -gone[0], -gone[1]],
+            ],
+            axis=1,
+        )
+        changed = np.flatnonzero(change.any(axis=0))
+        changed = changed[np.argsort(time[changed], kind="stable")]
+        lengths = np.cumsum(change[:, changed], axis=1)
+        made.append((time[changed], np.full(len(changed), a), *lengths))
     columns = [np.concatenate(column) for column in zip(*made, strict=True)] if made else [np.zeros(0)] * 6
+    # Real threads pass things on in the middle of an action: these may be taken before they have arrived.
     return Lengths(columns[0], *(np.maximum(column, 0).astype(np.int64) for column in columns[1:]))

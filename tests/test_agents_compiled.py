@@ -1,0 +1,217 @@
+"""Agents as machine code: few shapes on many events, real threads, the cost model, and how runs are ended.
+
+`test_agents` has many shapes. Compiled here are the two kernels of agents and a few queries.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from random import Random
+
+import agent_cases as ac
+import generate_sequences as gs
+import numba
+import pytest
+from naive_sequences import sequence_matches
+from test_sequences import as_matches, bound
+
+from cepkit.datasets.poisson_types import poisson_types
+from cepkit.experiments.hybrid_costs import evaluations_per_agent
+from cepkit.kernels import agents as kernel
+from cepkit.parallel.agent_statistics import agent_statistics
+from cepkit.parallel.agents import Agents, Crew, Terms, agents_unsupported
+from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
+from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.threads import run_agents
+from cepkit.planner import ENGINES
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
+FULL_SHAPES, FULL_STREAMS = 4, 250
+RUNS, FULL_RUNS = 20, 1000
+
+
+SLOW = pytest.mark.slow  # a query more to compile
+
+
+def pytest_generate_tests(metafunc):
+    full = metafunc.config.getoption("--full")
+    for name, default, most in (("number", RUNS, FULL_RUNS), ("poisson", 1, 8)):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, range(most if full else default))
+
+
+# --- queries ----------------------------------------------------------------------------------------------
+
+CHAIN = """PATTERN SEQ(A a, B b, C c, D d)
+WHERE (a.x + b.x) % 1000 < 400 AND (b.x + c.x) % 1000 < 300 AND (c.x + d.x) % 1000 < 500 WITHIN 5 s"""
+LOOP = """PATTERN SEQ(A a, B+ b, C c)
+WHERE (a.x + b.x) % 1000 < 300 AND (b.x + c.x) % 1000 < 300 WITHIN 5 s"""
+RISING = "PATTERN SEQ(A a, B+ b, C c) WHERE b[i].x > b[i-1].x AND avg(b.x) < c.x WITHIN 3 s"
+QUERIES = {"chain": CHAIN, "loop": LOOP, "rising": RISING}
+
+
+@cache
+def prepared(name: str):
+    """Return the agents of a query on a Poisson stream, and its matches as the search engine finds them."""
+    stream = poisson_types({"A": 2, "B": 2.0, "C": 3, "D": 1}, 600.0, seed=3, n_keys=3).iloc[:1500]
+    program, events = ac.sequences(stream, QUERIES[name])
+    found = ENGINES["search"].run(program, events).ending(0, events.n_events)
+    return Agents(program, events), rows_of(found)
+
+
+def rows_of(block) -> Counter:
+    """Return the matches as rows; which belong to a loop follows from their types."""
+    bounds = block.first_item_of_match
+    events = block.event_of_item.tolist()
+    return Counter(tuple(events[low:high]) for low, high in pairwise(bounds.tolist()))
+
+
+ALL_ENGINES = [
+    Sequential(), Sequential(scoped=False), StateParallel(), RIP(2), RIP(2, chunk=37), RIP(3, multiple=2),
+    RIP(2, multiple=1, start_filter=False), Hybrid(1, "fully_dynamic", fuse="auto", batch=2), Hybrid(3),
+    Hybrid(4, "static"), Hybrid(5, "static", removal="window", cost_model="paper"),
+    Hybrid(5, "state_dynamic", cost_model="measured", batch=1),
+    Hybrid(3, "state_dynamic", fuse=[("b", "c")], batch=4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["loop", *(pytest.param(of, marks=SLOW) for of in ("chain", "rising"))])
+def test_engines_find_what_the_search_engine_finds(name):
+    agents, wanted = prepared(name)
+    assert sum(wanted.values()) > 300 and max(wanted.values()) == 1
+    if name != "chain":
+        assert max(map(len, wanted)) > 5  # loops with several events
+    for engine in ALL_ENGINES:
+        if isinstance(engine, Hybrid):  # a thread of each kind for one agent more
+            engine = replace(engine, threads=engine.threads + 2 * (len(agents.labels) - 2))
+        for run in (
+            engine.simulate(agents.program, agents.events, keep=True),
+            engine.run(agents.program, agents.events),
+        ):
+            assert rows_of(run.block) == wanted, engine
+            ac.check_run(agents, Terms(), run)
+
+
+@SLOW
+def test_keys_divided_among_threads():
+    stream = poisson_types({"A": 2, "B": 2.0, "C": 3, "D": 1}, 200.0, seed=3, n_keys=3)
+    program, events = ac.sequences(stream, CHAIN.replace("WHERE", "WHERE [key] AND"))
+    wanted = rows_of(Sequential().run(program, events).block)
+    assert sum(wanted.values()) > 30
+    for engine in (DataParallel(2), DataParallel(4, how="hash")):
+        for run in (engine.simulate(program, events, keep=True), engine.run(program, events)):
+            assert rows_of(run.block) == wanted and run.n_matches == wanted.total(), engine
+
+
+# --- the definition ---------------------------------------------------------------------------------------
+
+
+@SLOW
+@pytest.mark.parametrize("shape", range(FULL_SHAPES))
+def test_one_shape_on_many_streams(shape):
+    """Streams of one shape: all loops, absences and orders that were drawn for it."""
+    family = ("negation", "any", "window", "alternatives")[shape % 4]
+    for stream in range(FULL_STREAMS):
+        case = gs.case(1000 * shape + stream, shape, family)
+        case = replace(case, query=replace(case.query, strategy="any", after_match=("none", None)))
+        program, events = bound(case)
+        assert not agents_unsupported(program)
+        wanted = Counter(sequence_matches(case.query, case.rows))
+        draw = Random(f"{shape} {stream}")
+        agents = Agents(program, events)
+        crew, terms = ac.drawn_crew(agents, draw), ac.drawn_terms(draw)
+        arrival = ac.drawn_arrival(draw, events.n_events)
+        costs = ac.drawn_costs(draw, len(agents.labels))
+        simulated = simulate_agents(agents, crew, terms, costs=costs, arrival=arrival, room=1)
+        assert Counter(as_matches(program, simulated.block)) == wanted, (crew, terms)
+        ac.check_run(agents, terms, simulated, arrival)
+        measured = run_agents(agents, crew, terms, room=1)
+        assert Counter(as_matches(program, measured.block)) == wanted, (crew, terms)
+        ac.check_run(agents, terms, measured)
+
+
+# --- real threads -----------------------------------------------------------------------------------------
+
+
+def test_no_match_is_lost_or_found_twice_on_real_threads(number):
+    """Batches as small as can be: threads meet at every item."""
+    draw = Random(number)
+    agents, wanted = prepared("loop")
+    allocation = draw.choice(["static", "state_dynamic", "fully_dynamic", "fully_dynamic"])
+    crew = ac.drawn_crew(agents, draw, allocation)
+    if allocation == "fully_dynamic" or crew.n_threads > 6:
+        crew = Crew("fully_dynamic", draw.choice([2, 3, 4]), fused=((0, 1),) if draw.random() < 0.3 else ())
+    terms = Terms(
+        batch=draw.choice([1, 2, 4]), chunk=draw.choice([1, 8, 64]), trace=draw.random() < 0.5,
+        removal=draw.choice(["watermark", "watermark", "window"]), backlog=draw.choice([16, 4096]),
+    )  # fmt: skip
+    run = run_agents(agents, crew, terms, seed=number, room=draw.choice([1, 256]))
+    assert rows_of(run.block) == wanted, (crew, terms)
+    assert run.taken[:, 0].sum() == sum(len(agents.events_of_stage[s]) for s in agents.stage_of_agent)
+    ac.check_run(agents, terms, run)
+    counted = run_agents(agents, crew, replace(terms, keep=False), seed=number)
+    assert counted.n_matches == run.n_matches and counted.left == 0
+
+
+# --- the cost model ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [Sequential(), Hybrid(8, "static", removal="window")], ids=str)
+def test_simplex_model_counts_the_pairs_of_poisson_streams(poisson, engine):
+    duration = 3000.0
+    stream = poisson_types({"A": 2, "B": 2.0, "C": 3, "D": 1}, duration, seed=poisson)
+    program, events = ac.sequences(stream, CHAIN)
+    (rates,) = agent_statistics(program, events)
+    run = engine.simulate(program, events)
+    table = evaluations_per_agent(rates, run.compared.tolist(), duration).set_index(["source", "agent"])
+    assert table.loc["simplex", "error"].abs().max() < 0.15
+    # The paper's model takes every partial match to live for a whole window.
+    assert (table.loc["paper", "error"].iloc[1:] > 1).all()
+
+
+# --- ends before the end ----------------------------------------------------------------------------------
+
+
+@cache
+def lengthy():
+    """Return a query and events with 10^10 pairs to look at, of which none fits."""
+    frame = ac.in_row("A" * 100_000 + "B" * 100_000)
+    return ac.sequences(frame, "PATTERN SEQ(A a, B b) WHERE a.ts > b.ts", within=10**6)
+
+
+@pytest.mark.parametrize(
+    "engine", [Sequential(), Hybrid(3), Hybrid(4, "static", batch=1), RIP(2), RIP(2, chunk=10)], ids=str
+)
+def test_interrupt_ends_all_threads(engine):
+    before, n_alive = set(threading.enumerate()), []
+
+    def on_wait():
+        n_alive.append(len(set(threading.enumerate()) - before))
+        if len(n_alive) > 2 and n_alive[-1] == getattr(engine, "threads", 1):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(*lengthy(), on_wait=on_wait)
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("engine", [Hybrid(3), RIP(3, chunk=10)], ids=str)
+def test_error_of_one_thread_ends_all(engine, monkeypatch):
+    """It is raised in the thread that waits, with its message."""
+    before, true, lock, calls = set(threading.enumerate()), kernel.work(), threading.Lock(), []
+
+    def work(*arguments):
+        with lock:
+            calls.append(1)
+            if len(calls) == 2:
+                raise ZeroDivisionError("of one thread")
+        return true(*arguments)
+
+    monkeypatch.setattr(kernel, "work", lambda: work)
+    with pytest.raises(ZeroDivisionError, match="of one thread"):
+        engine.run(*lengthy())
+    assert set(threading.enumerate()) == before

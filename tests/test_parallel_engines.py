@@ -1,0 +1,152 @@
+"""What parallel engines refuse, before any work: one error each that says what there is instead."""
+
+from __future__ import annotations
+
+import agent_cases as ac
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.parallel import engines as module
+from cepkit.parallel.agents import AgentRun, Agents, Crew, Terms
+from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
+
+TEXT = "PATTERN SEQ(A a, B b, C c, D d)"
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch):
+    """Let every kernel and every thread fail: an error must come first."""
+
+    def work(*arguments, **keywords):
+        raise AssertionError("work began")
+
+    for name in ("simulate_agents", "run_agents", "run_units"):
+        monkeypatch.setattr(module, name, work)
+
+
+def both(engine, program, events, message: str, error=CepError):
+    """Assert that an engine refuses a query on real threads and in virtual time."""
+    for call in (engine.run, engine.simulate):
+        with pytest.raises(error, match=message):
+            call(program, events)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Hybrid(0), "Hybrid: threads=0"),
+        (lambda: Hybrid(2.5), "Hybrid: threads=2.5: expected a whole number"),
+        (lambda: Hybrid(batch=0), "Hybrid: batch=0"),
+        (lambda: Hybrid(allocation="fair"),
+         r"Hybrid: allocation 'fair' is not known. There are \['static', 'state_dynamic', 'fully_dynamic'\]"),
+        (lambda: Hybrid(cost_model="guess"),
+         r"Hybrid: cost_model 'guess' is not known. There are \['paper', 'simplex', 'measured'\]"),
+        (lambda: Hybrid(removal="never"),
+         r"Hybrid: removal 'never' is not known. There are \['watermark', 'window'\]"),
+        (lambda: Hybrid(fuse="b"), r"Hybrid: fuse='b'. Give 'auto', or pairs of variables"),
+        (lambda: StateParallel(batch=0), "StateParallel: batch=0"),
+        (lambda: RIP(0), "RIP: threads=0"),
+        (lambda: RIP(chunk=0), "RIP: chunk=0"),
+        (lambda: RIP(chunk=5, multiple=2), "RIP: chunk and multiple say the same thing in two ways"),
+        (lambda: RIP(start_filter=False), "RIP: start_filter=False goes with multiple"),
+        (lambda: DataParallel(0), "DataParallel: threads=0"),
+        (lambda: DataParallel(how="fair"),
+         r"how='fair' is not known. There are \['least_loaded', 'hash'\]"),
+    ],
+)  # fmt: skip
+def test_values_that_are_not_known(make, message):
+    with pytest.raises(CepError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("allocation", ["static", "state_dynamic"])
+def test_too_few_threads(allocation):
+    program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
+    both(Hybrid(5, allocation), program, events, r"3 agents take at least 6 threads. Let neighbours share")
+    fused = Hybrid(3, allocation, fuse=[("b", "c")])
+    both(fused, program, events, r"2 agents take at least 4 threads")
+    both(Hybrid(3, allocation, fuse="auto"), program, events, "threads=3: 3 agents take at least 4 with")
+
+
+@pytest.mark.parametrize(
+    ("fuse", "message"),
+    [
+        ([("b", "x")], r"fuse=\('b', 'x'\): a pair of agents is meant, of \['b', 'c', 'd'\]"),
+        ([("a", "b")], r"fuse=\('a', 'b'\): a pair of agents is meant"),
+        ([("b", "c", "d")], r"fuse=\('b', 'c', 'd'\): a pair of agents is meant"),
+        ([("b", "d")], r"fuse=\('b', 'd'\): neighbours are meant, of \['b', 'c', 'd'\]"),
+        ([("b", "b")], r"fuse=\('b', 'b'\): neighbours are meant"),
+        ([("b", "c"), ("c", "d")], r"fuse=\('c', 'd'\): an agent is in one pair only"),
+    ],
+)
+def test_agents_that_cannot_be_fused(fuse, message):
+    program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
+    both(Hybrid(12, fuse=fuse), program, events, message)
+
+
+def test_agents_of_two_branches_are_no_neighbours():
+    text = "PATTERN OR(SEQ(A a, B b), SEQ(C c, D d))"
+    program, events = ac.sequences(ac.in_row("ABCD"), text, within=9)
+    both(Hybrid(8, fuse=[("0:b", "1:d")]), program, events, "neighbours are meant")
+
+
+def test_queries_for_other_engines():
+    frame = ac.in_row("ABCD")
+    program, events = ac.sequences(frame, TEXT, within=9)
+    both(
+        DataParallel(2),
+        program,
+        events,
+        "it has no key that all events of a match share",
+        UnsupportedQueryError,
+    )
+    program, events = ac.sequences(frame, TEXT)
+    both(RIP(multiple=2), program, events, "it has no window in time", UnsupportedQueryError)
+    program, events = ac.sequences(frame, "PATTERN SEQ(A a, B b) WHERE skip_till_next_match", within=9)
+    for engine in (Sequential(), StateParallel(), RIP(), Hybrid()):
+        both(engine, program, events, "it may not skip everything in front of 'b'", UnsupportedQueryError)
+
+
+def test_intervals_shorter_than_the_window():
+    program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
+    both(RIP(multiple=0.5), program, events, "multiple=0.5: intervals are at least one window long")
+
+
+def test_plain_python_functions():
+    @cep.pure(name="close_to")
+    def close_to(x, y):
+        return abs(x - y) < 3
+
+    program, events = ac.sequences(
+        ac.in_row("ABCD"), "PATTERN SEQ(A a, B b) WHERE close_to(a.ts, b.ts)", within=9
+    )
+    for engine in (Sequential(), Hybrid(), RIP()):
+        message = "it cannot call close_to, a plain Python function"
+        both(engine, program, events, message, UnsupportedQueryError)
+
+
+def test_traces_of_divided_streams():
+    program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
+    for call in (RIP(2).run, RIP(2).simulate):
+        with pytest.raises(UnsupportedQueryError, match=r"trace=True: RIP\(.*\) divides the stream"):
+            call(program, events, trace=True)
+
+
+def test_crew_that_does_not_fit():
+    program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
+    for crew, message in (
+        (Crew("fair", 6), "allocation 'fair' is not known"),
+        (Crew("static", 5), "threads=5: 3 agents, static, take at least 6 threads"),
+        (Crew("sequential", 2), "threads=2: 3 agents, sequential, take 1 thread"),
+        (Crew("static", 6, (2, 4)), r"threads by agent \[2, 4\] do not fit 3 agents and 6 threads"),
+        (Crew("static", 6, (1, 3, 2)), "no thread for its events or for its partial matches"),
+        (Crew("static", 6, (2, 2, 2), (0, 1, 1)), "no thread for its events or for its partial matches"),
+        (Crew("state_dynamic", 3, (2, 1, 0)), "no thread for its events or for its partial matches"),
+        (Crew("static", 6, fused=((0, 2),)), "agents that are fused follow each other"),
+        (Crew("static", 6, fused=((0, 1), (1, 2))), "an agent is in one pair only"),
+    ):
+        with pytest.raises(CepError, match=message):
+            AgentRun(Agents(program, events), crew, Terms())
+    with pytest.raises(CepError, match="removal 'often' is not known"):
+        AgentRun(Agents(program, events), Crew("static", 6), Terms(removal="often"))
