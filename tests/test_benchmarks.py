@@ -51,3 +51,31 @@ def test_first_queries_are_timed():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert len(run.stdout.split()) == 12
+
+
+SMALL_PARALLEL = f"""
+import json, sys
+sys.path.insert(0, {str(FOLDER)!r})
+import parallel_table as table
+parts = [
+    table.two_threads(1, n=150, within=20),
+    table.beside_auto(1, sizes=((100, 20),)),
+    table.simulated(1, n=150, within=20, threads=(6,)),
+    table.predicted(1, n=100, n_arrays=60, within=15),
+    table.traced(1, n=100, within=15),
+]
+rows = [row for part in parts for row in part]
+assert all(str(row).startswith(row.what) for row in rows)
+print(json.dumps([[row.what[0], row.measured] for row in rows]))
+"""
+
+
+def test_parallel_engines_are_measured():
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", SMALL_PARALLEL], env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    rows = json.loads(run.stdout)
+    assert {name for name, _ in rows} == set("abcde")
+    assert all(measured > 0 for _, measured in rows)

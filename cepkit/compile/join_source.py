@@ -338,7 +338,8 @@ def join(
                     if events[1, low] > limit or (in_order and events[1, high - 1] <= last):
                         high = low
                     elif in_order:
-                        low = first_beyond(events[1], low, high, last)
+                        if events[1, low] <= last:
+                            low = first_beyond(events[1], low, high, last)
                     else:
                         low = first_beyond(events[2], low, high, last - 1)
                     if high > low and events[1, high - 1] > limit:

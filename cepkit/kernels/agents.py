@@ -289,6 +289,8 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
     n_matched, n_sent, n_looped = 0, 0, 0
     latency, most_latency = 0.0, own.time[r, MOST_LATENCY]
     needs_path = is_tested or is_loop or after >= 0 or is_kept
+    if is_real and not needs_path:  # they are only counted; latencies are those of virtual time
+        n_matched, n_hits = n_hits, 0
     for i in range(n_hits):
         block, row, place = out[0, i], out[1, i], out[2, i]
         last, n_items, goes_on = position[place], 0, True

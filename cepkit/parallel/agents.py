@@ -553,6 +553,9 @@ class AgentRun:
         n, places, made = int(self.shared[self.k.N_FOUND]), self.agents.places, []
         for b, plan in enumerate(self.agents.plans):
             own = np.flatnonzero(self.found.branch[:n] == b)
+            if not any(join.is_loop for join in plan.joins):  # one event of each component
+                made.append(self._block_of_singles(b, own, len(plan.joins)))
+                continue
             sizes = self.found.sizes[own, : len(plan.joins)].astype(np.int64)
             n_items = sizes.sum(axis=1)
             first = np.concatenate([[0], np.cumsum(n_items)])
@@ -568,6 +571,15 @@ class AgentRun:
                 )
             )
         return joined(made) if made else EMPTY
+
+    def _block_of_singles(self, b: int, own: np.ndarray, n_components: int) -> MatchBlock:
+        found = self.found.items[own, :n_components].ravel()
+        return MatchBlock(
+            self.agents.places.position_of_place[found],
+            np.tile(np.arange(n_components, dtype=np.int16), len(own)),
+            np.arange(len(own) + 1, dtype=np.int64) * n_components,
+            np.full(len(own), b, np.int16),
+        )
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -276,12 +276,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed runs; the median counts")
     parser.add_argument("--out", type=Path, help="also write the figures there as JSON")
     parser.add_argument("--sequences", action="store_true", help="the table of event sequences instead")
+    parser.add_argument("--parallel", action="store_true", help="the table of parallel engines instead")
     options = parser.parse_args()
     os.environ["CEPKIT_THREADS"] = "1"
     if options.sequences:
         import sequence_table
 
         sequence_table.run(options.repeats, options.out)
+        return
+    if options.parallel:
+        import parallel_table
+
+        parallel_table.run(options.repeats, options.out)
         return
     table, ratios = Table(), {}
     frame = trades(10_000, repetitions=options.repetitions, **PAPER_TRADES)

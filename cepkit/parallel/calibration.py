@@ -1,0 +1,218 @@
+"""What a thread's steps cost on this machine: agents run on a part of the events, and costs are fitted."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.errors import whole_number
+from cepkit.events import Events
+from cepkit.parallel.agents import AgentRun, Agents, Costs, Crew, Terms
+from cepkit.parallel.threads import run_units
+
+_FIRST_PART = 1_000  # events; twice as many until a run takes that long
+_LONG_ENOUGH = 0.1  # seconds
+_OUTLIER = 4.0  # times what a step should take: it was interrupted
+_ROUNDS = 6
+
+
+def calibrate_costs(
+    program: SequenceProgram,
+    events: Events,
+    *,
+    n_events: int | None = None,
+    repeats: int = 5,
+    keep: bool = False,
+    seed: int = 0,
+) -> Costs:
+    """Measure what a thread's steps take on this machine, for the conditions of one query.
+
+    One thread runs the agents on a part of the events, several times: its steps are the same every time, and
+    the least of a step's times is what it takes. Costs are what fits these times best.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        One that agents can run.
+    events : Events
+        With the program's columns.
+    n_events : int, optional
+        Length of the part; None: from 1,000 twice as many until a run takes 0.1 s.
+    repeats : int
+        How often the part is run.
+    keep : bool
+        Whether matches are kept; else they are counted.
+    seed : int
+        Of the part's place in the stream.
+
+    Returns
+    -------
+    Costs
+        Each 0 or more, ns; ``comparison`` by agent. With one thread a step begins with one buffer: ``lock``
+        has all that a step takes whatever there is in it. Where all pairs that are looked at are compared,
+        ``look`` is 0 and a comparison has both.
+
+    Raises
+    ------
+    CepError
+        When ``n_events`` or ``repeats`` is no number above 0.
+    UnsupportedQueryError
+        When agents cannot run the program.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV, has the costs c_i, b_i and q_i but does not say how to come by them.
+    Takes the compilation, once on a machine, and ``repeats`` runs of the part.
+    """
+    for name, value in (("n_events", n_events), ("repeats", repeats)):
+        if value is not None:
+            whole_number(f"calibrate_costs: {name}", value, 1)
+    agents = Agents(program, events)
+    if not agents.labels or not events.n_events:
+        return Costs()
+    part = _part(agents, n_events or _FIRST_PART, seed)
+    run, seconds = _timed(agents, part, keep)
+    while n_events is None and seconds < _LONG_ENOUGH and part[1] - part[0] < events.n_events:
+        part = _part(agents, 2 * (part[1] - part[0]), seed)
+        run, seconds = _timed(agents, part, keep)
+    traces = [_rows(_timed(agents, part, keep)[0]) for _ in range(repeats)]
+    return _fitted(agents, run, traces)
+
+
+def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
+    n_all = agents.events.n_events
+    n = min(n, n_all)
+    begin = int(np.random.default_rng(seed).integers(0, n_all - n + 1))
+    return begin, begin + n, begin + n
+
+
+def _timed(agents: Agents, part: tuple[int, int, int], keep: bool) -> tuple[AgentRun, float]:
+    make = partial(AgentRun, agents, Crew("fully_dynamic", 1), Terms(keep=keep, trace=True), own=part)
+    runs, seconds, _ = run_units([(0, make)], 1)
+    return runs[0], seconds
+
+
+def _rows(run: AgentRun) -> np.ndarray:
+    """Return the rows of a run's trace, in the order of its one thread."""
+    return run.trace[: int(run.shared[run.k.N_TRACED])]
+
+
+def _fitted(agents: Agents, run: AgentRun, traces: list[np.ndarray]) -> Costs:
+    """Return the costs that fit the steps of runs that were all the same."""
+    k, rows = run.k, traces[0]
+    times = np.min([_times(k, own) for own in traces], axis=0)
+    steps = np.flatnonzero((rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS))
+    own = rows[steps]
+    stage = own[:, k.OF_STAGE].astype(np.int64)
+    compared = own[:, k.WITH_COMPARED]
+    by_agent = [np.where(stage == s, compared, 0.0) for s in agents.stage_of_agent]
+    # Pairs that fit: within a loop each of them goes back, elsewhere it goes on or is a match.
+    hits = np.maximum(own[:, k.WITH_LOOPED], own[:, k.WITH_SENT] + own[:, k.WITH_MATCHES])
+    is_last = run.net.stages[stage, k.NEXT] < 0
+    causes = [
+        np.ones(len(own)), own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - compared,
+        np.where(is_last, 0.0, hits), np.where(is_last, hits, 0.0), *by_agent,
+    ]  # fmt: skip
+    lock, item, look, send, match, *comparison = robust_nonnegative(np.column_stack(causes), times[steps])
+    deliveries = np.flatnonzero((rows[:, k.ACTION] == k.BY_SOURCE) & (rows[:, k.OF_STAGE] < 0))
+    of_event = times[deliveries] / rows[deliveries, k.WITH_ITEMS]
+    of_event = of_event[np.isfinite(of_event)]  # nothing follows the last one
+    return Costs(
+        item=item,
+        look=look,
+        comparison=tuple(max(0.0, of - look) for of in comparison),  # who compares has looked
+        lock=lock,
+        send=send,
+        delivery=float(np.median(of_event)) if len(of_event) else 0.0,
+        match=match,
+    )
+
+
+def _times(k, rows: np.ndarray) -> np.ndarray:
+    """Return what each step took; of the source, the time until the next step of an agent."""
+    is_source = rows[:, k.ACTION] == k.BY_SOURCE
+    steps = np.flatnonzero((rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS))
+    following = np.append(steps, len(rows))[np.searchsorted(steps, np.arange(len(rows)))]
+    until = np.append(rows[:, k.BEGIN], np.nan)[following]
+    return np.where(is_source, until, rows[:, k.UNTIL]) - rows[:, k.BEGIN]
+
+
+def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
+    """Fit ``causes @ costs`` to times, with costs of 0 or more and without the steps that were interrupted.
+
+    Parameters
+    ----------
+    causes : ndarray of float64, shape (n_steps, n_costs)
+        How often each step pays each cost.
+    times : ndarray of float64, shape (n_steps,)
+        What the steps took.
+
+    Returns
+    -------
+    list of float
+        The costs; 0 for those that no step pays.
+
+    Notes
+    -----
+    The spread of a step's time is taken to grow with its root. O(n_steps n_costs^2).
+
+    Examples
+    --------
+    >>> causes = np.array([[1.0, 0.0], [1.0, 10.0], [1.0, 20.0], [1.0, 30.0]])
+    >>> [round(cost, 6) for cost in robust_nonnegative(causes, np.array([5.0, 25.0, 45.0, 65.0]))]
+    [5.0, 2.0]
+    """
+    weight, kept, costs = np.ones(len(times)), np.ones(len(times), bool), np.zeros(causes.shape[1])
+    for _ in range(_ROUNDS if len(times) else 0):
+        root = np.sqrt(weight[kept])
+        costs = nonnegative_least_squares(causes[kept] * root[:, None], times[kept] * root)
+        expected = np.maximum(causes @ costs, 1.0)
+        weight, kept = 1.0 / expected, times <= _OUTLIER * expected + np.median(times)
+    return costs.tolist()
+
+
+def nonnegative_least_squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the x of 0 or more with the least ``|a x - b|``.
+
+    Parameters
+    ----------
+    a : ndarray of float64, shape (m, n)
+    b : ndarray of float64, shape (m,)
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+
+    Notes
+    -----
+    Source: Lawson, Hanson, "Solving Least Squares Problems", 1974, chapter 23.
+
+    Examples
+    --------
+    >>> nonnegative_least_squares(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([2.0, -1.0])).tolist()
+    [2.0, 0.0]
+    """
+    scale = np.sqrt((a * a).sum(axis=0))
+    scale[scale == 0] = 1.0
+    a = a / scale
+    x, is_free = np.zeros(a.shape[1]), np.zeros(a.shape[1], bool)
+    tolerance = 1e-10 * max(1.0, float(np.abs(a.T @ b).max(initial=0.0)))
+    for _ in range(10 * a.shape[1]):
+        gradient = np.where(is_free, -np.inf, a.T @ (b - a @ x))
+        if gradient.max(initial=-np.inf) <= tolerance:
+            break
+        is_free[gradient.argmax()] = True
+        while True:
+            best = np.zeros_like(x)
+            best[is_free] = np.linalg.lstsq(a[:, is_free], b, rcond=None)[0]
+            bad = is_free & (best <= 0)
+            if not bad.any():
+                break
+            # As far towards it as all stay 0 or more; those that become 0 are bound again.
+            x += (x[bad] / (x[bad] - best[bad])).min() * (best - x)
+            is_free &= x > 1e-14
+            x[~is_free] = 0.0
+        x = best
+    return x / scale

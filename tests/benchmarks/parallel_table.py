@@ -1,0 +1,188 @@
+"""How fast parallel engines are, real and simulated; printed by ``run.py --parallel``.
+
+Wall times need idle cores: the load before and after stands beside them. All else is CPU time, the least of
+several runs in turns in one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sequence_table import Row, in_turns
+
+from cepkit.compile.sequence import compile_sequence
+from cepkit.frames.building import build_events
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.sequence_query import sequence_query
+from cepkit.parallel.agents import Agents, Crew, Terms
+from cepkit.parallel.calibration import calibrate_costs
+from cepkit.parallel.outcome import ParallelRun
+from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.threads import run_agents
+from cepkit.planner import choose_engine
+
+CHEAP, EXPENSIVE = "{b}.x > {a}.x", "corr({a}.h, {b}.h) > 0.3"
+COUNTED = Terms(keep=False)
+
+
+def stream(n: int, n_types: int, seed: int = 0, length: int = 20) -> pd.DataFrame:
+    """Return events of equally frequent types, each with a number and an array of so many numbers."""
+    draw = np.random.default_rng(seed)
+    kinds = np.array([*"ABCDEF"])[draw.integers(0, n_types, n)]
+    arrays = list(np.cumsum(draw.normal(size=(n, length)), axis=1))
+    return pd.DataFrame({"t": np.arange(n), "kind": kinds, "x": draw.random(n), "h": arrays})
+
+
+def prepared(n: int, n_types: int, condition: str, within: int):
+    """Return program and events: one of each type in turn, a condition between neighbours."""
+    names = "abcdef"[:n_types]
+    parts = ", ".join(f"{name.upper()} {name}" for name in names)
+    where = " AND ".join(condition.format(a=a, b=b) for a, b in pairwise(names))
+    text = f"PATTERN SEQ({parts}) WHERE {where} WITHIN {within} events"
+    source = PandasSource(stream(n, n_types))
+    query = sequence_query(text, event_type="kind", order_by="t", strategy="any")
+    program = compile_sequence(query, source.schema)
+    return program, build_events(source, program)
+
+
+def load() -> float:
+    """Return how many processes wanted a core during the last minute."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+
+
+def crew(threads: int) -> Crew:
+    """Return threads that take whatever waits."""
+    return Crew("fully_dynamic", threads)
+
+
+def least(agents: Agents, of: Crew, repeats: int, terms: Terms = COUNTED) -> tuple[float, ParallelRun]:
+    """Return the least makespan of real runs, ns, and the run in which threads worked least."""
+    runs = [run_agents(agents, of, terms) for _ in range(repeats)]
+    return min(run.makespan for run in runs), min(runs, key=lambda run: run.busy.sum())
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def two_threads(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
+    """Wall time of two real threads beside one."""
+    agents = Agents(*prepared(n, 4, EXPENSIVE, within))
+    before, wall, busy = load(), {1: [], 2: []}, {1: [], 2: []}
+    for _ in range(repeats + 1):
+        for threads in wall:
+            run = run_agents(agents, crew(threads), COUNTED)
+            wall[threads].append(run.makespan / 1e9)
+            busy[threads].append(float(run.busy.max()) / 1e9)
+    what = f"a. SEQ of 4, correlations, {n:,} events, {run.n_matches:,} matches: 2 threads"
+    asked = f">= 1.6 on idle cores; load {before:.1f} before, {load():.1f} after"
+    yield Row(f"{what}, wall", min(wall[2]), asked, "1 thread", min(wall[1]))
+    yield Row(f"{what}, CPU of the busier one", min(busy[2]), "", "1 thread", min(busy[1]))
+
+
+def beside_auto(repeats: int, sizes=((4000, 100), (40_000, 300))) -> Iterator[Row]:
+    """One thread of agents beside the engine that is chosen without asking."""
+    for name, condition, asked in (("correlations", EXPENSIVE, ">= 0.3"), ("comparisons", CHEAP, "")):
+        for n, within in sizes:
+            program, events = prepared(n, 3, condition, within)
+            engine = choose_engine(program)
+            for how, keep in (("counted", False), ("materialised", True)):
+
+                def found(keep=keep, p=program, e=events):
+                    return run_agents(Agents(p, e), crew(1), Terms(keep=keep)).n_matches
+
+                def auto(keep=keep, p=program, e=events, chosen=engine):
+                    matches = chosen.run(p, e)
+                    return len(matches.ending(0, e.n_events)) if keep else matches.count()
+
+                (own, total), (theirs, again) = in_turns(repeats, found, auto)
+                assert total == again, "the engines find other matches"
+                what = f"b. SEQ of 3, {name}, {n:,} events, {total:,} matches {how}: 1 thread"
+                yield Row(what, own, asked, f"auto: {engine.name}", theirs)
+
+
+def simulated(repeats: int, n: int = 40_000, within: int = 300, threads=(6, 12, 24)) -> Iterator[Row]:
+    """Items a second of the simulator, which does the same again for the same arguments."""
+    agents = Agents(*prepared(n, 4, CHEAP, within))
+    for number in threads:
+        runs = []
+
+        def simulate(number=number, runs=runs):
+            runs.append(simulate_agents(agents, crew(number), COUNTED))
+            return runs[-1]
+
+        ((cost, run),) = in_turns(min(3, repeats), simulate)
+        same = {(r.makespan, r.n_matches, r.n_items, r.busy.tobytes(), r.compared.tobytes()) for r in runs}
+        assert len(same) == 1, "a simulation differs from the one before"
+        what = f"c. simulated, {number} threads: {run.n_items:,} items, {run.n_matches:,} matches"
+        yield Row(what, run.n_items / cost / 1e6, ">= 5", unit="M items/s")
+        yield Row("c. pairs looked at meanwhile", run.looked.sum() / cost / 1e6, unit="M pairs/s")
+
+
+def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int = 300) -> Iterator[Row]:
+    """The makespan of the simulator with measured costs beside that of real threads."""
+    for name, condition, size in (("comparisons", CHEAP, n), ("correlations", EXPENSIVE, n_arrays)):
+        for n_types, crews in (
+            (2, [Crew("state_dynamic", 1), Crew("state_dynamic", 2)]),
+            (3, [crew(1), crew(2), Crew("state_dynamic", 2)]),
+            (4, [crew(1), crew(2)]),
+        ):
+            program, events = prepared(size, n_types, condition, within)
+            agents = Agents(program, events)
+            run_agents(agents, crew(1), COUNTED)
+            costs = calibrate_costs(program, events)
+            for of in crews:
+                before = load()
+                wall, real = least(agents, of, repeats)
+                run = simulate_agents(agents, of, COUNTED, costs=costs)
+                assert run.n_matches == real.n_matches
+                # Real threads pass events on themselves, when they have nothing else to do.
+                source = costs.delivery * size / of.n_threads
+                what = f"d. SEQ of {n_types}, {name}, {of}: predicted"
+                asked = f"0.75 to 1.25; load {before:.1f} before, {load():.1f} after"
+                yield Row(what, (run.makespan + source) / 1e9, asked, "wall", wall / 1e9)
+                if of.n_threads == 1 or of.allocation == "fully_dynamic":  # else threads wait and look
+                    mean = real.busy.mean() / 1e9
+                    busy = (run.busy.mean() + source) / 1e9
+                    yield Row(f"{what}, by thread", busy, "0.75 to 1.25", "CPU", mean)
+
+
+def traced(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
+    """What it costs to write every step down."""
+    for name, condition in (("comparisons", CHEAP), ("correlations", EXPENSIVE)):
+        agents = Agents(*prepared(n, 4, condition, within))
+        with_trace = replace(COUNTED, trace=True)
+        busy = {False: [], True: []}
+        for _ in range(repeats + 1):
+            for is_traced, terms in ((False, COUNTED), (True, with_trace)):
+                busy[is_traced].append(float(run_agents(agents, crew(1), terms).busy[0]) / 1e9)
+        asked = ">= 0.9"
+        yield Row(f"e. SEQ of 4, {name}: 1 thread, traced", min(busy[True]), asked, "not", min(busy[False]))
+        (plain, _), (own, run) = in_turns(
+            repeats,
+            lambda a=agents: simulate_agents(a, crew(24), COUNTED),
+            lambda a=agents, t=with_trace: simulate_agents(a, crew(24), t),
+        )
+        what = f"e. SEQ of 4, {name}: 24 threads simulated, {len(run.trace.done.start):,} steps traced"
+        yield Row(what, own, asked, "not", plain)
+
+
+def run(repeats: int = 7, out: Path | None = None) -> list[Row]:
+    """Print the table and return its rows; ``out`` gets them as JSON."""
+    rows, began = [], time.perf_counter()
+    for part in (two_threads, beside_auto, simulated, predicted, traced):
+        for row in part(repeats):
+            print(row, flush=True)
+            rows.append(row)
+    print(f"\n{platform.python_version()}, {platform.machine()}, {time.perf_counter() - began:.0f} s")
+    if out is not None:
+        out.write_text(json.dumps([{**vars(row), "ratio": row.ratio} for row in rows], indent=1))
+    return rows
