@@ -16,8 +16,9 @@ from cepkit.language.operands import corr, cosine, l2
 from cepkit.language.patterns import any_of_patterns, var
 from cepkit.language.query import RegexQuery, regex_query
 from cepkit.language.sequence_query import SequenceQuery, sequence_query
-from cepkit.parallel.agents import Costs
-from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
+from cepkit.parallel.crew import Costs
+from cepkit.parallel.divided import RIP, DataParallel
+from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.streaming import stream
 
 __version__ = "0.1.0"

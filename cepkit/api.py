@@ -26,7 +26,7 @@ from cepkit.given import Given, Query, as_query
 from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matches import Matches
-from cepkit.parallel.agents import Costs
+from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, ParallelEngine
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.planner import check_engine, choose_engine

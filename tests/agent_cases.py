@@ -16,7 +16,8 @@ from cepkit.compile.sequence import compile_sequence
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import ALLOCATIONS, Agents, Costs, Crew, Terms, agents_unsupported
+from cepkit.parallel.agents import Agents, agents_unsupported
+from cepkit.parallel.crew import ALLOCATIONS, Costs, Crew, Terms
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.trace import EVENTS, PARTIALS, SOURCE
 

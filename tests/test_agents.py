@@ -22,8 +22,10 @@ from naive_sequences import sequence_matches
 from cepkit.errors import CepError
 from cepkit.kernels import agents as kernel
 from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import Agents, Costs, Crew, Terms
-from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
+from cepkit.parallel.agents import Agents
+from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.divided import RIP, DataParallel
+from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
 

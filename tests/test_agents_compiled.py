@@ -23,8 +23,10 @@ from cepkit.datasets.poisson_types import poisson_types
 from cepkit.experiments.hybrid_costs import evaluations_per_agent
 from cepkit.kernels import agents as kernel
 from cepkit.parallel.agent_statistics import agent_statistics
-from cepkit.parallel.agents import Agents, Crew, Terms, agents_unsupported
-from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
+from cepkit.parallel.agents import Agents, agents_unsupported
+from cepkit.parallel.crew import Crew, Terms
+from cepkit.parallel.divided import RIP, DataParallel
+from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
 from cepkit.planner import ENGINES

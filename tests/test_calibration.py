@@ -16,8 +16,9 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.given import Given, as_query
 from cepkit.parallel import calibration, simulation
-from cepkit.parallel.agents import Agents, Costs, Crew, Terms
+from cepkit.parallel.agents import Agents
 from cepkit.parallel.calibration import calibrate_costs, nonnegative_least_squares, robust_nonnegative
+from cepkit.parallel.crew import Costs, Crew, Terms
 
 compiles = [pytest.mark.slow] if not numba.config.DISABLE_JIT else []
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"

@@ -7,9 +7,12 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.parallel import engines as module
-from cepkit.parallel.agents import AgentRun, Agents, Crew, Terms
-from cepkit.parallel.engines import RIP, DataParallel, Hybrid, Sequential, StateParallel
+from cepkit.parallel import divided, engines
+from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agents import Agents
+from cepkit.parallel.crew import Crew, Terms
+from cepkit.parallel.divided import RIP, DataParallel
+from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 
 TEXT = "PATTERN SEQ(A a, B b, C c, D d)"
 
@@ -21,7 +24,9 @@ def nothing_runs(monkeypatch):
     def work(*arguments, **keywords):
         raise AssertionError("work began")
 
-    for name in ("simulate_agents", "run_agents", "run_units"):
+    for module, name in (
+        (engines, "simulate_agents"), (engines, "run_agents"), (divided, "simulate_agents"), (divided, "run_units"),
+    ):  # fmt: skip
         monkeypatch.setattr(module, name, work)
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.errors import whole_number
 from cepkit.events import Events
-from cepkit.parallel.agents import AgentRun, Agents, Costs, Crew, Terms
+from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agents import Agents
+from cepkit.parallel.crew import Costs, Crew, Terms
 from cepkit.parallel.threads import run_units
 
 _FIRST_PART = 1_000  # events; twice as many until a run takes that long

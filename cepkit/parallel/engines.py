@@ -1,4 +1,4 @@
-"""Parallel engines by name: agents in several forms, and the ways to divide a stream that they compete with.
+"""Parallel engines by name: what all of them can, and agents in several forms; `divided` has the others.
 
 Each is a value; all find the same matches. ``run`` uses real threads, ``simulate`` virtual time.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from math import inf
 
 import numpy as np
@@ -24,14 +23,13 @@ from cepkit.compile.sequence import SequenceProgram
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_statistics import agent_statistics
-from cepkit.parallel.agents import REMOVALS, AgentRun, Agents, Costs, Crew, Terms, agents_unsupported
-from cepkit.parallel.chunks import Chunk, interval_chunks, key_blocks, keys_unsupported, looked_at, rip_chunks
-from cepkit.parallel.outcome import ParallelRun, outcome, summed
+from cepkit.parallel.agents import Agents, agents_unsupported
+from cepkit.parallel.crew import REMOVALS, Costs, Crew, Terms
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
-from cepkit.parallel.threads import run_agents, run_units
+from cepkit.parallel.threads import run_agents
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic")
-_CHUNKS_PER_THREAD = 16
 _NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
 _WARM_UP = 20_000  # events of which "measured" counts the work
 
@@ -372,266 +370,3 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
             f"threads={threads}: {n} agents take at least {least * (n - n_most)} with neighbours fused"
         )
     return [(a, a + 1) for a in best[-1][n_most][1]]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Divided(ParallelEngine):
-    """Independent parts of a stream, each found by one thread, event by event."""
-
-    @abstractmethod
-    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
-        """Return the thread, the agents and the chunk of every part."""
-
-    @property
-    @abstractmethod
-    def n_threads(self) -> int:
-        """How many threads."""
-
-    def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
-        """Find the matches on real threads; see `ParallelEngine.run`."""
-        self._check_trace(program, trace)
-        parts = self.parts(program, events)
-        terms = Terms(keep=True if self._filters else keep)
-        for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
-            agents.join, agents.world, agents.arrays_of_events  # noqa: B018
-        made = [
-            (unit, partial(AgentRun, agents, Crew("sequential", 1), terms, own=_own(chunk)))
-            for unit, agents, chunk in parts
-        ]
-        runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
-        alone = [
-            self._own_matches(outcome(run, str(self), 0.0, np.zeros(1)), agents, chunk, keep)
-            for run, (_, agents, chunk) in zip(runs, parts, strict=True)
-        ]
-        units = [unit for unit, _, _ in parts]
-        return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, measured=True)
-
-    def simulate(
-        self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
-        event_bytes=64.0, on_wait=None,
-    ) -> ParallelRun:  # fmt: skip
-        """Find the matches in virtual time; see `ParallelEngine.simulate`.
-
-        A thread begins with its next part when it has done the last one and the part's first event is there.
-        """
-        self._check_trace(program, trace)
-        clock, busy = np.zeros(self.n_threads), np.zeros(self.n_threads)
-        alone, units = [], []
-        for unit, agents, chunk in self.parts(program, events):
-            own_arrival = (
-                arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
-            )
-            made = simulate_agents(
-                agents, Crew("sequential", 1), Terms(keep=True if self._filters else keep), costs=costs,
-                arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
-                on_wait=on_wait,
-            )  # fmt: skip
-            clock[unit] = max(clock[unit], made.makespan)
-            busy[unit] += made.busy[0]
-            alone.append(self._own_matches(made, agents, chunk, keep, own_arrival))
-            units.append(unit)
-        return self._sum(program, events, alone, float(clock.max()), busy, units, measured=False)
-
-    @property
-    def _filters(self) -> bool:
-        return False
-
-    def _check_trace(self, program: SequenceProgram, trace: bool) -> None:
-        self.check(program)
-        if trace:
-            raise UnsupportedQueryError(
-                f"trace=True: {self} divides the stream; engines of agents have a trace"
-            )
-
-    def _own_matches(
-        self,
-        run: ParallelRun,
-        agents: Agents,
-        chunk: Chunk | None,
-        keep: bool,
-        arrival: np.ndarray | None = None,
-    ) -> ParallelRun:
-        return run
-
-    def _sum(self, program, events, alone, makespan, busy, units, measured) -> ParallelRun:
-        if not alone:
-            nothing = run_agents(Agents(program, events), Crew("sequential", 1), Terms(keep=False))
-            return replace(
-                nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
-            )
-        return summed(str(self), alone, makespan, busy, units)
-
-
-def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
-    return None if chunk is None else (chunk.starts[0], chunk.starts[1], chunk.end)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RIP(_Divided):
-    """Chunks of the stream, each with the window behind it, one after the other to each thread.
-
-    Parameters
-    ----------
-    threads : int
-        How many.
-    chunk : int, optional
-        Events whose matches a chunk finds; None: so many that every thread gets 16 chunks.
-    multiple : float, optional
-        Instead: length of a chunk in windows of time, as OpenCEP divides.
-    start_filter : bool
-        With ``multiple``: whether a chunk begins matches with its own events only. OpenCEP begins them in the
-        overlap, too, and drops them at the end.
-
-    Notes
-    -----
-    Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
-    Event Processing", DEBS 2013; OpenCEP for ``multiple``.
-    Differs: each chunk is matched by agents on one thread, as all engines here; see `rip_chunks`.
-    """
-
-    summary = "chunks of the stream, each with the window behind it"
-
-    threads: int = 2
-    chunk: int | None = None
-    multiple: float | None = None
-    start_filter: bool = True
-
-    def __post_init__(self):
-        whole_number("RIP: threads", self.threads, 1)
-        if self.chunk is not None:
-            whole_number("RIP: chunk", self.chunk, 1)
-            if self.multiple is not None:
-                raise CepError("RIP: chunk and multiple say the same thing in two ways; give one")
-        elif not self.start_filter and self.multiple is None:
-            raise CepError("RIP: start_filter=False goes with multiple")
-
-    @property
-    def n_threads(self) -> int:
-        """How many threads."""
-        return self.threads
-
-    @property
-    def _filters(self) -> bool:
-        return not self.start_filter
-
-    def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program, None when it can."""
-        if self.multiple is not None and not program.window.within:
-            return "has no window in time above 0, which multiple counts"
-        return ParallelEngine.reason_against(self, program)
-
-    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
-        """Return the thread, the agents and the chunk of every part."""
-        agents = Agents(program, events)
-        places = agents.places
-        if not places.n:
-            return []
-        end = looked_at(places)[1]
-        if self.multiple is not None:
-            time = places.time[places.place_of_position]
-            chunks = interval_chunks(
-                time,
-                float(program.window.within),
-                self.multiple,
-                self.threads,
-                start_filter=self.start_filter,
-            )
-        else:
-            size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
-            chunks = rip_chunks(end, size, self.threads)
-        return [(chunk.unit, agents, chunk) for chunk in chunks]
-
-    def _own_matches(
-        self,
-        run: ParallelRun,
-        agents: Agents,
-        chunk: Chunk | None,
-        keep: bool,
-        arrival: np.ndarray | None = None,
-    ) -> ParallelRun:
-        if not self._filters:
-            return run
-        first = run.block.first
-        own = np.flatnonzero((first >= chunk.own[0]) & (first < chunk.own[1]))
-        block, found_at, late = run.block.take(own), run.found_at[own], np.full(1, np.nan)
-        if len(own) and not run.measured:
-            late = found_at - (0.0 if arrival is None else arrival[block.last])
-        return replace(
-            run,
-            n_matches=len(own),
-            block=block if keep else block.take(slice(0, 0)),
-            found_at=found_at if keep else found_at[:0],
-            mean_latency=float(late.mean()),
-            greatest_latency=float(late.max()),
-        )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DataParallel(_Divided):
-    """Partition keys divided among threads.
-
-    Parameters
-    ----------
-    threads : int
-        How many.
-    how : str
-        ``"least_loaded"``: keys with the most events first, each to the thread with the fewest so far;
-        ``"hash"``: by the key alone.
-
-    Notes
-    -----
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
-    """
-
-    summary = "partition keys divided among threads"
-
-    threads: int = 2
-    how: str = "least_loaded"
-
-    def __post_init__(self):
-        whole_number("DataParallel: threads", self.threads, 1)
-        key_blocks(np.zeros(0, np.int64), 1, self.how)
-
-    @property
-    def n_threads(self) -> int:
-        """How many threads."""
-        return self.threads
-
-    def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program, None when it can."""
-        return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
-
-    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
-        """Return the thread and the agents of every part; positions are those of its own events."""
-        unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
-        made = []
-        for r in range(self.threads):
-            positions = np.flatnonzero(unit == r)
-            if len(positions):
-                made.append((r, Agents(program, _part_of(events, positions)), None))
-        return made
-
-    def _own_matches(
-        self,
-        run: ParallelRun,
-        agents: Agents,
-        chunk: Chunk | None,
-        keep: bool,
-        arrival: np.ndarray | None = None,
-    ) -> ParallelRun:
-        block = run.block
-        return replace(
-            run, block=replace(block, event_of_item=agents.events.row_of_event[block.event_of_item])
-        )
-
-
-def _part_of(events: Events, positions: np.ndarray) -> Events:
-    """Return some events; ``row_of_event`` is their position among all."""
-    keys, partition = np.unique(events.partition_of_event[positions], return_inverse=True)
-    return Events(
-        len(positions),
-        {name: column.take(positions) for name, column in events.columns.items()},
-        partition.astype(events.partition_of_event.dtype),
-        len(keys),
-        positions,
-    )

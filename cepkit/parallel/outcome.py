@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cepkit.errors import CepError, nearest
-from cepkit.parallel.agents import AgentRun
+from cepkit.parallel.agent_run import AgentRun
 from cepkit.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.trace import Actions, Lengths, Trace
 

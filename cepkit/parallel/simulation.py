@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cepkit.parallel.agents import AgentRun, Agents, Costs, Crew, Terms
+from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agents import Agents
+from cepkit.parallel.crew import Costs, Crew, Terms
 from cepkit.parallel.outcome import ParallelRun, outcome
 
 _STEPS_PER_CALL = 1 << 15  # between two calls an interrupt is heard

@@ -9,7 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.parallel.agents import AgentRun, Agents, Crew, Terms
+from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agents import Agents
+from cepkit.parallel.crew import Crew, Terms
 from cepkit.parallel.outcome import ParallelRun, outcome
 
 _SPINS = 2_000  # looks for work before a thread sleeps

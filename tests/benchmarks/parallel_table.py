@@ -23,8 +23,9 @@ from cepkit.compile.sequence import compile_sequence
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import Agents, Crew, Terms
+from cepkit.parallel.agents import Agents
 from cepkit.parallel.calibration import calibrate_costs
+from cepkit.parallel.crew import Crew, Terms
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
