@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from cepkit.compile.search_source import SearchWriter
 from cepkit.compile.sequence import BoundBranch, SequenceProgram
 from cepkit.compile.source import KernelSource, decorator, module_header
-from cepkit.compile.writing import similarity_lines
 
 
 def write_checking(
@@ -49,8 +48,7 @@ def write_checking(
 
 class _CheckingWriter(SearchWriter):
     def write_checks(self, conditions: Sequence[int], absences: Sequence[int]) -> KernelSource:
-        similarities = similarity_lines(self.program.terms(), python=self.python)
-        self.lines = [*module_header().splitlines(), *similarities]
+        self.lines = module_header().splitlines()
         body, k = [], 0
         values = ", ".join(self.writer.arguments())
         values = f", {values}" if values else ""

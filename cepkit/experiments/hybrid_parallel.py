@@ -1,248 +1,62 @@
-"""The experiments of the HYPERSONIC paper in virtual time: figures 6 to 10, buffers, bursts, real threads.
+"""The experiments of the HYPERSONIC paper in virtual time: figures 6 to 10.
 
-Everything returns tidy frames; nothing is drawn here. What follows from them is in `hybrid_claims`.
+Everything returns tidy frames; nothing is drawn here. `hybrid_details` looks into the agents.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from cepkit.checked import compile_checked
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.datasets.minute_bars import BarParameters, minute_bars
-from cepkit.datasets.smart_home import HomeParameters, smart_home
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
+from cepkit.experiments.hybrid_workloads import PATTERNS, VARIABLES, Workload, prepared
 from cepkit.experiments.sweeps import sweep
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
-from cepkit.given import Given, as_query
-from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, Costs, Crew, Terms
 from cepkit.parallel.engines import RIP, Hybrid, ParallelEngine, Sequential
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
 
 __all__ = [
-    "COSTS",
+    "COMPARED",
     "CORES",
+    "COSTS",
     "SYSTEMS",
-    "Workload",
-    "buffers",
-    "by_cost_model",
-    "bursts",
+    "Runs",
     "fusion",
-    "measured",
     "never_pruned",
     "paced",
-    "prepared",
-    "real_workloads",
-    "sensors",
+    "rip_chunks_per_thread",
+    "simulated",
     "speedup",
-    "stocks",
 ]
 
 CORES = 24  # of the paper's machine
-PATTERNS = ("SEQ", "Kleene")
-VARIABLES = "abcdefgh"
-REPEATED = 3  # the component that is a loop in "Kleene"
 COSTS = Costs()
-_NS_PER_S = 1e9
-SYSTEMS: dict[str, Callable[[int], ParallelEngine]] = {
-    "hybrid, fully dynamic": lambda threads: Hybrid(threads=threads),
-    "hybrid, state-dynamic": lambda threads: Hybrid(
+CHUNKS = 4  # of RIP for every thread
+# By the number of threads and of events.
+SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
+    "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
+    "hybrid, state-dynamic": lambda threads, n: Hybrid(
         threads=threads, allocation="state_dynamic", cost_model="measured"
     ),
-    "hybrid, static": lambda threads: Hybrid(threads=threads, allocation="static", cost_model="measured"),
-    "RIP": lambda threads: RIP(threads=threads),
-    "sequential": lambda threads: Sequential(),
-    "sequential, not scoped": lambda threads: Sequential(scoped=False),
+    "hybrid, static": lambda threads, n: Hybrid(threads=threads, allocation="static", cost_model="measured"),
+    "RIP": lambda threads, n: RIP(threads=threads, chunk=max(1, -(-n // (CHUNKS * threads)))),
+    "sequential": lambda threads, n: Sequential(),
+    "sequential, not scoped": lambda threads, n: Sequential(scoped=False),
 }
 COMPARED = ("hybrid, fully dynamic", "hybrid, state-dynamic", "RIP")
-
-
-# --- data and queries -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Workload:
-    """Events and the family of patterns that is searched in them.
-
-    Parameters
-    ----------
-    name : str
-        ``"stocks"``, ``"sensors"``.
-    frame : pandas.DataFrame
-        With ``ts``, and the columns below.
-    event_type : str
-        Column of types.
-    types : tuple of str
-        Of the longest pattern, in order; at most 8.
-    value : str
-        Column that conditions compare.
-    slack : float
-        ``a.value - b.value < slack`` for neighbours a and b.
-    windows_min : tuple of float
-        Minutes; the third is that of sweeps over something else.
-    """
-
-    name: str
-    frame: pd.DataFrame
-    event_type: str
-    types: tuple[str, ...]
-    value: str
-    slack: float
-    windows_min: tuple[float, ...]
-
-    def query(
-        self, window_min: float, *, length: int = 6, pattern: str = "SEQ", condition: str = "difference"
-    ) -> str:
-        """Return the text of a query.
-
-        Parameters
-        ----------
-        window_min : float
-            Minutes.
-        length : int
-            Components, from 2 to the number of types.
-        pattern : str
-            ``"SEQ"``; ``"Kleene"``: the fourth component is a loop.
-        condition : str
-            ``"difference"`` of the values of neighbours, or ``"corr"``: of their histories, above 0.5.
-
-        Raises
-        ------
-        CepError
-            When there is no such pattern.
-        """
-        least = REPEATED + 1 if pattern == "Kleene" else 2
-        if pattern not in PATTERNS or not least <= length <= len(self.types):
-            raise CepError(
-                f"workload {self.name!r}: no pattern {pattern!r} of {length} components. There are "
-                f"{list(PATTERNS)} of {least} to {len(self.types)}"
-            )
-        loop = REPEATED if pattern == "Kleene" else -1
-        parts = [
-            f"'{kind}'{'+' * (c == loop)} {VARIABLES[c]}{'[]' * (c == loop)}"
-            for c, kind in enumerate(self.types[:length])
-        ]
-        conditions = []
-        for c in range(length - 1):
-            one, other = (VARIABLES[c], VARIABLES[c + 1])
-            one, other = one + "[LEN]" * (c == loop), other + "[1]" * (c + 1 == loop)
-            conditions.append(self._condition(one, other, condition))
-        if loop >= 0:
-            conditions.append(self._condition(VARIABLES[loop] + "[i-1]", VARIABLES[loop] + "[i]", condition))
-        where = " AND ".join(conditions)
-        return f"PATTERN SEQ({', '.join(parts)}) WHERE {where} WITHIN {window_min * 60:g} s"
-
-    def _condition(self, one: str, other: str, condition: str) -> str:
-        if condition == "corr":
-            return f"corr({one}.history, {other}.history) > 0.5"
-        return f"{one}.{self.value} - {other}.{self.value} < {self.slack}"
-
-
-def stocks(*, n_symbols: int = 40, n_days: int = 2, n_types: int = 6, seed: int = 7) -> Workload:
-    """Return minute bars; types are the shares with most bars, whose changes are compared.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section VII: change since the last price, compared with that of the other share.
-    Differs: fewer shares and days; bars of a minute are spread over it.
-    """
-    bars = minute_bars(BarParameters(n_symbols=n_symbols, n_days=n_days, distinct_times=True), seed=seed)
-    return _of_stocks("stocks", bars, n_types)
-
-
-def _of_stocks(name: str, bars: pd.DataFrame, n_types: int = 6) -> Workload:
-    counts = bars["symbol"].value_counts()
-    types = tuple(sorted(counts.index, key=lambda symbol: (-counts[symbol], symbol))[:n_types])
-    return Workload(name, bars, "symbol", types, "log_return", 0.0, (5.0, 10.0, 15.0, 20.0))
-
-
-EVENING = ("Enter_Home", "Toilet", "Other_Activity", "Relax", "Cook_Dinner", "Eat_Dinner")
-
-
-def sensors(
-    *, n_days: int = 10, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
-) -> Workload:
-    """Return the sensors of a home; types are the activities of an evening.
-
-    Parameters
-    ----------
-    n_days, seed
-        As of `smart_home`.
-    burst_share : float
-        Share of the runs of these activities that are moved into ``n_bursts`` bursts.
-    n_bursts, burst_gap_s
-        As of `smart_home`.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section VII: change of the activity level, compared.
-    """
-    burst = {"burst_activities": EVENING, "burst_share": burst_share} if burst_share else {}
-    parameters = HomeParameters(n_days=n_days, n_bursts=n_bursts, burst_gap_s=burst_gap_s, **burst)
-    return _of_sensors("sensors", smart_home(parameters, seed=seed))
-
-
-def _of_sensors(name: str, events: pd.DataFrame) -> Workload:
-    return Workload(name, events, "activity", EVENING, "activity_change", 0.1, (20.0, 30.0, 45.0, 60.0))
-
-
-def real_workloads(folder: str | os.PathLike | None) -> list[Workload]:
-    """Return the workloads of recorded data, as far as their files are there.
-
-    Parameters
-    ----------
-    folder : str or path, optional
-        With ``nasdaq100_minute_close.parquet`` (``ts, symbol, close``) or ``casas_activity.parquet`` (``ts,
-        activity, activity_change``); None: there are none.
-
-    Notes
-    -----
-    Prices of one minute are spread over it, in the order of the rows, as in `minute_bars`.
-    """
-    if folder is None:
-        return []
-    made, folder = [], Path(folder)
-    if (file := folder / "nasdaq100_minute_close.parquet").is_file():
-        made.append(_of_stocks("recorded stocks", _with_returns(pd.read_parquet(file))))
-    if (file := folder / "casas_activity.parquet").is_file():
-        columns = ["ts", "activity", "activity_change"]
-        made.append(_of_sensors("recorded sensors", pd.read_parquet(file, columns=columns)))
-    return made
-
-
-def _with_returns(prices: pd.DataFrame) -> pd.DataFrame:
-    prices = prices.sort_values(["ts", "symbol"], kind="stable").reset_index(drop=True)
-    close = np.log(prices["close"].astype(float))
-    of_minute = prices.groupby("ts", observed=True)["symbol"]
-    place = of_minute.cumcount() / of_minute.transform("size")
-    return prices.assign(
-        log_return=close - close.groupby(prices["symbol"], observed=True).shift(),
-        ts=prices["ts"].astype("datetime64[us]") + pd.to_timedelta((place * 60e6).astype(int), unit="us"),
-    )
-
-
-def prepared(workload: Workload, window_min: float, **of_query: object) -> tuple[SequenceProgram, Events]:
-    """Return the program of `Workload.query` and the events."""
-    given = Given(event_type=workload.event_type, order_by="ts")
-    source = PandasSource(workload.frame)
-    program = compile_checked(as_query(workload.query(window_min, **of_query), given), source)
-    return program, build_events(source, program)
 
 
 # --- figures 6 and 9: speed -------------------------------------------------------------------------------
 
 
-class _Runs:
+class Runs:
     """Points of sweeps: a run of a system each, beside the sequential one of the same query."""
 
     def __init__(self, workloads: Iterable[Workload], costs: Costs):
@@ -252,6 +66,7 @@ class _Runs:
         self._sequential: dict[tuple, ParallelRun] = {}
 
     def prepared(self, data: str, pattern: str, window_min: float, length: int):
+        """Return the program and the events of a query."""
         key = (data, pattern, window_min, length)
         if key not in self._prepared:
             workload = self.workloads[data]
@@ -265,11 +80,11 @@ class _Runs:
         if load is not None:
             gap = self.sequential(*query).makespan / events.n_events / load
             arrival = np.arange(events.n_events) * gap
-        engine = _system(system)(threads)
-        costs = _costs_of(engine, self.costs)
-        return engine.simulate(program, events, costs=costs, arrival=arrival)
+        engine = system_of(system)(threads, events.n_events)
+        return simulated(engine, program, events, self.costs, arrival)
 
     def sequential(self, *query, scoped: bool = True) -> ParallelRun:
+        """Return the run on one thread."""
         key = (*query, scoped)
         if key not in self._sequential:
             name = "sequential" if scoped else "sequential, not scoped"
@@ -277,13 +92,31 @@ class _Runs:
         return self._sequential[key]
 
 
-def _system(name: str) -> Callable[[int], ParallelEngine]:
+def system_of(name: str) -> Callable[[int, int], ParallelEngine]:
+    """Return what makes the engine of a system."""
     if name not in SYSTEMS:
         raise CepError(f"system {name!r} not known.{nearest(name, SYSTEMS)} There are {list(SYSTEMS)}")
     return SYSTEMS[name]
 
 
-def _costs_of(engine: ParallelEngine, costs: Costs) -> Costs:
+def simulated(
+    engine: ParallelEngine,
+    program: SequenceProgram,
+    events: Events,
+    costs: Costs,
+    arrival: np.ndarray | None = None,
+    *,
+    trace: bool = False,
+) -> ParallelRun:
+    """Return a run in virtual time, in which events are passed on as soon as they have arrived."""
+    if arrival is None or not isinstance(engine, Hybrid):
+        return engine.simulate(program, events, costs=costs_of(engine, costs), arrival=arrival)
+    terms = replace(engine.terms(), keep=False, chunk=1, trace=trace)
+    agents, crew = Agents(program, events), engine.crew(program, events)
+    return simulate_agents(agents, crew, terms, costs=costs, arrival=arrival)
+
+
+def costs_of(engine: ParallelEngine, costs: Costs) -> Costs:
     """Return what an engine pays: who shares nothing with other threads locks nothing."""
     return costs if isinstance(engine, Hybrid) else replace(costs, lock=0.0)
 
@@ -349,7 +182,7 @@ def speedup(
     -----
     Source: HYPERSONIC, section VII, figures 6 and 9.
     """
-    runs = _Runs(workloads, costs)
+    runs = Runs(workloads, costs)
 
     def point(data, pattern, window_min, threads, length, system) -> dict:
         query = (data, pattern, window_min, length)
@@ -407,7 +240,7 @@ def paced(
     Source: HYPERSONIC, section VII, figures 7 and 8.
     Differs: the paper does not say at which rate events arrive.
     """
-    runs = _Runs(workloads, costs)
+    runs = Runs(workloads, costs)
 
     def point(data, pattern, window_min, threads, length, system, load) -> dict:
         run = runs.simulated(system, threads, data, pattern, window_min, length, load=load)
@@ -477,108 +310,6 @@ def never_pruned(
     return pd.DataFrame(rows)
 
 
-def buffers(
-    workload: Workload,
-    *,
-    window_min: float | None = None,
-    threads: int = CORES,
-    load: float = 8.0,
-    allocation: str = "state_dynamic",
-    costs: Costs = COSTS,
-) -> pd.DataFrame:
-    """Return how full event and match buffers are, beside the models.
-
-    Parameters
-    ----------
-    workload, window_min, threads, load, costs
-        As of `paced`; None: the workload's third window.
-    allocation : str
-        Of the hybrid.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per removal rule (``watermark``, ``window``), agent and ``buffer`` (``events``, ``partial
-        matches``): ``mean`` and ``most`` items over the run; ``e·W`` and ``m·W/(i-1)``, what a window holds,
-        in the column ``by_window``; ``by_delay``: events that arrive within the mean delay of a match (NaN
-        for partial matches).
-
-    Notes
-    -----
-    Source: HYPERSONIC, section IV-A: items stay for W + d and W - d, d being the delay of partial matches.
-    """
-    window_min = window_min or workload.windows_min[2]
-    runs = _Runs([workload], costs)
-    query = (workload.name, "SEQ", window_min, len(workload.types))
-    program, events = runs.prepared(*query)
-    (rates,) = agent_statistics(program, events)
-    one = runs.sequential(*query)
-    arrival = np.arange(events.n_events) * (one.makespan / events.n_events / load)
-    rows = []
-    for removal in ("watermark", "window"):
-        engine = Hybrid(threads=threads, allocation=allocation, cost_model="measured", removal=removal)
-        run = engine.simulate(program, events, costs=costs, arrival=arrival, trace=True)
-        for a, of in enumerate(run.trace.agents_frame().to_dict("records")):
-            c = rates.agents[a]
-            n_own, n_partials = int(run.taken[a, 0]), int(run.taken[a, 1])
-            share = rates.in_window[c] / max(1, n_own)  # of its events, in one window
-            for name, short, n_items, left in (
-                ("events", "event", n_own, 1),
-                ("partial matches", "partial", n_partials, c),
-            ):
-                delay = run.mean_latency / run.makespan * n_own if short == "event" else np.nan
-                rows.append(
-                    {
-                        "removal": removal,
-                        "agent": of["agent"],
-                        "buffer": name,
-                        "mean": of[f"mean_{short}_buffer"],
-                        "most": of[f"most_{short}_buffer"],
-                        "by_window": n_items * share / left,
-                        "by_delay": delay,
-                    }
-                )
-    return pd.DataFrame(rows)
-
-
-# --- allocation, fusion, bursts ---------------------------------------------------------------------------
-
-
-def by_cost_model(
-    workload: Workload,
-    threads: Sequence[int],
-    *,
-    window_min: float | None = None,
-    allocation: str = "state_dynamic",
-    costs: Costs = COSTS,
-) -> pd.DataFrame:
-    """Return how well each cost model divides threads among agents.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per number of threads and model: ``threads``, ``cost_model``, ``threads_of_agents`` (text),
-        ``speedup`` over the sequential run, ``idle_share``.
-    """
-    runs, rows = _Runs([workload], costs), []
-    query = (workload.name, "SEQ", window_min or workload.windows_min[2], len(workload.types))
-    program, events = runs.prepared(*query)
-    for n in threads:
-        for model in ("paper", "simplex", "measured"):
-            engine = Hybrid(threads=n, allocation=allocation, cost_model=model)
-            run = engine.simulate(program, events, costs=costs)
-            rows.append(
-                {
-                    "threads": n,
-                    "cost_model": model,
-                    "threads_of_agents": " ".join(map(str, engine.crew(program, events).of_agent)),
-                    "speedup": runs.sequential(*query).makespan / run.makespan,
-                    "idle_share": run.idle_share,
-                }
-            )
-    return pd.DataFrame(rows)
-
-
 def fusion(
     workloads: Sequence[Workload],
     by: str,
@@ -613,7 +344,7 @@ def fusion(
     -----
     Source: HYPERSONIC, sections VI-B and VII, figure 10: two of five agents.
     """
-    runs = _Runs(workloads, costs)
+    runs = Runs(workloads, costs)
 
     def point(data, pattern, window_min, threads, length, system) -> dict:
         query = (data, pattern, window_min, length)
@@ -637,108 +368,43 @@ def fusion(
     return sweep(point, points, progress=False).rename(columns={"system": "allocation"})
 
 
-def bursts(
-    shuffled: Sequence[float] = (0.0, 0.1, 0.3, 1.0),
+def rip_chunks_per_thread(
+    workloads: Sequence[Workload],
+    chunks: Sequence[int] = (1, 4, 16),
     *,
-    window_min: float = 45.0,
     threads: int = CORES,
     costs: Costs = COSTS,
-    workload: Workload | None = None,
-    seed: int = 7,
 ) -> pd.DataFrame:
-    """Return how systems fare when the events of a pattern come close together, and when they do not.
-
-    Parameters
-    ----------
-    shuffled : sequence of float
-        Shares of the events whose activities, and what goes with them, change places at random: 0 leaves
-        them in runs, 1 spreads them evenly.
-    window_min, threads, costs
-        As of `speedup`.
-    workload : Workload, optional
-        None: `sensors`.
-    seed : int
-        Of the shuffling.
+    """Return RIP's speed-up by how finely it divides the stream, beside the fully dynamic hybrid's.
 
     Returns
     -------
     pandas.DataFrame
-        A row per share and system: ``shuffled, system, speedup, busiest_share`` (of the work, of one thread),
-        ``sequential_us``, ``matches``.
+        A row per workload, window and number of ``chunks`` of every thread: ``data, window_min, chunks,
+        speedup, hybrid_speedup``; ``items_taken_again``: what overlaps add, as a share.
+
+    Notes
+    -----
+    Few chunks repeat little and leave threads idle; with one chunk per thread there is no stream any more.
     """
-    workload = sensors() if workload is None else workload
-    rows = []
-    for share in shuffled:
-        rng = np.random.default_rng(seed)
-        frame = workload.frame.copy()
-        moved = np.flatnonzero(rng.random(len(frame)) < share)
-        columns = [workload.event_type, workload.value]
-        frame.loc[moved, columns] = frame.loc[rng.permutation(moved), columns].to_numpy()
-        frame[workload.event_type] = frame[workload.event_type].astype(workload.frame[columns[0]].dtype)
-        made = speedup(
-            [replace(workload, frame=frame)], "window", [window_min],
-            patterns=("SEQ",), threads=threads, costs=costs,
-        )  # fmt: skip
-        made["sequential_us"] = made["speedup"] * made["makespan_us"]
-        rows.append(made.assign(shuffled=share))
-    columns = ["shuffled", "system", "speedup", "busiest_share", "sequential_us", "matches"]
-    return pd.concat(rows, ignore_index=True)[columns]
-
-
-# --- real threads -----------------------------------------------------------------------------------------
-
-
-def measured(
-    workload: Workload,
-    threads: Sequence[int] = (1, 2),
-    *,
-    window_min: float | None = None,
-    systems: Sequence[str] = (*COMPARED[:1], "RIP"),
-    costs: Costs = COSTS,
-    repetitions: int = 3,
-) -> pd.DataFrame:
-    """Return speed-ups on real threads beside those of virtual time.
-
-    Parameters
-    ----------
-    workload, window_min, costs
-        As of `by_cost_model`.
-    threads : sequence of int
-        No more than the machine has cores, to say something.
-    systems : sequence of str
-        Names of `SYSTEMS`.
-    repetitions : int
-        The fastest counts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
-        simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind.
-    """
-    program, events = prepared(workload, window_min or workload.windows_min[2])
-
-    def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
-        engine = _system(name)(n)
-        found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
-        virtual = engine.simulate(program, events, costs=_costs_of(engine, costs))
-        return found[0], min(run.makespan for run in found), virtual.makespan
-
-    one, *sequential = both("sequential", 1)
-    rows = []
-    for name in systems:
-        for n in threads:
-            run, real, virtual = both(name, n)
-            rows.append(
-                {
-                    "system": name,
-                    "threads": n,
-                    "matches": run.n_matches,
-                    "same_matches": run.n_matches == one.n_matches,
-                    "measured_ms": real / 1e6,
-                    "simulated_ms": virtual / 1e6,
-                    "measured_speedup": sequential[0] / real,
-                    "simulated_speedup": sequential[1] / virtual,
-                }
-            )
+    runs, rows = Runs(workloads, costs), []
+    for workload in workloads:
+        for window_min in workload.windows_min:
+            query = (workload.name, "SEQ", window_min, len(workload.types))
+            program, events = runs.prepared(*query)
+            one = runs.sequential(*query)
+            hybrid = runs.simulated("hybrid, fully dynamic", threads, *query)
+            for n in chunks:
+                engine = RIP(threads=threads, chunk=-(-events.n_events // (n * threads)))
+                run = engine.simulate(program, events, costs=costs_of(engine, costs))
+                rows.append(
+                    {
+                        "data": workload.name,
+                        "window_min": window_min,
+                        "chunks": n,
+                        "speedup": one.makespan / run.makespan,
+                        "hybrid_speedup": one.makespan / hybrid.makespan,
+                        "items_taken_again": run.n_items / one.n_items - 1,
+                    }
+                )
     return pd.DataFrame(rows)
