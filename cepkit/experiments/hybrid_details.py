@@ -230,7 +230,7 @@ def bursts(
     """
     rows = []
     for n in n_bursts:
-        workload = replace(sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n), slack=0.0)
+        workload = sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n)
         made = _at_one_point(workload, window_min, threads, costs, length)
         rows.append(made.assign(n_bursts=n))
     return _ordered(rows, "n_bursts")

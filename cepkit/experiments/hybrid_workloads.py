@@ -151,7 +151,7 @@ EVENING = ("Enter_Home", "Toilet", "Other_Activity", "Relax", "Cook_Dinner", "Ea
 
 
 def sensors(
-    *, n_days: int = 6, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
+    *, n_days: int = 10, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
 ) -> Workload:
     """Return the sensors of a home; types are the activities of an evening.
 
@@ -174,7 +174,7 @@ def sensors(
 
 
 def _of_sensors(name: str, events: pd.DataFrame) -> Workload:
-    return Workload(name, events, "activity", EVENING, "activity_change", 0.1, (30.0, 40.0, 50.0, 60.0))
+    return Workload(name, events, "activity", EVENING, "activity_change", 0.0, (20.0, 30.0, 45.0, 60.0))
 
 
 def real_workloads(folder: str | os.PathLike | None) -> list[Workload]:
