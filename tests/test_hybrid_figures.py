@@ -174,10 +174,12 @@ def test_threads_by_cost_model():
 def test_the_network_of_a_run_can_be_drawn():
     program, events = workloads.prepared(STREAM, 5 / 60)
     engine = Hybrid(threads=7, allocation="static")
-    trace = engine.simulate(program, events, trace=True).trace
+    run = engine.simulate(program, events, trace=True)
+    trace = run.trace
     agents = details.network_of(STREAM, trace)
     assert agents["agent"].tolist() == ["b", "c", "d"] and agents["events"].tolist() == ["B", "C", "D"]
     assert agents[["event_threads", "partial_threads"]].to_numpy().sum() == 7
+    assert agents["sent"].tolist() == [*run.sent[:2], run.n_matches]
     assert network_dot(agents).count("->") == 7
 
 

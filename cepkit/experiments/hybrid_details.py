@@ -265,7 +265,8 @@ def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
             "loops": False,
             "event_threads": homes["events"],
             "partial_threads": homes["partials"],
-            **{name: done[name].to_numpy() for name in ("taken_events", "taken_partials", "sent")},
+            **{name: done[name].to_numpy() for name in ("taken_events", "taken_partials")},
+            "sent": np.append(done["sent"].to_numpy()[:-1], done["n_matches"].iloc[-1]),
         }
     )
 
