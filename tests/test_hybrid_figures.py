@@ -12,8 +12,9 @@ from cepkit.experiments import hybrid_details as details
 from cepkit.experiments import hybrid_parallel as figures
 from cepkit.experiments import hybrid_workloads as workloads
 from cepkit.experiments.hybrid_claims import claims
-from cepkit.parallel.agents import Costs
-from cepkit.parallel.engines import RIP, Hybrid, Sequential
+from cepkit.parallel.crew import Costs
+from cepkit.parallel.divided import RIP
+from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.plots.network import network_dot
 
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")

@@ -25,7 +25,8 @@ def nothing_runs(monkeypatch):
         raise AssertionError("work began")
 
     for module, name in (
-        (engines, "simulate_agents"), (engines, "run_agents"), (divided, "simulate_agents"), (divided, "run_units"),
+        (engines, "simulate_agents"), (engines, "run_agents"),
+        (divided, "simulate_agents"), (divided, "run_units"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, work)
 

@@ -21,7 +21,7 @@ from cepkit.experiments.hybrid_parallel import (
 )
 from cepkit.experiments.hybrid_workloads import VARIABLES, Workload, prepared, sensors
 from cepkit.parallel.agent_statistics import agent_statistics
-from cepkit.parallel.agents import Costs
+from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.trace import ACTIONS, Trace

@@ -17,8 +17,10 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.experiments.hybrid_workloads import PATTERNS, VARIABLES, Workload, prepared
 from cepkit.experiments.sweeps import sweep
-from cepkit.parallel.agents import Agents, Costs, Crew, Terms
-from cepkit.parallel.engines import RIP, Hybrid, ParallelEngine, Sequential
+from cepkit.parallel.agents import Agents
+from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.divided import RIP
+from cepkit.parallel.engines import Hybrid, ParallelEngine, Sequential
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
 
