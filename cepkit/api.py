@@ -26,6 +26,7 @@ from cepkit.given import Given, Query, as_query
 from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matches import Matches
+from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, ParallelEngine
 from cepkit.parallel.outcome import ParallelRun
@@ -285,7 +286,7 @@ def simulate(
     query: Query,
     *,
     engine: ParallelEngine | None = None,
-    costs: Costs | None = None,
+    costs: Costs | str | None = None,
     arrival: Any = None,
     keep: bool = False,
     trace: bool = False,
@@ -300,8 +301,9 @@ def simulate(
     engine : ParallelEngine, optional
         `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel` or `cepkit.Sequential`;
         default: ``Hybrid()``.
-    costs : Costs, optional
-        What a thread's steps take; default: those of `cepkit.Costs`.
+    costs : Costs or "measured", optional
+        What a thread's steps take; default: those of `cepkit.Costs`. ``"measured"``: as on this machine, for
+        this query, by a run of a part of the events.
     arrival : array of float, shape (n_rows,), optional
         When each row reaches the engine, ns, not falling in the order of the stream; None: all at once.
     keep : bool
@@ -339,6 +341,10 @@ def simulate(
     events = build_events(source, program)
     if arrival is not None:
         arrival = _arrivals(arrival, events)
+    if costs == "measured":
+        costs = calibrate_costs(program, events)
+    elif costs is not None and not isinstance(costs, Costs):
+        raise CepError(f"costs={costs!r}: give cep.Costs(…), or 'measured'")
     return engine.simulate(program, events, costs=costs or Costs(), arrival=arrival, keep=keep, trace=trace)
 
 

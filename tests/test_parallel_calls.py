@@ -105,6 +105,13 @@ def test_costs_are_what_time_is_made_of(frame):
     assert two.makespan == pytest.approx(2 * one.makespan)
 
 
+def test_costs_of_this_machine(frame):
+    run = frame.cep.simulate(QUERY, engine=cep.Hybrid(3), costs="measured", **CALL)
+    assert run.n_matches == frame.cep.match(QUERY, **CALL).count() and run.makespan > 0
+    with pytest.raises(cep.CepError, match=r"costs='cheap': give cep\.Costs"):
+        frame.cep.simulate(QUERY, costs="cheap", **CALL)
+
+
 def test_after_match(frame):
     def match(engine):
         return frame.cep.match(QUERY, engine=engine, after_match="past_last", **CALL).to_frame()
