@@ -70,6 +70,7 @@ print(json.dumps([[row.what[0], row.measured] for row in rows]))
 """
 
 
+@pytest.mark.slow
 def test_parallel_engines_are_measured():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     run = subprocess.run(

@@ -230,7 +230,13 @@ def test_errors_of_simulate(frame):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", [QUERY, QUERY.replace("[k] AND ", "")], ids=["keys", "time slices"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(QUERY, id="keys", marks=pytest.mark.slow),
+        pytest.param(QUERY.replace("[k] AND ", ""), id="time slices"),
+    ],
+)
 def test_spark(spark, frame, query):
     unique = frame.assign(t=np.arange(len(frame)))
     rows = spark.createDataFrame(unique)

@@ -11,6 +11,8 @@ from cepkit.parallel.agents import Agents, read_only
 from cepkit.parallel.crew import ALLOCATIONS, REMOVALS, Costs, Crew, Terms
 from cepkit.sequence_set import EMPTY, MatchBlock, joined
 
+_LINE = 16  # numbers that a processor fetches together: two cache lines
+
 
 class AgentRun:
     """The arrays of one run of agents; whoever calls the kernels with them grows those that are full."""
@@ -161,7 +163,7 @@ class AgentRun:
             np.zeros((n_found, width), np.int64), np.zeros((n_found, n_components), np.int32),
             np.zeros(n_found, np.int64), np.zeros(n_found),
         )  # fmt: skip
-        hand = np.zeros((n_own, 24), np.int64)
+        hand = _of_threads(n_own, 24)
         empty = [k.CHAIN_NEXT, k.CHAIN_LOOP, k.OWN_CHAIN]
         hand[:, empty] = -1
         hand[:, k.OPEN_NEXT] = hand[:, k.OPEN_LOOP] = -1
@@ -171,9 +173,9 @@ class AgentRun:
         self.own = k.Own(
             hand, np.zeros((n_own, n_spare), np.int64), self._lists(),
             np.zeros((n_own, 3, k.MOST_HITS), np.int64),
-            np.zeros((n_own, width + 2), np.int64), np.zeros((n_own, n_components + 2), np.int64),
-            np.zeros((n_own, 4), np.int64), np.zeros((n_own, 3), np.int64),
-            np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), np.zeros((n_own, 5)),
+            _of_threads(n_own, width + 2), _of_threads(n_own, n_components + 2),
+            _of_threads(n_own, 4), _of_threads(n_own, 3),
+            np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), _of_threads(n_own, 5).astype(np.float64),
             np.zeros((n_own, 2, n_stages), np.int64),
         )  # fmt: skip
         n_shared = k.N_OF_RUN + n_stages * k.N_OF_STAGE + n_own * k.N_OF_THREAD
@@ -221,7 +223,7 @@ class AgentRun:
             b, f = self.blocks, self.found
             self.blocks = b._replace(items=_twice(b.items, 2))
             self.found = f._replace(items=_twice(f.items, 1))
-            path = np.zeros((len(self.own.path), self.blocks.items.shape[2] + 2), np.int64)
+            path = _of_threads(len(self.own.path), self.blocks.items.shape[2] + 2)
             self.own = self.own._replace(path=path)
 
     def _grow_blocks(self) -> None:
@@ -308,3 +310,8 @@ class AgentRun:
 def _twice(array: np.ndarray, axis: int = 0) -> np.ndarray:
     """Return the array with zeros behind, twice as long along an axis."""
     return np.concatenate([array, np.zeros_like(array)], axis=axis)
+
+
+def _of_threads(n: int, width: int) -> np.ndarray:
+    """Return a row per thread, on cache lines of its own: what one writes is not taken from another."""
+    return np.zeros((n, -(-(width + _LINE) // _LINE) * _LINE), np.int64)
