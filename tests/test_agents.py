@@ -81,6 +81,7 @@ def test_agents_find_each_match_once(seed, family, few_hits):
         (0, "optional"),  # a condition on each event of a loop that begins a branch
         (10, "rounds"), (59, "any"),  # branches of different lengths that use the same blocks
         (329, "window"), (425, "window"),  # a gap behind a loop whose neighbour is bound before it
+        (665, "window"),  # the last event of a loop at each of its events, tested when all are bound
         (1, "alternatives"),  # what is removed while a thread still has it
     ],
 )  # fmt: skip

@@ -15,13 +15,17 @@ from random import Random
 import agent_cases as ac
 import generate_sequences as gs
 import numba
+import numpy as np
+import pandas as pd
 import pytest
 from naive_sequences import sequence_matches
 from test_sequences import as_matches, bound
 
+from cepkit.compile.join_source import memo_partner
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.experiments.hybrid_costs import evaluations_per_agent
 from cepkit.kernels import agents as kernel
+from cepkit.parallel import agent_run
 from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, agents_unsupported
 from cepkit.parallel.crew import Crew, Terms
@@ -70,6 +74,18 @@ def rows_of(block) -> Counter:
     bounds = block.first_item_of_match
     events = block.event_of_item.tolist()
     return Counter(tuple(events[low:high]) for low, high in pairwise(bounds.tolist()))
+
+
+@cache
+def alike():
+    """Return a program whose conditions compare arrays, its events, and its matches as rows."""
+    draw, n = np.random.default_rng(5), 700
+    arrays = [*np.cumsum(draw.normal(size=(n, 6)), axis=1)]
+    stream = pd.DataFrame({"type": draw.choice([*"ABCD"], n), "ts": np.arange(n) // 2, "h": arrays})
+    where = "corr(a.h, b.h) > 0.6 AND corr(b.h, c.h) > 0.6 AND l2(d.h, b.h) < 5"
+    program, events = ac.sequences(stream, f"PATTERN SEQ(A a, B b, C c, D d) WHERE {where} WITHIN 40")
+    found = ENGINES["search"].run(program, events).ending(0, events.n_events)
+    return program, events, rows_of(found)
 
 
 ALL_ENGINES = [
@@ -217,3 +233,18 @@ def test_error_of_one_thread_ends_all(engine, monkeypatch):
     with pytest.raises(ZeroDivisionError, match="of one thread"):
         engine.run(*lengthy())
     assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("n_rows", [1, 4, 1 << 14])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 1, 3, 0)])
+def test_what_is_remembered_of_pairs_changes_nothing(order, n_rows, monkeypatch):
+    """However few pairs are remembered, on one thread or two, in virtual time or not."""
+    program, events, wanted = alike()
+    monkeypatch.setattr(agent_run, "MEMO_ROWS", n_rows)
+    agents = Agents(program, events, [order])
+    plan = agents.plans[0]
+    assert len(wanted) > 1000 and any(memo_partner(plan, join) is not None for join in plan.joins)
+    for crew in (Crew("fully_dynamic", 1), Crew("fully_dynamic", 2), Crew("state_dynamic", 3)):
+        runs = [run_agents(agents, crew, Terms(batch=5)), simulate_agents(agents, crew, Terms())]
+        assert all(rows_of(run.block) == wanted for run in runs), crew
+        assert len({tuple(run.compared.sum(axis=1)) for run in runs}) == 1

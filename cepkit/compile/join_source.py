@@ -29,6 +29,8 @@ WORLD_TYPES = (
 )  # fmt: skip
 # A call copies the descriptions of all arrays that it is given: too much for a pair.
 _INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
+# Rows of a memo, each for one event and 32 others: which these are, what was tested, what held. A power of 2.
+MEMO_ROWS = 1 << 14
 # Rows of ``limits``.
 LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
 
@@ -95,12 +97,13 @@ def write_joins(
         functions end in the arrays of `WORLD`.
 
         ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first,
-        out, report, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with all events in the
-        ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those that fit to
+        out, report, memo, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with all events in
+        the ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those that fit to
         ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number of the
         block, row, number of the range, event or -1) in the next call. The report has the pairs in order and
         in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
-        partial match's window are looked at, found by bisection.
+        partial match's window are looked at, found by bisection. ``memo`` has what costly conditions between
+        two events came to, for as many as it has rows: see `MEMO_ROWS`.
 
         ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
         the number of stages added: whether the only event bound may be the first of its branch.
@@ -161,10 +164,13 @@ class _JoinWriter:
         for join in plan.joins:
             for i in (*join.taking, *join.completing):
                 one = plan.bound.conditions[i]
-                taking = join.component if i in join.taking else None
-                name = f"holds{number}_{i}"
-                of = one.component_of_variable
-                self._function(writer.condition(name, one.term, of, top=-1, taking=taking))
+                is_taking, c = i in join.taking, one.condition.decided_at
+                # In another order it is decided later; it means the same.
+                is_late = one.condition.each and not is_taking and c != join.component
+                taking = join.component if is_taking else None
+                taken = c if is_late and components[c].is_group else None
+                of, name = one.component_of_variable, f"holds{number}_{i}"
+                self._function(writer.condition(name, one.term, of, top=-1, taking=taking, taken=taken))
             for a in join.absences:
                 self._absence(writer, number, plan, a)
 
@@ -198,24 +204,29 @@ class _JoinWriter:
         )
 
     def _fits(self, stage: int, number: int, n: int, join: Join) -> None:
-        """Write ``fits{stage}(path, first, h, …)`` for the event at depth h: 0 out of place, 1 no, 2 yes."""
-        c = join.component
-        lines = [f"def fits{stage}(path, first, h, {', '.join(WORLD)}):", "    e = path[h]"]
+        """Write for the event at depth h: is it in its place, do its conditions hold, and both.
+
+        ``fits{stage}(path, first, h, …)`` is 0 out of place, 1 no, 2 yes.
+        """
+        c, world = join.component, ", ".join(WORLD)
+        lines = [f"def placed{stage}(path, first, h, {world}):", "    e = path[h]"]
         if join.after is not None or join.is_loop:
             gap = f" or e >= limits[{GAP_END}, b]"
             if join.after != c - 1:  # then the event in front is its neighbour only within a loop
                 gap = f" or (first[{c}] < h and e >= limits[{GAP_END}, b])" if join.is_loop else ""
             lines += ["    if h > 0:", "        b = path[h - 1]"]
-            lines += [f"        if e < limits[{LATER}, b]{gap}:", "            return 0"]
+            lines += [f"        if e < limits[{LATER}, b]{gap}:", "            return False"]
         if join.before is not None:
             # Of a loop only the last event is its neighbour: see `_completing`.
             gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 and not join.is_loop else ""
-            lines += ["    b = path[h + 1]", f"    if b < limits[{LATER}, e]{gap}:", "        return 0"]
-        lines += [f"    if path[first[{n}] - 1] >= limits[{WINDOW_END}, path[0]]:", "        return 0"]
-        tests = [_call(f"holds{number}_{i}", "h", "e") for i in join.taking]
-        if tests:
-            lines += [f"    if not ({' and '.join(tests)}):", "        return 1"]
-        self._function([*lines, "    return 2"])
+            lines += ["    b = path[h + 1]", f"    if b < limits[{LATER}, e]{gap}:", "        return False"]
+        self._function([*lines, f"    return path[first[{n}] - 1] < limits[{WINDOW_END}, path[0]]"])
+        tests = [_call(f"holds{number}_{i}", "h", "e") for i in join.taking] or ["True"]
+        lines = [f"def held{stage}(path, first, h, {world}):", "    e = path[h]"]
+        self._function([*lines, f"    return {' and '.join(tests)}"])
+        lines = [f"def fits{stage}(path, first, h, {world}):"]
+        lines += [f"    if not placed{stage}(path, first, h, {world}):", "        return 0"]
+        self._function([*lines, f"    return 2 if held{stage}(path, first, h, {world}) else 1"])
 
     def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
@@ -224,7 +235,7 @@ class _JoinWriter:
             lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
-        given = "c, items, sizes, b, row, path, first, events, low, high, n, out"
+        given = "c, items, sizes, b, row, path, first, events, low, high, n, out, memo"
         lines = [f"def scan(stage, {given}, {world}):"]
         for stage in range(len(stages)):
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
@@ -249,7 +260,11 @@ class _JoinWriter:
         names = [f"p{d}" for d in range(len(known))]
         loads = [f"    {name} = {part}" for name, part in zip(names, parts, strict=True)]
         whole = [*names[:h], "e", *names[h:]]
-        body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in _SCAN]
+        partner, scan = memo_partner(plan, join), _SCAN
+        if partner is not None:
+            d = sum(of < partner for of in known)
+            scan = [line.replace("PARTNER", f"p{d}") for line in _SCAN_WITH_MEMO]
+        body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in scan]
         return [*_SCAN_HEAD, *loads, f"    h, first = {h}, ({', '.join(map(str, first))},)", *body]
 
     def _completing(self, stages: list[tuple[JoinPlan, Join]]) -> None:
@@ -273,11 +288,26 @@ class _JoinWriter:
         self._compiled([*lines, "    return True"])
 
 
+def memo_partner(plan: JoinPlan, join: Join) -> int | None:
+    """Return the component with whose event alone the conditions of a join compare; None without a memo.
+
+    Many partial matches have the same event there: what it comes to is remembered where that costs less than
+    to find it out again.
+    """
+    rank = plan.joins.index(join)
+    if rank < 2 or any(one.is_loop for one in plan.joins):
+        return None  # with one event bound no pair comes twice
+    own = [plan.bound.conditions[i] for i in join.taking]
+    of = {c for one in own for c in one.component_of_variable.values()} - {join.component}
+    is_costly = any(part.op in ("call", "similarity") for one in own for part in one.term.walk())
+    return of.pop() if is_costly and len(of) == 1 else None
+
+
 def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
 
-_SCAN_HEAD = ["def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, out, WORLD):"]
+_SCAN_HEAD = ["def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, out, memo, WORLD):"]
 _SCAN = """    compared = 0
     for i in range(low, high):
         e = events[0, i]
@@ -290,10 +320,35 @@ _SCAN = """    compared = 0
             if n == out.shape[1]:
                 return n, compared, i + 1
     return n, compared, high""".splitlines()
+_SCAN_WITH_MEMO = """    compared, word, m = 0, -1, 0
+    for i in range(low, high):
+        e = events[0, i]
+        path[h] = e
+        if not placedSTAGE(path, first, h, WORLD):
+            continue
+        compared += 1
+        if i >> 5 != word:
+            word = i >> 5
+            key = PARTNER << 32 | word
+            m = (PARTNER * 40503 + word * 9973) & (len(memo) - 1)
+            if memo[m, 0] != key:
+                memo[m, 0], memo[m, 1], memo[m, 2] = key, 0, 0
+        bit = 1 << (i & 31)
+        if not memo[m, 1] & bit:
+            memo[m, 1] |= bit
+            if heldSTAGE(path, first, h, WORLD):
+                memo[m, 2] |= bit
+        if memo[m, 2] & bit:
+            out[0, n], out[1, n], out[2, n] = b, row, e
+            n += 1
+            if n == out.shape[1]:
+                return n, compared, i + 1
+    return n, compared, high""".splitlines()
 _JOIN_TYPES = (
     'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
     'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
-    'T.Array(T.int64, 2, "C", readonly=True), T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), I1'
+    'T.Array(T.int64, 2, "C", readonly=True), T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), I1, '
+    'T.Array(T.int64, 2, "C")'
 )
 _LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
     d, s, h = 0, 0, 0
@@ -322,7 +377,7 @@ def first_beyond(values, low, high, limit):
 @njit([(JOIN_TYPES, WORLD,)], OPTIONS)
 def join(
     stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first, out,
-    report, WORLD_NAMES
+    report, memo, WORLD_NAMES
 ):
     c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
     k, row, r, begin = at[0], at[1], at[2], at[3]
@@ -350,7 +405,8 @@ def join(
                     low = begin
                 if low < high and sizes[b, row, c] < most:
                     n, tried, begin = scan(
-                        stage, c, items, sizes, b, row, path, first, events, low, high, n, out, WORLD_NAMES
+                        stage, c, items, sizes, b, row, path, first, events, low, high, n, out, memo,
+                        WORLD_NAMES
                     )
                     compared += tried
                     if n == out.shape[1]:

@@ -61,6 +61,7 @@ class PathWriter(TermWriter):
         *,
         top: int,
         taking: int | None = None,
+        taken: int | None = None,
         beside: str | None = None,
     ) -> list[str]:
         """Return the lines of the function ``name``.
@@ -77,6 +78,9 @@ class PathWriter(TermWriter):
             The component of the event at ``last``.
         taking : int, optional
             The component that takes the event at ``last``: its elements are that event, not all in turn.
+        taken : int, optional
+            The component that took its events one by one: for each of them the loop ends there, as when it
+            was taken.
         beside : str, optional
             The variable whose event is ``y``.
         """
@@ -87,6 +91,8 @@ class PathWriter(TermWriter):
             body.extend("    " * depth + line for line in lines)
 
         def end(c: int) -> str:
+            if c == taken:
+                return f"g{c}"
             return "last" if c == top else f"first[{c + 1}] - 1"
 
         leaves = list(dict.fromkeys(_leaves(term)))
@@ -108,7 +114,8 @@ class PathWriter(TermWriter):
                 at[variable] = "last"
             elif self.is_group[c]:
                 begin = f"first[{c}] + 1" if variable in back else f"first[{c}]"
-                add(f"for g{c} in range({begin}, {end(c)} + 1):")
+                until = "last" if c == top else f"first[{c + 1}] - 1"
+                add(f"for g{c} in range({begin}, {until} + 1):")
                 at[variable] = f"g{c}"
                 depth += 1
                 n_loops += 1

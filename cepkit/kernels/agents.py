@@ -122,6 +122,7 @@ class Own(NamedTuple):
     counts: np.ndarray  # int64, (n_threads, n_stages, 10)
     time: np.ndarray  # float64, (n_threads, 5)
     marks: np.ndarray  # int64, (n_threads, 2, n_stages)
+    memo: np.ndarray  # int64, (n_threads, n, 3): see `cepkit.compile.join_source`
 
 
 def _arrays(*types):
@@ -134,7 +135,7 @@ _WORLD = _arrays("I2", "B2", "F2", "I2", "F3", "F1", "I1", "B1")
 JOIN = T.FunctionType(
     T.int64(
         T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64,
-        *_arrays("i1", "i1", "i1", "i2", "i1"), *_WORLD,
+        *_arrays("i1", "i1", "i1", "i2", "i1", "i2"), *_WORLD,
     )
 )  # fmt: skip
 COMPLETES = T.FunctionType(T.boolean(T.int64, *_arrays("i1", "i1"), *_WORLD))
@@ -145,7 +146,7 @@ _TYPES = (
     T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
     T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4"), Blocks),
     T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Found),
-    T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
+    T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3", "i3"), Own),
     *_arrays("i1", "f2"),
 )
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
@@ -669,7 +670,7 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
         n = join(
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
             blocks.limits, net.events, net.options[IS_SCOPED], at, own.path[r], own.first[r], out, report,
-            *world
+            own.memo[r], *world
         )  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
@@ -837,6 +838,9 @@ def _work(join, completes, world, net, blocks, found, own, control, trace, r, n_
         code = _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now)
         if code == IDLE:
             if atomic.load(control, OUTSTANDING * _LINE) == 0:
+                # Whose pass is under way may have begun before the source was at its end.
+                while atomic.load(control, PASS_LOCK * _LINE) and not atomic.load(control, STOP * _LINE):
+                    pass
                 _removed(net, blocks, own, control, trace, r, now)
                 return FINISHED
             is_wanted = atomic.load(control, N_WAITING * _LINE) < net.options[BACKLOG]

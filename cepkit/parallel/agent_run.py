@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from cepkit.compile.join_source import MEMO_ROWS, memo_partner
 from cepkit.errors import CepError
 from cepkit.parallel.agents import Agents, read_only
 from cepkit.parallel.crew import ALLOCATIONS, REMOVALS, Costs, Crew, Terms
@@ -176,7 +177,7 @@ class AgentRun:
             _of_threads(n_own, width + 2), _of_threads(n_own, n_components + 2),
             _of_threads(n_own, 4), _of_threads(n_own, 3),
             np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), _of_threads(n_own, 5).astype(np.float64),
-            np.zeros((n_own, 2, n_stages), np.int64),
+            np.zeros((n_own, 2, n_stages), np.int64), self._memo(n_own),
         )  # fmt: skip
         n_shared = k.N_OF_RUN + n_stages * k.N_OF_STAGE + n_own * k.N_OF_THREAD
         self.control = np.zeros(n_shared * 8, np.int64)
@@ -198,6 +199,15 @@ class AgentRun:
         of_thread[:, k.MARK], of_thread[:, k.EPOCH] = -1, k.END
         self.of_stage = of_stage
         self.trace = np.zeros((1 << 12 if self.terms.trace else 1, k.N_TRACE_COLUMNS))
+
+    def _memo(self, n_own: int) -> np.ndarray:
+        """Return what conditions came to, by thread; none is known yet."""
+        is_used = any(
+            memo_partner(plan, plan.joins[rank]) is not None for _, plan, rank in self.agents.stages
+        )
+        memo = np.zeros((n_own, MEMO_ROWS if is_used else 1, 3), np.int64)
+        memo[:, :, 0] = -1
+        return memo
 
     def _lists(self) -> np.ndarray:
         length = max(len(self.blocks.state), self.blocks.log.shape[2])
