@@ -96,14 +96,15 @@ def write_joins(
         events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All
         functions end in the arrays of `WORLD`.
 
-        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first,
-        out, report, memo, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with all events in
-        the ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those that fit to
-        ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number of the
-        block, row, number of the range, event or -1) in the next call. The report has the pairs in order and
-        in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only events in a
-        partial match's window are looked at, found by bisection. ``memo`` has what costly conditions between
-        two events came to, for as many as it has rows: see `MEMO_ROWS`.
+        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, at,
+        path, first, out, report, memo, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with
+        all events in the ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those
+        that fit to ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number
+        of the block, row, number of the range, event or -1) in the next call. The report has the pairs in
+        order and in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only
+        events in a partial match's window are looked at, found by bisection. ``rising``: places rise from
+        event to event, as in one partition. ``memo`` has what costly conditions between two events came to,
+        for as many as it has rows: see `MEMO_ROWS`.
 
         ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
         the number of stages added: whether the only event bound may be the first of its branch.
@@ -204,10 +205,7 @@ class _JoinWriter:
         )
 
     def _fits(self, stage: int, number: int, n: int, join: Join) -> None:
-        """Write for the event at depth h: is it in its place, do its conditions hold, and both.
-
-        ``fits{stage}(path, first, h, …)`` is 0 out of place, 1 no, 2 yes.
-        """
+        """Write ``placed{stage}(path, first, h, …)``: is the event at depth h in its place; and ``held``."""
         c, world = join.component, ", ".join(WORLD)
         lines = [f"def placed{stage}(path, first, h, {world}):", "    e = path[h]"]
         if join.after is not None or join.is_loop:
@@ -224,9 +222,6 @@ class _JoinWriter:
         tests = [_call(f"holds{number}_{i}", "h", "e") for i in join.taking] or ["True"]
         lines = [f"def held{stage}(path, first, h, {world}):", "    e = path[h]"]
         self._function([*lines, f"    return {' and '.join(tests)}"])
-        lines = [f"def fits{stage}(path, first, h, {world}):"]
-        lines += [f"    if not placed{stage}(path, first, h, {world}):", "        return 0"]
-        self._function([*lines, f"    return 2 if held{stage}(path, first, h, {world}) else 1"])
 
     def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
@@ -235,7 +230,7 @@ class _JoinWriter:
             lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
-        given = "c, items, sizes, b, row, path, first, events, low, high, n, out, memo"
+        given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo"
         lines = [f"def scan(stage, {given}, {world}):"]
         for stage in range(len(stages)):
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
@@ -246,7 +241,8 @@ class _JoinWriter:
 
         Other branches may have more: what is behind the n-th size was there before.
         """
-        return [*_SCAN_HEAD, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
+        head = [*_SCAN_HEAD, "    rising = False"]
+        return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
 
     def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
         """Return a scan whose partial matches have one event of each bound component: their path is a tuple.
@@ -265,7 +261,26 @@ class _JoinWriter:
             d = sum(of < partner for of in known)
             scan = [line.replace("PARTNER", f"p{d}") for line in _SCAN_WITH_MEMO]
         body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in scan]
-        return [*_SCAN_HEAD, *loads, f"    h, first = {h}, ({', '.join(map(str, first))},)", *body]
+        return [
+            *_SCAN_HEAD, *loads, *self._trimmed(plan, join, names),
+            f"    h, first = {h}, ({', '.join(map(str, first))},)", *body,
+        ]  # fmt: skip
+
+    def _trimmed(self, plan: JoinPlan, join: Join, names: list[str]) -> list[str]:
+        """Return the lines that leave the events in their places only, where these are a range."""
+        if not names or not plan.is_appending(join):
+            return ["    rising = False"]
+        end = f"limits[{WINDOW_END}, {names[0]}]"
+        if join.after == join.component - 1:
+            end = f"min({end}, limits[{GAP_END}, {names[-1]}])"
+        return [
+            "    if rising:",
+            f"        later, end = limits[{LATER}, {names[-1]}], {end}",
+            "        while low < high and events[0, low] < later:",
+            "            low += 1",
+            "        while low < high and events[0, high - 1] >= end:",
+            "            high -= 1",
+        ]
 
     def _completing(self, stages: list[tuple[JoinPlan, Join]]) -> None:
         world = ", ".join(WORLD)
@@ -284,7 +299,8 @@ class _JoinWriter:
                 lines += [f"    if stage == {stage}:", f"        return {' and '.join(tests)}"]
             if join is plan.joins[0] and join.taking:
                 lines += [f"    if stage == {len(stages) + stage}:"]
-                lines += [f"        return fits{stage}(path, first, 0, {world}) == 2"]
+                both = [f"{name}{stage}(path, first, 0, {world})" for name in ("placed", "held")]
+                lines += [f"        return {' and '.join(both)}"]
         self._compiled([*lines, "    return True"])
 
 
@@ -307,14 +323,17 @@ def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
 
-_SCAN_HEAD = ["def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, out, memo, WORLD):"]
+_SCAN_HEAD = [
+    "def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo, WORLD):"
+]
 _SCAN = """    compared = 0
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
-        fit = fitsSTAGE(path, first, h, WORLD)
-        compared += fit > 0
-        if fit == 2:
+        if not (rising or placedSTAGE(path, first, h, WORLD)):
+            continue
+        compared += 1
+        if heldSTAGE(path, first, h, WORLD):
             out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
             if n == out.shape[1]:
@@ -324,7 +343,7 @@ _SCAN_WITH_MEMO = """    compared, word, m = 0, -1, 0
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
-        if not placedSTAGE(path, first, h, WORLD):
+        if not (rising or placedSTAGE(path, first, h, WORLD)):
             continue
         compared += 1
         if i >> 5 != word:
@@ -347,7 +366,8 @@ _SCAN_WITH_MEMO = """    compared, word, m = 0, -1, 0
 _JOIN_TYPES = (
     'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
     'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
-    'T.Array(T.int64, 2, "C", readonly=True), T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), I1, '
+    'T.Array(T.int64, 2, "C", readonly=True), T.int64, T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), '
+    "I1, "
     'T.Array(T.int64, 2, "C")'
 )
 _LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
@@ -376,8 +396,8 @@ def first_beyond(values, low, high, limit):
 
 @njit([(JOIN_TYPES, WORLD,)], OPTIONS)
 def join(
-    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, at, path, first, out,
-    report, memo, WORLD_NAMES
+    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, at, path, first,
+    out, report, memo, WORLD_NAMES
 ):
     c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
     k, row, r, begin = at[0], at[1], at[2], at[3]
@@ -405,7 +425,7 @@ def join(
                     low = begin
                 if low < high and sizes[b, row, c] < most:
                     n, tried, begin = scan(
-                        stage, c, items, sizes, b, row, path, first, events, low, high, n, out, memo,
+                        stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo,
                         WORLD_NAMES
                     )
                     compared += tried

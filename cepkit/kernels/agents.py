@@ -37,7 +37,7 @@ PLACE, POSITION, EXPIRY = range(3)
 ITEM, LOOK, COMPARE, LOCK, SEND = range(5)
 # What ``Network.options`` holds.
 (ALLOCATION, BATCH, CHUNK, IS_SCOPED, REMOVAL, IS_KEPT, START_END, BACKLOG, IS_TRACED, IS_REAL,
- SOURCE_BY_THREADS, ROUTE) = range(12)  # fmt: skip
+ SOURCE_BY_THREADS, ROUTE, IS_RISING, IS_TIMED) = range(14)  # fmt: skip
 # Columns of ``Blocks.header``, rows of ``Blocks.limits``; states of blocks.
 STAGE, N_ROWS, LEAST_LAST, MOST_LIMIT, LONGEST, PASS_OF, CHAIN = range(7)
 LAST, LIMIT = range(2)
@@ -83,7 +83,7 @@ class Network(NamedTuple):
     serves: np.ndarray  # uint8, (n_stages, n_threads, 2)
     home: np.ndarray  # int64, (n_threads, 2): stage and kind
     cost: np.ndarray  # float64, (n_stages, 2, 5), ns
-    options: np.ndarray  # int64, (12,)
+    options: np.ndarray  # int64, (14,)
 
 
 class Blocks(NamedTuple):
@@ -134,7 +134,7 @@ def _arrays(*types):
 _WORLD = _arrays("I2", "B2", "F2", "I2", "F3", "F1", "I1", "B1")
 JOIN = T.FunctionType(
     T.int64(
-        T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64,
+        T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64, T.int64,
         *_arrays("i1", "i1", "i1", "i2", "i1", "i2"), *_WORLD,
     )
 )  # fmt: skip
@@ -290,8 +290,16 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
     n_matched, n_sent, n_looped = 0, 0, 0
     latency, most_latency = 0.0, own.time[r, MOST_LATENCY]
     needs_path = is_tested or is_loop or after >= 0 or is_kept
-    if is_real and not needs_path:  # they are only counted; latencies are those of virtual time
+    if not needs_path:  # they are only counted
         n_matched, n_hits = n_hits, 0
+        is_timed = not is_real and net.options[IS_TIMED]  # latencies are those of virtual time
+        if not is_real and not is_timed and n_matched > 0:
+            latency, most_latency = time * n_matched, max(most_latency, time)
+        for i in range(n_matched if is_timed else 0):
+            last = max(position[out[2, i]], blocks.limits[LAST, out[0, i], out[1, i]])
+            since = time - net.arrival[last]
+            latency += since
+            most_latency = max(most_latency, since)
     for i in range(n_hits):
         block, row, place = out[0, i], out[1, i], out[2, i]
         last, n_items, goes_on = position[place], 0, True
@@ -669,8 +677,8 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
             return MORE_ITEMS
         n = join(
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
-            blocks.limits, net.events, net.options[IS_SCOPED], at, own.path[r], own.first[r], out, report,
-            own.memo[r], *world
+            blocks.limits, net.events, net.options[IS_SCOPED], net.options[IS_RISING], at, own.path[r],
+            own.first[r], out, report, own.memo[r], *world
         )  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
@@ -880,8 +888,9 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
     n_threads, n_stages = len(own.hand) - 1, len(net.stages)
     n_deliveries = net.deliveries.shape[1]
     for _ in range(n_steps):
-        r, now = n_threads, clock[n_threads]
+        r, now, waits = n_threads, clock[n_threads], False
         for z in range(n_threads):
+            waits |= clock[z] >= NEVER
             if clock[z] < now:
                 r, now = z, clock[z]
         if now >= NEVER:
@@ -923,7 +932,8 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
                 clock[r] = max(passed, net.arrival[net.deliveries[1, cursor]]) + net.options[ROUTE]
             elif clock[n_threads] >= NEVER:
                 clock[n_threads] = max(now, net.arrival[net.deliveries[1, cursor]])
-        _woken(net, control, clock, n_threads, now)
+        if waits or clock[r] >= NEVER:
+            _woken(net, control, clock, n_threads, now)
         n_bytes = 0.0
         for s in range(n_stages):
             n_partials = atomic.load(control, _of_stage(s, PARTIALS_HELD))

@@ -121,7 +121,7 @@ class AgentRun:
         cost[:, :, k.SEND] = np.where(stages[:, k.IS_FUSED], 0.0, costs.send)[:, None]
         if costs.match is not None:
             cost[stages[:, k.NEXT] < 0, :, k.SEND] = costs.match
-        options = np.zeros(12, np.int64)
+        options = np.zeros(14, np.int64)
         is_sequential = self.crew.allocation == "sequential"
         options[k.ALLOCATION] = ALLOCATIONS.index(self.crew.allocation)
         options[k.BATCH], options[k.CHUNK] = terms.batch, 1 if is_sequential else terms.chunk
@@ -129,6 +129,7 @@ class AgentRun:
         options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = terms.keep, terms.backlog, terms.trace
         options[k.START_END] = k.END if own is None else own[1]
         options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
+        options[k.IS_RISING], options[k.IS_TIMED] = agents.places.is_one_partition, arrival is not None
         options[k.SOURCE_BY_THREADS] = self.is_real or is_sequential
         deliveries, events, by_place = agents.arrays_of_events
         if own is not None:
