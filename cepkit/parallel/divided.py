@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 
 import numpy as np
 
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.errors import CepError, UnsupportedQueryError, whole_number
+from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agents import Agents
 from cepkit.parallel.chunks import Chunk, interval_chunks, key_blocks, keys_unsupported, looked_at, rip_chunks
-from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.crew import MOST_THREADS, Costs, Crew, Terms
 from cepkit.parallel.engines import ParallelEngine
 from cepkit.parallel.outcome import ParallelRun, outcome, summed
 from cepkit.parallel.simulation import simulate_agents
@@ -146,7 +147,12 @@ class RIP(_Divided):
     start_filter: bool = True
 
     def __post_init__(self):
-        whole_number("RIP: threads", self.threads, 1)
+        whole_number("RIP: threads", self.threads, 1, MOST_THREADS)
+        truth("RIP: start_filter", self.start_filter)
+        if self.multiple is not None and not (
+            isinstance(self.multiple, Real) and 1 <= self.multiple < float("inf")
+        ):
+            raise CepError(f"RIP: multiple={self.multiple!r}: a number is meant, 1 window or more")
         if self.chunk is not None:
             whole_number("RIP: chunk", self.chunk, 1)
             if self.multiple is not None:
@@ -238,7 +244,7 @@ class DataParallel(_Divided):
     how: str = "least_loaded"
 
     def __post_init__(self):
-        whole_number("DataParallel: threads", self.threads, 1)
+        whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     @property
