@@ -83,11 +83,33 @@ def test_evaluation_order(frame):
     query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > a.x WITHIN 12"
     wanted = frame.cep.match(query, **CALL).to_frame()
     for order in (["c", "a", "b"], ["b", "c", "a"]):
-        found = frame.cep.match(query, engine=cep.Hybrid(threads=2), evaluation_order=order, **CALL)
-        pd.testing.assert_frame_equal(found.to_frame(), wanted)
+        for engine in (cep.Hybrid(threads=2), *DIVIDED):
+            check_in_order(frame, query, wanted, engine, order)
         assert f"agents       {order[1]}, {order[2]}" in str(
             frame.cep.explain(query, engine=cep.Hybrid(), evaluation_order=order, **CALL)
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["AND(A a, B b, C c)", "SEQ(!C n, A a, B b, !A l, C c)"])
+@pytest.mark.parametrize("order", ["bac", "cba", "abc"])
+def test_evaluation_order_of_divided_streams(frame, pattern, order):
+    query = f"PATTERN {pattern} WHERE [k] AND b.x > a.x WITHIN 12"
+    wanted = frame.cep.match(query, engine="search", **CALL).to_frame()
+    for engine in (*DIVIDED, cep.DataParallel(2)):
+        check_in_order(frame, query, wanted, engine, list(order))
+
+
+# A chunk's own matches are those whose first event in time is its own, whatever is joined first.
+DIVIDED = (cep.RIP(2, chunk=7), cep.RIP(3), cep.RIP(2, multiple=2))
+
+
+def check_in_order(frame, query, wanted, engine, order):
+    given = {"engine": engine, "evaluation_order": order, **CALL}
+    pd.testing.assert_frame_equal(frame.cep.match(query, **given).to_frame(), wanted)
+    runs = [frame.cep.simulate(query, keep=keep, **given) for keep in (True, False)]
+    assert [run.n_matches for run in runs] == [len(wanted)] * 2 and len(wanted) > 4
+    assert [len(run.block) for run in runs] == [len(wanted), 0]
 
 
 def test_arrival_is_given_by_row(frame):

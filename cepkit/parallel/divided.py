@@ -41,7 +41,7 @@ class _Divided(ParallelEngine):
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self._check_trace(program, trace)
         parts = self.parts(program, events)
-        terms = Terms(keep=True if self._filters else keep)
+        terms = Terms(keep=keep or self._filters(program))
         for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
             agents.join, agents.world, agents.arrays_of_events  # noqa: B018
         made = [
@@ -72,7 +72,7 @@ class _Divided(ParallelEngine):
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
             made = simulate_agents(
-                agents, Crew("sequential", 1), Terms(keep=True if self._filters else keep), costs=costs,
+                agents, Crew("sequential", 1), Terms(keep=keep or self._filters(program)), costs=costs,
                 arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
                 on_wait=on_wait,
             )  # fmt: skip
@@ -82,8 +82,8 @@ class _Divided(ParallelEngine):
             units.append(unit)
         return self._sum(program, events, alone, float(clock.max()), busy, units, measured=False)
 
-    @property
-    def _filters(self) -> bool:
+    def _filters(self, program: SequenceProgram) -> bool:
+        """Return whether parts find matches of others, which `_own_matches` drops."""
         return False
 
     def _check_trace(self, program: SequenceProgram, trace: bool) -> None:
@@ -130,7 +130,7 @@ class RIP(_Divided):
         Instead: length of a chunk in windows of time, as OpenCEP divides.
     start_filter : bool
         With ``multiple``: whether a chunk begins matches with its own events only. OpenCEP begins them in the
-        overlap, too, and drops them at the end.
+        overlap, too, and drops them at the end; so do chunks of queries that say their ``evaluation_order``.
 
     Notes
     -----
@@ -165,9 +165,9 @@ class RIP(_Divided):
         """How many threads."""
         return self.threads
 
-    @property
-    def _filters(self) -> bool:
-        return not self.start_filter
+    def _filters(self, program: SequenceProgram) -> bool:
+        # In another order of evaluation a match's first event is not the one that is joined first.
+        return not self.start_filter or bool(program.query.evaluation_order)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program, None when it can."""
@@ -194,6 +194,8 @@ class RIP(_Divided):
         else:
             size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
             chunks = rip_chunks(end, size, self.threads)
+        if program.query.evaluation_order and self.start_filter:
+            chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
         return [(chunk.unit, agents, chunk) for chunk in chunks]
 
     def _own_matches(
@@ -204,7 +206,7 @@ class RIP(_Divided):
         keep: bool,
         arrival: np.ndarray | None = None,
     ) -> ParallelRun:
-        if not self._filters:
+        if not self._filters(agents.program):
             return run
         first = run.block.first
         own = np.flatnonzero((first >= chunk.own[0]) & (first < chunk.own[1]))
