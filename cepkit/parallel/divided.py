@@ -123,7 +123,7 @@ class RIP(_Divided):
     Parameters
     ----------
     threads : int
-        How many.
+        How many, 512 at most.
     chunk : int, optional
         Events whose matches a chunk finds; None: so many that every thread gets 16 chunks.
     multiple : float, optional
@@ -230,7 +230,7 @@ class DataParallel(_Divided):
     Parameters
     ----------
     threads : int
-        How many.
+        How many, 512 at most.
     how : str
         ``"least_loaded"``: keys with the most events first, each to the thread with the fewest so far;
         ``"hash"``: by the key alone.

@@ -227,7 +227,7 @@ class Hybrid(_OfAgents):
     Parameters
     ----------
     threads : int
-        How many.
+        How many, 512 at most; on real threads more than there are cores bring nothing.
     allocation : str
         ``"static"``: a thread takes the events or the partial matches of one agent; ``"state_dynamic"``: both
         of one agent; ``"fully_dynamic"``: whatever waits, its own agent's first. The first two take at least
