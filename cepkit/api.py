@@ -14,7 +14,7 @@ from cepkit.checked import compile_checked, warn_of_unknown_types
 from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.errors import CepError, UnsupportedQueryError, truth
 from cepkit.evaluation_order import branch_orders
 from cepkit.events import Events
 from cepkit.explanation import Explanation
@@ -22,7 +22,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
-from cepkit.given import Given, Query, as_query
+from cepkit.given import Given, Query, as_query, given_by
 from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matches import Matches
@@ -142,7 +142,7 @@ def match(
         event_type, strategy, scope, strict_time, after_match, evaluation_order,
     )  # fmt: skip
     value = as_query(query, given)
-    check_engine(engine, trace=trace)
+    check_engine(engine, trace=truth("match: trace", trace))
     if spark := _spark_frame(frame):
         if isinstance(value, SequenceQuery):
             from cepkit import spark_sequences as spark
@@ -200,7 +200,7 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
-    value = as_query(query, Given(**keywords))
+    value = as_query(query, given_by("explain", keywords))
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
     program = compile_checked(value, source)
@@ -333,7 +333,7 @@ def simulate(
     """
     engine = Hybrid() if engine is None else engine
     program, source, _ = _sequence_program("simulate", frame, query, {**keywords, "engine": engine})
-    check_engine(engine, trace=trace)
+    check_engine(engine, trace=truth("simulate: trace", trace))
     if not isinstance(engine, ParallelEngine):
         raise CepError(
             f"simulate: engine={engine!r} has no threads. Give cep.Hybrid(threads=4), or another value"
@@ -350,12 +350,15 @@ def simulate(
 
 def _arrivals(arrival: Any, events: Events) -> np.ndarray:
     """Return arrivals by position in the stream, checked."""
-    arrival = np.asarray(arrival, np.float64)
+    try:
+        arrival = np.asarray(arrival, np.float64)
+    except (TypeError, ValueError):
+        raise CepError("arrival: numbers are meant, nanoseconds for each row") from None
     if arrival.shape != (events.n_events,):
         raise CepError(f"arrival: shape {arrival.shape} for {events.n_events} rows; there must be one each")
     arrival = arrival[events.rows(np.arange(events.n_events))]
-    if not (np.all(np.diff(arrival) >= 0) and np.all(np.isfinite(arrival))):
-        raise CepError("arrival: times must be finite and not fall in the order of the stream")
+    if not (np.all(np.diff(arrival, prepend=0.0) >= 0) and np.all(np.isfinite(arrival))):
+        raise CepError("arrival: times must be finite and not fall in the order of the stream, from 0 on")
     return arrival
 
 
@@ -363,7 +366,7 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
     """Return the program, source and engine of an event sequence for what looks at events one by one."""
     keywords = dict(keywords)
     engine = keywords.pop("engine", "auto")
-    value = as_query(query, Given(**keywords))
+    value = as_query(query, given_by(name, keywords))
     check_engine(engine)
     if not isinstance(value, SequenceQuery):
         raise UnsupportedQueryError(

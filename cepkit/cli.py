@@ -395,7 +395,7 @@ def _add_ingest(parser: argparse.ArgumentParser) -> None:
 
     lines = ["formats and their options:"]
     for name, known in FORMATS.items():
-        lines.append(f"  {name:<11}{known.description}")
+        lines.append(f"  {name:<16}{known.description}")
         lines += [f"    --option {option}=…  {of.description}" for option, of in known.options.items()]
     parser.epilog = "\n".join([*lines, "", "example:", "  cepkit ingest inet sample:inet trades"])
     parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))

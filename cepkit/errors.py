@@ -130,8 +130,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {spelled[found[0]]!r}?" if found else ""
 
 
-def whole_number(what: str, value: object, least: int = 0) -> int:
-    """Return ``value``, an argument called ``what``, when it is a whole number not below ``least``.
+def whole_number(what: str, value: object, least: int = 0, most: int | None = None) -> int:
+    """Return ``value``, an argument called ``what``, when it is a whole number from ``least`` to ``most``.
 
     Examples
     --------
@@ -147,7 +147,23 @@ def whole_number(what: str, value: object, least: int = 0) -> int:
         raise CepError(f"{what}={value!r}: expected a whole number") from None
     if number < least:
         raise CepError(f"{what}={number}: expected a whole number, {least} or more")
+    if most is not None and number > most:
+        raise CepError(f"{what}={number}: expected a whole number, {most:,} at most")
     return number
+
+
+def truth(what: str, value: object) -> bool:
+    """Return ``value``, an argument called ``what``, when it is True or False.
+
+    Examples
+    --------
+    >>> truth("scoped", "no")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: scoped='no': expected True or False
+    """
+    if type(value).__name__ not in ("bool", "bool_"):  # numpy's, which this module does not know, too
+        raise CepError(f"{what}={value!r}: expected True or False")
+    return bool(value)
 
 
 def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotFoundError:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError
+from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.language.builder import QueryBuilder
 from cepkit.language.patterns import Pattern
 from cepkit.language.query import RegexQuery, regex_query
@@ -34,6 +34,16 @@ class Given:
     strict_time: bool = False
     after_match: str | None = None
     evaluation_order: list[str] | None = None
+
+
+def given_by(call: str, keywords: Mapping[str, Any]) -> Given:
+    """Return the keywords of a call, ``match``, as a value; TypeError for those that there are not."""
+    known = [field.name for field in fields(Given)]
+    if wrong := next((name for name in keywords if name not in known), None):
+        raise TypeError(
+            f"{call}() got an unexpected keyword argument {wrong!r}.{nearest(wrong, known)} There are {known}"
+        )
+    return Given(**keywords)
 
 
 def as_query(query: Query, given: Given) -> RegexQuery | SequenceQuery:

@@ -119,6 +119,9 @@ ENGINES: dict[str, Engine] = {
 }
 
 
+_PARALLEL = ("Hybrid", "RIP", "DataParallel", "StateParallel", "Sequential")
+
+
 def choose_engine(program: Bound, engine: str | ParallelEngine = "auto", *, trace: bool = False) -> Engine:
     """Return the engine that runs ``program``.
 
@@ -143,6 +146,7 @@ def choose_engine(program: Bound, engine: str | ParallelEngine = "auto", *, trac
         chosen = _of_value(engine, trace)
         if reason := chosen.unsupported(program):
             raise UnsupportedQueryError(f"engine {engine} cannot run this query: {reason}. Engine 'auto' can")
+        engine.check_agents(program)
         return chosen
     able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
     if engine == "auto" and not able:
@@ -178,18 +182,31 @@ def _of_value(engine: ParallelEngine, trace: bool) -> Engine:
     )
 
 
+def _class_meant(name: str) -> str | None:
+    """Return the class of parallel engines that a text names, if one."""
+    plain = "".join(filter(str.isalpha, name.partition("(")[0])).lower().removeprefix("cep")
+    return next((known for known in _PARALLEL if known.lower() == plain), None)
+
+
+def _value_of(name: str) -> str:
+    return f"cep.{name}({'threads=4' if name in ('Hybrid', 'RIP', 'DataParallel') else ''})"
+
+
 def check_engine(engine: str | ParallelEngine, *, trace: bool = False) -> None:
     """Raise the error for a name that no engine has, or for one that writes no trace when it is to."""
     is_value = isinstance(engine, ParallelEngine)
+    if isinstance(engine, type) and issubclass(engine, ParallelEngine):
+        raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_value_of(engine.__name__)}")
     if not is_value and not isinstance(engine, str):
         raise CepError(
             f"engine={engine!r}: give a name of {['auto', *ENGINES]}, or a parallel engine as a value: "
             "cep.Hybrid(threads=4)"
         )
     if not is_value and engine != "auto" and engine not in ENGINES:
-        raise CepError(
-            f"engine {engine!r} is not known.{nearest(engine, ENGINES)} Engines: {['auto', *ENGINES]}"
-        )
+        hint = nearest(engine, ENGINES)
+        if not hint and (name := _class_meant(engine)):
+            hint = f" Parallel engines are values: engine={_value_of(name)}."
+        raise CepError(f"engine {engine!r} is not known.{hint} Engines: {['auto', *ENGINES]}")
     if trace and not (is_value and engine.has_trace):
         raise UnsupportedQueryError(
             f"trace=True: engine {engine if is_value else repr(engine)} writes no trace. cep.Hybrid(), "

@@ -12,7 +12,7 @@ import pytest
 from cepkit.datasets.activities import AREAS, activities
 from cepkit.datasets.minute_bars import MINUTES_OF_DAY, BarParameters, day_profile, minute_bars
 from cepkit.datasets.sensor_windows import window_attributes
-from cepkit.datasets.smart_home import HomeParameters, smart_home
+from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
 from cepkit.errors import CepError, ColumnNotFoundError
 
 SEEDS = [0, 1]
@@ -239,6 +239,10 @@ def test_arguments_of_minute_bars_are_checked():
             minute_bars(BarParameters(**arguments))
     with pytest.raises(CepError, match="seed is -1"):
         minute_bars(seed=-1)
+    with pytest.raises(CepError, match=r"minute_bars: parameters is a int. Give BarParameters\(…\)"):
+        minute_bars(5)
+    with pytest.raises(CepError, match=r"smart_home: parameters is a DataFrame. Give HomeParameters\(…\)"):
+        casas_lines(pd.DataFrame())
 
 
 def test_the_figures_of_bars_are_those_of_the_original(reference):

@@ -77,6 +77,22 @@ def test_names_that_are_not_known():
         figures.speedup([STREAM], "cores", [2])
 
 
+def test_what_is_wrong_with_a_sweep_is_said_before_it_runs(monkeypatch):
+    monkeypatch.setattr(figures, "sweep", lambda *_, **__: pytest.fail("points have been run"))
+    good = "hybrid, fully dynamic"
+    for sweep_of in (figures.speedup, figures.paced):
+        for given, said in (
+            ({"systems": (good, "RIPP")}, r"^system 'RIPP' not known"),
+            ({"systems": good}, r"^systems='hybrid, fully dynamic': give a list"),
+            ({"by": "length", "values": [3, 9]}, r"^workload 'Poisson': no pattern 'SEQ' of 9 components"),
+            ({"workloads": STREAM}, r"^workloads is a workload, 'Poisson'. Give a list"),
+        ):
+            with pytest.raises(CepError, match=said):
+                sweep_of(**{"workloads": [STREAM], "by": "window", "values": [1.0], "length": 3, **given})
+    with pytest.raises(CepError, match=r"^workload 'Poisson': no pattern 'Klene'"):
+        figures.speedup([STREAM], "window", [1.0], patterns=("SEQ", "Klene"), length=3)
+
+
 @needs_kernels
 def test_speedups_are_tidy_and_the_same_every_time(tmp_path):
     systems = [*figures.COMPARED, "sequential", "sequential, not scoped"]

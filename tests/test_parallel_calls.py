@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -81,11 +83,33 @@ def test_evaluation_order(frame):
     query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > a.x WITHIN 12"
     wanted = frame.cep.match(query, **CALL).to_frame()
     for order in (["c", "a", "b"], ["b", "c", "a"]):
-        found = frame.cep.match(query, engine=cep.Hybrid(threads=2), evaluation_order=order, **CALL)
-        pd.testing.assert_frame_equal(found.to_frame(), wanted)
+        for engine in (cep.Hybrid(threads=2), *DIVIDED):
+            check_in_order(frame, query, wanted, engine, order)
         assert f"agents       {order[1]}, {order[2]}" in str(
             frame.cep.explain(query, engine=cep.Hybrid(), evaluation_order=order, **CALL)
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["AND(A a, B b, C c)", "SEQ(!C n, A a, B b, !A l, C c)"])
+@pytest.mark.parametrize("order", ["bac", "cba", "abc"])
+def test_evaluation_order_of_divided_streams(frame, pattern, order):
+    query = f"PATTERN {pattern} WHERE [k] AND b.x > a.x WITHIN 12"
+    wanted = frame.cep.match(query, engine="search", **CALL).to_frame()
+    for engine in (*DIVIDED, cep.DataParallel(2)):
+        check_in_order(frame, query, wanted, engine, list(order))
+
+
+# A chunk's own matches are those whose first event in time is its own, whatever is joined first.
+DIVIDED = (cep.RIP(2, chunk=7), cep.RIP(3), cep.RIP(2, multiple=2))
+
+
+def check_in_order(frame, query, wanted, engine, order):
+    given = {"engine": engine, "evaluation_order": order, **CALL}
+    pd.testing.assert_frame_equal(frame.cep.match(query, **given).to_frame(), wanted)
+    runs = [frame.cep.simulate(query, keep=keep, **given) for keep in (True, False)]
+    assert [run.n_matches for run in runs] == [len(wanted)] * 2 and len(wanted) > 4
+    assert [len(run.block) for run in runs] == [len(wanted), 0]
 
 
 def test_arrival_is_given_by_row(frame):
@@ -166,7 +190,34 @@ ERRORS = {
         "engine Hybrid(threads=2) cannot run this query: it runs event sequences only",
     ),
     "no engine": ({"engine": 5}, "engine=5: give a name of ['auto'"),
-    "a class": ({"engine": cep.Hybrid}, "or a parallel engine as a value: cep.Hybrid(threads=4)"),
+    "a class": ({"engine": cep.Hybrid}, "engine=cep.Hybrid is a class. Give a value: cep.Hybrid(threads=4)"),
+    "a class without threads": ({"engine": cep.Sequential}, "is a class. Give a value: cep.Sequential()"),
+    "a text": (
+        {"engine": "hybrid"},
+        "'hybrid' is not known. Parallel engines are values: engine=cep.Hybrid(",
+    ),
+    "a call as text": ({"engine": "cep.RIP(2)"}, "Parallel engines are values: engine=cep.RIP(threads=4)."),
+    "threads": (
+        {"engine": cep.Hybrid(3, "static")},
+        "2 agents take at least 4 threads. Let neighbours share them (fuse='auto')",
+    ),
+    "threads of pairs": (
+        {"engine": cep.Hybrid(1, "static", fuse="auto")},
+        "threads=1: 2 agents take at least 2 with neighbours fused. allocation='fully_dynamic' takes any",
+    ),
+    "threads and a pair": (
+        {"engine": cep.Hybrid(1, "state_dynamic", [("b", "c")])},
+        "take at least 2 threads",
+    ),
+    "no such agent": (
+        {"engine": cep.Hybrid(2, fuse=[("a", "b")])},
+        "fuse=('a', 'b'): a pair of agents is meant, of ['b', 'c'] (the first variable needs none)",
+    ),
+    "no neighbours": ({"engine": cep.Hybrid(2, fuse=[("b", "b")])}, "neighbours are meant, of ['b', 'c']"),
+    "trace as text": (
+        {"trace": "yes", "engine": cep.Hybrid(2)},
+        "match: trace='yes': expected True or False",
+    ),
     "trace": ({"trace": True}, "trace=True: engine 'auto' writes no trace. cep.Hybrid(), "),
     "trace of parts": (
         {"trace": True, "engine": cep.RIP(2)},
@@ -176,7 +227,11 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_errors_come_before_work(frame, case):
+def test_errors_come_before_work(frame, case, monkeypatch):
+    def no_work(*_):
+        raise AssertionError("work has started")
+
+    monkeypatch.setattr("cepkit.api.build_events", no_work)
     given, said = ERRORS[case]
     with pytest.raises(cep.CepError) as caught:
         frame.cep.match(**{"query": QUERY, **CALL, **given})
@@ -186,7 +241,30 @@ def test_errors_come_before_work(frame, case):
 def test_errors_of_values():
     for make, said in (
         (lambda: cep.Hybrid(0), "Hybrid: threads=0"),
-        (lambda: cep.Hybrid(2, "dynamic"), "Hybrid: allocation 'dynamic' is not known. There are ['static'"),
+        (lambda: cep.Hybrid("four"), "Hybrid: threads='four': expected a whole number"),
+        (lambda: cep.Hybrid(10**9), "Hybrid: threads=1000000000: expected a whole number, 512 at most"),
+        (lambda: cep.RIP(513), "RIP: threads=513"),
+        (lambda: cep.DataParallel(513), "DataParallel: threads=513"),
+        (lambda: cep.Hybrid(2, "fully-dynamic"), "Did you mean 'fully_dynamic'?"),
+        (lambda: cep.Hybrid(removal="windw"), "removal 'windw' is not known. Did you mean 'window'?"),
+        *(
+            (partial(cep.Hybrid, fuse=fuse), f"Hybrid: fuse={fuse!r}. Give 'auto', or pairs of variables")
+            for fuse in (5, True, ["b", "c"], ("b", "c"), [("b", "c", "d")], [(0, 1)], [5])
+        ),
+        (lambda: cep.Sequential(scoped="no"), "Sequential: scoped='no': expected True or False"),
+        (lambda: cep.RIP(multiple=2, start_filter=0), "RIP: start_filter=0: expected True or False"),
+        *(
+            (partial(cep.RIP, multiple=multiple), f"RIP: multiple={multiple!r}: a number is meant, 1 window")
+            for multiple in (0, 0.5, -2, "2", float("nan"), float("inf"))
+        ),
+        (lambda: cep.Costs(item=-5), "Costs: item=-5: nanoseconds are meant, 0 or more"),
+        (lambda: cep.Costs(lock=float("nan")), "Costs: lock=nan"),
+        (lambda: cep.Costs(comparison=[1, "2"]), "Costs: comparison=(1, '2')"),
+        (lambda: cep.Costs(send=None), "Costs: send=None"),
+        (
+            lambda: cep.Hybrid(2, "dynamic"),
+            "Hybrid: allocation 'dynamic' is not known. Did you mean 'state_dynamic'? There are [",
+        ),
         (lambda: cep.Hybrid(cost_model="x"), "Hybrid: cost_model 'x' is not known"),
         (lambda: cep.Hybrid(fuse="all"), "Hybrid: fuse='all'. Give 'auto', or pairs"),
         (lambda: cep.RIP(2, chunk=0), "RIP: chunk=0"),
@@ -200,25 +278,38 @@ def test_errors_of_values():
 
 
 def test_errors_of_threads(frame):
+    """What `match` says of threads and pairs, explain and simulate say, too."""
     for engine, said in (
-        (
-            cep.Hybrid(3, "static"),
-            "2 agents take at least 4 threads. Let neighbours share them (fuse='auto')",
-        ),
+        (cep.Hybrid(3, "static"), "2 agents take at least 4 threads"),
         (cep.Hybrid(2, fuse=[("a", "z")]), "a pair of agents is meant, of ['b', 'c']"),
-        (cep.Hybrid(1, "static", fuse="auto"), "threads=1: 2 agents take at least 2 with neighbours fused"),
     ):
-        for call in (frame.cep.simulate, frame.cep.match):
+        for call in (frame.cep.simulate, frame.cep.explain):
             with pytest.raises(cep.CepError) as caught:
-                made = call(QUERY, engine=engine, **CALL)
-                made.count()
+                call(QUERY, engine=engine, **CALL)
             assert said in str(caught.value)
+
+
+def test_pairs_may_be_none_at_all(frame, wanted):
+    assert frame.cep.match(QUERY, engine=cep.Hybrid(2, fuse=[]), **CALL).count() == len(wanted)
+
+
+def test_keywords_that_there_are_not(frame):
+    for call in (frame.cep.simulate, frame.cep.explain, frame.cep.funnel):
+        with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'witin'. Did you mean"):
+            call(QUERY, witin=3)
 
 
 def test_errors_of_simulate(frame):
     for given, said in (
         ({"engine": "auto"}, "simulate: engine='auto' has no threads"),
+        ({"engine": cep.RIP}, "engine=cep.RIP is a class"),
         ({"arrival": [1.0]}, "arrival: shape (1,) for 150 rows"),
+        ({"arrival": "now"}, "arrival: numbers are meant, nanoseconds for each row"),
+        ({"arrival": np.full(150, -5.0)}, "not fall in the order of the stream, from 0 on"),
+        (
+            {"costs": cep.Costs(comparison=(1.0,))},
+            "Costs: comparison has 1 values for 2 agents, ['b+', 'c']. Give one each, or one number for all",
+        ),
         ({"arrival": -np.arange(150.0)}, "arrival: times must be finite and not fall"),
         ({"trace": True, "engine": cep.DataParallel(2)}, "writes no trace"),
     ):

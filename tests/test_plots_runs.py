@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from test_trace import EXAMPLE, drawn, trace_of
+from test_trace import row as row_of
 
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.plots import lengths as lengths_module
@@ -121,6 +122,12 @@ def test_hints_of_bins():
     assert hints.y.tolist() == [-1, 0, 1] and hints.x.tolist() == [0, 50, 100]
     assert hints.text[1][0] == "40 % b, events<br>40 % idle<br>20 % b, removing"
     assert hints.text[0][0] == "80 % idle<br>20 % source, delivering"
+
+
+def test_a_source_that_takes_no_time_has_no_lane():
+    at_once = trace_of([row_of(-1, -1, 0, 0.0, 0.0), row_of(0, 0, 1, 0.0, 90.0)])
+    assert list(state_lanes(at_once.states(3), n_threads=2).layout.yaxis.ticktext) == ["0 · b", "1"]
+    assert state_lanes(EXAMPLE.states(2)).layout.yaxis.ticktext[0] == "source"
 
 
 def test_many_actions_are_drawn_in_bins_and_stay_small():
@@ -324,6 +331,8 @@ def test_six_panels_share_one_legend():
     assert sum(of.showlegend for of in drawn_lines(figure)) == 4
     bottoms = {figure.layout[f"yaxis{p}" if p > 1 else "yaxis"].domain[0] for p in range(1, 7)}
     assert len(bottoms) == 2 and figure.layout.title.text == "measured"
+    said = [figure.layout[f"yaxis{p}" if p > 1 else "yaxis"].title.text for p in range(1, 7)]
+    assert said == ["speedup", None, None] * 2  # once in a row, not over the panel to the left
 
 
 def test_facets_of_three_sweeps_are_six_panels():
@@ -355,6 +364,14 @@ def test_logarithmic_axes_leave_out_what_they_cannot_show():
     assert line.x.tolist() == [1, 10, 1000] and np.isnan(line.y[0]) and line.y.tolist()[1:] == [10.0, 1e9]
     assert "10<sup>8</sup>" in figure.layout.yaxis.ticktext
     assert list(figure.layout.xaxis.ticktext) == ["1", "10", "1,000"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(6500, 19_000), (5000, 14_000), (12, 21), (1, 20), (0.3, 700)])
+def test_logarithmic_axes_have_three_ticks_at_least(low, high):
+    rows = pd.DataFrame({"x": [1, 2], "y": [low, high]})
+    axis = sweep_figure(SweepPanel(rows, "x", "y", log_y=True)).layout.yaxis
+    assert 3 <= sum(low <= tick <= high for tick in axis.tickvals) <= 8
+    assert len(set(axis.ticktext)) == len(axis.ticktext)
 
 
 def test_a_sweep_without_points():

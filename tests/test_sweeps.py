@@ -164,6 +164,23 @@ def test_grids_that_are_none(grid, message):
         sweep(Runs(), grid)
 
 
+@pytest.mark.parametrize("grid", [5, None, "xy"])
+def test_what_is_no_grid_at_all(grid):
+    with pytest.raises(CepError, match="the grid is neither a dict of lists nor a list of dicts"):
+        sweep(Runs(), grid)
+
+
+def test_points_may_come_one_by_one():
+    assert sweep(lambda x: {"y": -x}, ({"x": x} for x in (1, 2)))["y"].tolist() == [-1, -2]
+
+
+def test_runs_and_folders_that_are_none():
+    with pytest.raises(CepError, match="sweep: run is a int; a function of a point's parameters is needed"):
+        sweep(5, {"x": [1]})
+    with pytest.raises(CepError, match="sweep: path is a int; a folder's name is needed"):
+        sweep(Runs(), {"x": [1]}, 5)
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets.trades import check, check_count, start_ticks, symbol_names
+from cepkit.errors import CepError
 
 # Measured on minute bars of 1,512 symbols around one opening, and on 81 stocks over eleven days.
 MINUTES_OF_DAY = 480  # 09:00 to 16:59
@@ -297,6 +298,8 @@ def _frame(days: list[dict[str, np.ndarray]], parameters: BarParameters) -> pd.D
 
 
 def _check(parameters: BarParameters, seed: int) -> None:
+    if not isinstance(parameters, BarParameters):
+        raise CepError(f"minute_bars: parameters is a {type(parameters).__name__}. Give BarParameters(…)")
     check_count("minute_bars: n_symbols", parameters.n_symbols, 2, 10_000)
     check_count("minute_bars: n_days", parameters.n_days, 0)
     check_count("minute_bars: n_history", parameters.n_history, 1, SESSION_MINUTES)

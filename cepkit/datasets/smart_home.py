@@ -305,6 +305,8 @@ def _move_into_bursts(
 
 
 def _check(parameters: HomeParameters, seed: int) -> None:
+    if not isinstance(parameters, HomeParameters):
+        raise CepError(f"smart_home: parameters is a {type(parameters).__name__}. Give HomeParameters(…)")
     check_count("smart_home: n_days", parameters.n_days, 0)
     check_count("smart_home: n_bursts", parameters.n_bursts, 1)
     check("smart_home: burst_share", parameters.burst_share, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +27,16 @@ from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.trace import ACTIONS, Trace
 
-__all__ = ["buffers", "bursts", "by_cost_model", "evaluations", "measured", "network_of", "spread"]
+__all__ = [
+    "buffers",
+    "bursts",
+    "by_cost_model",
+    "evaluations",
+    "machine_load",
+    "measured",
+    "network_of",
+    "spread",
+]
 
 
 def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
@@ -269,6 +279,18 @@ def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
             "sent": np.append(done["sent"].to_numpy()[:-1], done["n_matches"].iloc[-1]),
         }
     )
+
+
+def machine_load() -> str:
+    """Return how many processes run on how many cores: times of threads say something on idle ones only.
+
+    Examples
+    --------
+    >>> machine_load().endswith("cores")
+    True
+    """
+    of_a_minute = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return f"load {of_a_minute} on {os.cpu_count()} cores"
 
 
 def measured(

@@ -62,6 +62,8 @@ class Runs:
     """Points of sweeps: a run of a system each, beside the sequential one of the same query."""
 
     def __init__(self, workloads: Iterable[Workload], costs: Costs):
+        if isinstance(workloads, Workload):
+            raise CepError(f"workloads is a workload, {workloads.name!r}. Give a list of them")
         self.workloads = {workload.name: workload for workload in workloads}
         self.costs = costs
         self._prepared: dict[tuple, tuple[SequenceProgram, Events]] = {}
@@ -101,6 +103,13 @@ def system_of(name: str) -> Callable[[int, int], ParallelEngine]:
     return SYSTEMS[name]
 
 
+def _check_systems(systems: Sequence[str]) -> None:
+    if isinstance(systems, str):
+        raise CepError(f"systems={systems!r}: give a list, [{systems!r}]")
+    for name in systems:
+        system_of(name)
+
+
 def simulated(
     engine: ParallelEngine,
     program: SequenceProgram,
@@ -134,6 +143,7 @@ def _points(workloads, by, values, patterns, systems, threads, length, **more) -
             for value in windows if given is None else given:
                 at = {"window_min": windows[min(2, len(windows) - 1)], "threads": threads, "length": length}
                 at["window_min" if by == "window" else by] = value
+                workload.query(at["window_min"], length=at["length"], pattern=pattern)  # raises here, once
                 for system in systems:
                     points.append({"data": workload.name, "pattern": pattern, **at, "system": system, **more})
     return points
@@ -184,6 +194,7 @@ def speedup(
     -----
     Source: HYPERSONIC, section VII, figures 6 and 9.
     """
+    _check_systems(systems)
     runs = Runs(workloads, costs)
 
     def point(data, pattern, window_min, threads, length, system) -> dict:
@@ -242,6 +253,7 @@ def paced(
     Source: HYPERSONIC, section VII, figures 7 and 8.
     Differs: the paper does not say at which rate events arrive.
     """
+    _check_systems(systems)
     runs = Runs(workloads, costs)
 
     def point(data, pattern, window_min, threads, length, system, load) -> dict:

@@ -96,11 +96,15 @@ def sweep(
     0      1       4      0.5
     1      2       4      1.0
     """
+    if not callable(run):
+        raise CepError(f"sweep: run is a {type(run).__name__}; a function of a point's parameters is needed")
     points = _points(grid)
     keys = [_key(point) for point in points]
     if len(set(keys)) < len(keys):
         twice = next(k for k, key in enumerate(keys) if key in keys[:k])
         raise CepError(f"sweep: point {_shown(points[twice])} stands in the grid twice")
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise CepError(f"sweep: path is a {type(path).__name__}; a folder's name is needed")
     name = name or getattr(run, "__name__", type(run).__name__)
     folder = None if path is None else _opened(Path(path), name, version, points)
     results = {} if folder is None else _kept(folder, keys, points)
@@ -132,7 +136,9 @@ def _points(grid) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping):
         values = {name: _listed(name, of) for name, of in grid.items()}
         return [dict(zip(values, row, strict=True)) for row in product(*values.values())]
-    if isinstance(grid, (str, bytes)) or not all(isinstance(point, Mapping) for point in grid):
+    is_text = isinstance(grid, (str, bytes))
+    grid = list(grid) if isinstance(grid, Iterable) and not is_text else None
+    if grid is None or not all(isinstance(point, Mapping) for point in grid):
         raise CepError("sweep: the grid is neither a dict of lists nor a list of dicts")
     points = [dict(point) for point in grid]
     other = next((point for point in points if set(point) != set(points[0])), None)

@@ -117,6 +117,12 @@ class AgentRun:
         stages[:, k.N_MATCH_WORKERS] = serves[:, :, k.PARTIALS].sum(axis=1)
         cost = np.zeros((self.n_stages, 2, 5))
         cost[:, :, k.ITEM], cost[:, :, k.LOOK], cost[:, :, k.LOCK] = costs.item, costs.look, costs.lock
+        n_agents, n_given = len(agents.stage_of_agent), np.size(costs.comparison)
+        if np.ndim(costs.comparison) and n_given != n_agents:
+            raise CepError(
+                f"Costs: comparison has {n_given} values for {n_agents} agents, {list(agents.labels)}. "
+                "Give one each, or one number for all"
+            )
         cost[list(agents.stage_of_agent), :, k.COMPARE] = np.reshape(costs.comparison, (-1, 1))
         cost[:, :, k.SEND] = np.where(stages[:, k.IS_FUSED], 0.0, costs.send)[:, None]
         if costs.match is not None:

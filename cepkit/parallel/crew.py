@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import isfinite
+from numbers import Real
+
+from cepkit.errors import CepError
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic", "sequential")
 REMOVALS = ("watermark", "window", "never")
+MOST_THREADS = 512  # each has buffers of its own for every agent, and looks into all others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,11 @@ class Costs:
         For the source to pass an event on.
     match : float, optional
         To report a match; None: as ``send``.
+
+    Raises
+    ------
+    CepError
+        For what is no number, or is negative or not finite.
     """
 
     item: float = 100.0
@@ -37,6 +48,17 @@ class Costs:
     send: float = 50.0
     delivery: float = 0.0
     match: float | None = None
+
+    def __post_init__(self):
+        if isinstance(self.comparison, Sequence) and not isinstance(self.comparison, str):
+            object.__setattr__(self, "comparison", tuple(self.comparison))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "match" and value is None:
+                continue
+            for cost in value if field.name == "comparison" and isinstance(value, tuple) else (value,):
+                if not isinstance(cost, Real) or not (isfinite(cost) and cost >= 0):
+                    raise CepError(f"Costs: {field.name}={value!r}: nanoseconds are meant, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 
 import numpy as np
 
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.errors import CepError, UnsupportedQueryError, whole_number
+from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agents import Agents
 from cepkit.parallel.chunks import Chunk, interval_chunks, key_blocks, keys_unsupported, looked_at, rip_chunks
-from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.crew import MOST_THREADS, Costs, Crew, Terms
 from cepkit.parallel.engines import ParallelEngine
 from cepkit.parallel.outcome import ParallelRun, outcome, summed
 from cepkit.parallel.simulation import simulate_agents
@@ -40,7 +41,7 @@ class _Divided(ParallelEngine):
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self._check_trace(program, trace)
         parts = self.parts(program, events)
-        terms = Terms(keep=True if self._filters else keep)
+        terms = Terms(keep=keep or self._filters(program))
         for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
             agents.join, agents.world, agents.arrays_of_events  # noqa: B018
         made = [
@@ -71,7 +72,7 @@ class _Divided(ParallelEngine):
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
             made = simulate_agents(
-                agents, Crew("sequential", 1), Terms(keep=True if self._filters else keep), costs=costs,
+                agents, Crew("sequential", 1), Terms(keep=keep or self._filters(program)), costs=costs,
                 arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
                 on_wait=on_wait,
             )  # fmt: skip
@@ -81,8 +82,8 @@ class _Divided(ParallelEngine):
             units.append(unit)
         return self._sum(program, events, alone, float(clock.max()), busy, units, measured=False)
 
-    @property
-    def _filters(self) -> bool:
+    def _filters(self, program: SequenceProgram) -> bool:
+        """Return whether parts find matches of others, which `_own_matches` drops."""
         return False
 
     def _check_trace(self, program: SequenceProgram, trace: bool) -> None:
@@ -122,14 +123,14 @@ class RIP(_Divided):
     Parameters
     ----------
     threads : int
-        How many.
+        How many, 512 at most.
     chunk : int, optional
         Events whose matches a chunk finds; None: so many that every thread gets 16 chunks.
     multiple : float, optional
         Instead: length of a chunk in windows of time, as OpenCEP divides.
     start_filter : bool
         With ``multiple``: whether a chunk begins matches with its own events only. OpenCEP begins them in the
-        overlap, too, and drops them at the end.
+        overlap, too, and drops them at the end; so do chunks of queries that say their ``evaluation_order``.
 
     Notes
     -----
@@ -146,7 +147,12 @@ class RIP(_Divided):
     start_filter: bool = True
 
     def __post_init__(self):
-        whole_number("RIP: threads", self.threads, 1)
+        whole_number("RIP: threads", self.threads, 1, MOST_THREADS)
+        truth("RIP: start_filter", self.start_filter)
+        if self.multiple is not None and not (
+            isinstance(self.multiple, Real) and 1 <= self.multiple < float("inf")
+        ):
+            raise CepError(f"RIP: multiple={self.multiple!r}: a number is meant, 1 window or more")
         if self.chunk is not None:
             whole_number("RIP: chunk", self.chunk, 1)
             if self.multiple is not None:
@@ -159,9 +165,9 @@ class RIP(_Divided):
         """How many threads."""
         return self.threads
 
-    @property
-    def _filters(self) -> bool:
-        return not self.start_filter
+    def _filters(self, program: SequenceProgram) -> bool:
+        # In another order of evaluation a match's first event is not the one that is joined first.
+        return not self.start_filter or bool(program.query.evaluation_order)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program, None when it can."""
@@ -188,6 +194,8 @@ class RIP(_Divided):
         else:
             size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
             chunks = rip_chunks(end, size, self.threads)
+        if program.query.evaluation_order and self.start_filter:
+            chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
         return [(chunk.unit, agents, chunk) for chunk in chunks]
 
     def _own_matches(
@@ -198,7 +206,7 @@ class RIP(_Divided):
         keep: bool,
         arrival: np.ndarray | None = None,
     ) -> ParallelRun:
-        if not self._filters:
+        if not self._filters(agents.program):
             return run
         first = run.block.first
         own = np.flatnonzero((first >= chunk.own[0]) & (first < chunk.own[1]))
@@ -222,7 +230,7 @@ class DataParallel(_Divided):
     Parameters
     ----------
     threads : int
-        How many.
+        How many, 512 at most.
     how : str
         ``"least_loaded"``: keys with the most events first, each to the thread with the fewest so far;
         ``"hash"``: by the key alone.
@@ -238,7 +246,7 @@ class DataParallel(_Divided):
     how: str = "least_loaded"
 
     def __post_init__(self):
-        whole_number("DataParallel: threads", self.threads, 1)
+        whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     @property

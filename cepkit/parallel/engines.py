@@ -20,11 +20,11 @@ from cepkit.agent_threads import (
     split_by_load,
 )
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.errors import CepError, UnsupportedQueryError, whole_number
+from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, agents_unsupported
-from cepkit.parallel.crew import REMOVALS, Costs, Crew, Terms
+from cepkit.parallel.crew import MOST_THREADS, REMOVALS, Costs, Crew, Terms
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
@@ -58,6 +58,9 @@ class ParallelEngine(ABC):
         """Raise UnsupportedQueryError when the engine cannot run a program."""
         if reason := self.reason_against(program):
             raise UnsupportedQueryError(f"{self} cannot run this query: it {reason}")
+
+    def check_agents(self, program: SequenceProgram) -> None:  # noqa: B027 - most engines fit all agents
+        """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
 
     @abstractmethod
     def run(
@@ -175,6 +178,9 @@ class Sequential(_OfAgents):
 
     scoped: bool = True
 
+    def __post_init__(self):
+        truth("Sequential: scoped", self.scoped)
+
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return one thread."""
         return Crew("sequential", 1)
@@ -221,7 +227,7 @@ class Hybrid(_OfAgents):
     Parameters
     ----------
     threads : int
-        How many.
+        How many, 512 at most; on real threads more than there are cores bring nothing.
     allocation : str
         ``"static"``: a thread takes the events or the partial matches of one agent; ``"state_dynamic"``: both
         of one agent; ``"fully_dynamic"``: whatever waits, its own agent's first. The first two take at least
@@ -265,7 +271,7 @@ class Hybrid(_OfAgents):
     removal: str = "watermark"
 
     def __post_init__(self):
-        whole_number("Hybrid: threads", self.threads, 1)
+        whole_number("Hybrid: threads", self.threads, 1, MOST_THREADS)
         whole_number("Hybrid: batch", self.batch, 1)
         for name, value, known in (
             ("allocation", self.allocation, ALLOCATIONS),
@@ -273,11 +279,16 @@ class Hybrid(_OfAgents):
             ("removal", self.removal, REMOVALS[:2]),
         ):
             if value not in known:
-                raise CepError(f"Hybrid: {name} {value!r} is not known. There are {list(known)}")
-        if isinstance(self.fuse, str) and self.fuse != "auto":
-            raise CepError(f"Hybrid: fuse={self.fuse!r}. Give 'auto', or pairs of variables: [('b', 'c')]")
-        if self.fuse is not None and not isinstance(self.fuse, str):
-            object.__setattr__(self, "fuse", tuple(map(tuple, self.fuse)))
+                raise CepError(
+                    f"Hybrid: {name} {value!r} is not known.{nearest(str(value), known)} "
+                    f"There are {list(known)}"
+                )
+        if self.fuse is not None and self.fuse != "auto":
+            object.__setattr__(self, "fuse", _pairs(self.fuse))
+
+    def check_agents(self, program: SequenceProgram) -> None:
+        """Raise CepError when there are too few threads, or pairs that are no neighbours."""
+        self._named_pairs(Agents(program, _NO_EVENTS))
 
     def terms(self) -> Terms:
         """Return how threads work."""
@@ -289,14 +300,7 @@ class Hybrid(_OfAgents):
         n = len(agents.labels)
         if not n or (self.allocation == "fully_dynamic" and self.threads == 1 and self.fuse is None):
             return Crew("fully_dynamic", self.threads)  # there is nothing to divide
-        fused = self._fused(agents)
-        n_groups = n - sum(len(group) - 1 for group in fused)
-        least = 0 if self.allocation == "fully_dynamic" else LEAST_THREADS
-        if self.threads < least * n_groups and not self.fuse == "auto":
-            raise CepError(
-                f"{self}: {n_groups} agents take at least {least * n_groups} threads. "
-                "Let neighbours share them (fuse='auto'), or take allocation='fully_dynamic'"
-            )
+        fused, least = self._named_pairs(agents), self._least
         loads = self._loads(agents)
         if self.fuse == "auto":
             fused = _fused_by_load(agents, loads, self.threads, least)
@@ -310,19 +314,37 @@ class Hybrid(_OfAgents):
             of_events.append(split_by_load(n_own, *of_kind)[0] if n_own > 1 else n_own)
         return Crew(self.allocation, self.threads, of_agent, tuple(of_events), tuple(fused))
 
-    def _fused(self, agents: Agents) -> list[tuple[int, ...]]:
-        made = []
+    @property
+    def _least(self) -> int:
+        """Threads that an agent, or a fused pair, takes at least."""
+        return 0 if self.allocation == "fully_dynamic" else LEAST_THREADS
+
+    def _named_pairs(self, agents: Agents) -> list[tuple[int, ...]]:
+        """Return the pairs that are named, when the threads are enough for them and the other agents."""
+        n, made = len(agents.labels), []
+        if self.fuse == "auto":
+            _fused_by_load(agents, [(0.0, 0.0)] * n, self.threads, self._least)
+            return made
         for pair in self.fuse if isinstance(self.fuse, tuple) else ():
             names = [label.rstrip("+") for label in agents.labels]
             unknown = [name for name in pair if name not in names]
             if unknown or len(pair) != 2:
-                raise CepError(f"Hybrid: fuse={pair!r}: a pair of agents is meant, of {names}")
+                raise CepError(
+                    f"Hybrid: fuse={pair!r}: a pair of agents is meant, of {names} (the first variable "
+                    "needs none)"
+                )
             a, b = sorted(names.index(name) for name in pair)
             if b != a + 1 or a not in _followed(agents):
                 raise CepError(f"Hybrid: fuse={pair!r}: neighbours are meant, of {names}")
             if any({a, b} & set(other) for other in made):
                 raise CepError(f"Hybrid: fuse={pair!r}: an agent is in one pair only")
             made.append((a, b))
+        n_groups = n - len(made)
+        if self.threads < self._least * n_groups:
+            raise CepError(
+                f"{self}: {n_groups} agents take at least {self._least * n_groups} threads. "
+                "Let neighbours share them (fuse='auto'), or take allocation='fully_dynamic'"
+            )
         return made
 
     def _loads(self, agents: Agents) -> list[tuple[float, float]]:
@@ -339,6 +361,18 @@ class Hybrid(_OfAgents):
             of_branch = agent_loads(rates, half, half, self.cost_model) if n else []
             loads += [(load / 2, load / 2) for load in of_branch]
         return loads
+
+
+def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
+    """Return pairs of variables as tuples."""
+    pairs = tuple(fuse) if isinstance(fuse, Sequence) and not isinstance(fuse, str) else None
+    if pairs is None or not all(
+        isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        and all(isinstance(name, str) for name in pair)
+        for pair in pairs
+    ):  # fmt: skip
+        raise CepError(f"Hybrid: fuse={fuse!r}. Give 'auto', or pairs of variables: [('b', 'c')]")
+    return tuple(map(tuple, pairs))
 
 
 def _followed(agents: Agents) -> list[int]:
@@ -367,6 +401,7 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
     n_most = max(left for left, (cost, _) in enumerate(best[-1]) if cost < inf)
     if n_most < n_pairs and least:
         raise CepError(
-            f"threads={threads}: {n} agents take at least {least * (n - n_most)} with neighbours fused"
+            f"threads={threads}: {n} agents take at least {least * (n - n_most)} with neighbours fused. "
+            "allocation='fully_dynamic' takes any number"
         )
     return [(a, a + 1) for a in best[-1][n_most][1]]

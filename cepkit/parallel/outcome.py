@@ -120,7 +120,7 @@ class ParallelRun:
             raise CepError(f"plot: {what!r} is not known.{nearest(str(what), draw)} There are {list(draw)}")
         if self.trace is None:
             raise CepError("plot: this run has no trace. Give trace=True to match or simulate")
-        return draw[what](self.trace)
+        return draw[what](self.trace, title=self.engine)
 
     def __repr__(self) -> str:
         how = "measured" if self.measured else "simulated"

@@ -64,7 +64,7 @@ def network_dot(agents: pd.DataFrame, *, title: str | None = None) -> str:
             "rankdir": "LR",
             "bgcolor": "transparent",
             "nodesep": "0.3",
-            "ranksep": "0.6",
+            "ranksep": "0.25",
             "pad": "0.1",
         }
         | ({"label": _dot_text(title), "labelloc": "t"} if title else {})

@@ -34,7 +34,8 @@ def draw_threads(trace: Trace, *, title: str | None = None) -> go.Figure:
     """
     settings = {"n_threads": trace.n_threads, "measured": trace.measured, "title": title}
     if len(trace.done.start) <= MOST_ACTIONS:
-        return action_lanes(trace.actions(), **settings)
+        done = trace.actions()
+        return action_lanes(_without_idle_source(done, done["end"] - done["start"]), **settings)
     n_bins = BINS
     states = trace.states(n_bins)
     while len(states) > MOST_STATES and n_bins > FEWEST_BINS:
@@ -45,7 +46,8 @@ def draw_threads(trace: Trace, *, title: str | None = None) -> go.Figure:
 
 def draw_busy(trace: Trace, *, title: str | None = None) -> go.Figure:
     """Draw how busy each thread was. See `cepkit.plots.threads.busy_bars`."""
-    return busy_bars(trace.threads(), measured=trace.measured, title=title)
+    threads = trace.threads()
+    return busy_bars(_without_idle_source(threads, threads["busy"]), measured=trace.measured, title=title)
 
 
 def draw_lengths(trace: Trace, *, models: pd.DataFrame | None = None, title: str | None = None) -> go.Figure:
@@ -53,3 +55,9 @@ def draw_lengths(trace: Trace, *, models: pd.DataFrame | None = None, title: str
     return length_lines(
         trace.lengths(), models=models, until=trace.makespan, measured=trace.measured, title=title
     )
+
+
+def _without_idle_source(rows: pd.DataFrame, time: pd.Series) -> pd.DataFrame:
+    """Leave out the source where it is no thread and took no time: it would be an empty lane."""
+    is_source = rows["thread"] < 0
+    return rows if time[is_source].any() else rows[~is_source]

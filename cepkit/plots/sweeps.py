@@ -22,7 +22,9 @@ PANEL_PIXELS = 230
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_POINT_TICKS = 8
 TICK_DISTANCE = 0.07  # of the axis, so that numbers do not touch
-LOG_STEPS = (1, 2, 5)  # ticks of each decade where there are few of them
+# Ticks of each decade; the first that gives enough of them.
+LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
+FEWEST_LOG_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ def sweep_figure(
             )
             in_legend.add(pair)
         _lay_out_panel(figure, panel, at)
+        if at["col"] > 1 and _title_of_y(panel) == _title_of_y(panels[number - 1]):
+            figure.update_yaxes(title=None, **at)  # said once in a row
     if not any(len(panel.rows) for panel in panels):
         figure.add_annotation(text="no points", showarrow=False, x=0.02, y=0.95, xref="paper", yref="paper")
     _lay_out(figure, n_rows, title, measured)
@@ -241,13 +245,17 @@ def _lay_out_panel(figure: go.Figure, panel: SweepPanel, at: dict) -> None:
     if "tickvals" not in scale_of_x and panel.log_x:
         scale_of_x = _log_axis(x)
     scale_of_y = _log_axis(y_and_level) if panel.log_y else {"tickformat": ",~r"}
-    x_title, y_title = escaped(panel.x_title or panel.x), escaped(panel.y_title or panel.y)
-    figure.update_xaxes(title={"text": x_title}, automargin=True, **scale_of_x, **line, **at)
-    figure.update_yaxes(title={"text": y_title}, automargin=True, **scale_of_y, **line, **at)
+    x_title = {"text": escaped(panel.x_title or panel.x), "standoff": 8}
+    figure.update_xaxes(title=x_title, automargin=True, **scale_of_x, **line, **at)
+    figure.update_yaxes(title={"text": _title_of_y(panel)}, automargin=True, **scale_of_y, **line, **at)
     if not panel.log_y:
         figure.update_yaxes(rangemode="tozero", **at)
     if panel.reference is not None:
         figure.add_hline(y=panel.reference, line={"color": theme.INK, "width": 1, "dash": "dot"}, **at)
+
+
+def _title_of_y(panel: SweepPanel) -> str:
+    return escaped(panel.y_title or panel.y)
 
 
 def _ticks_at_points(values: np.ndarray, *, is_log: bool) -> dict:
@@ -265,9 +273,11 @@ def _log_axis(values: np.ndarray) -> dict:
     if not len(positive):
         return {"type": "log"}
     low, high = math.floor(np.log10(positive.min())), math.ceil(np.log10(positive.max()))
-    steps = LOG_STEPS if high - low <= 2 else (1,)
     every = max(1, round((high - low) / 6))
-    ticks = [step * 10.0**k for k in range(low, high + 1, every) for step in steps]
+    for steps in LOG_STEPS[0 if high - low > 2 else 1 :]:
+        ticks = [step * 10.0**k for k in range(low, high + 1, every) for step in steps]
+        if sum(positive.min() <= tick <= positive.max() for tick in ticks) >= FEWEST_LOG_TICKS:
+            break
     texts = [
         f"{tick:,.12g}" if 1e-4 < tick < 1e6 else f"10<sup>{round(math.log10(tick))}</sup>" for tick in ticks
     ]
