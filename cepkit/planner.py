@@ -207,8 +207,7 @@ def check_engine(engine: str | ParallelEngine, *, trace: bool = False) -> None:
         if not hint and (name := _class_meant(engine)):
             hint = f" Parallel engines are values: engine={_value_of(name)}."
         raise CepError(f"engine {engine!r} is not known.{hint} Engines: {['auto', *ENGINES]}")
-    if trace and not (is_value and engine.has_trace):
+    if trace and not is_value:
         raise UnsupportedQueryError(
-            f"trace=True: engine {engine if is_value else repr(engine)} writes no trace. cep.Hybrid(), "
-            "cep.StateParallel() and cep.Sequential() do"
+            f"trace=True: engine {engine!r} writes no trace. Parallel engines do: cep.Hybrid(), cep.RIP()"
         )

@@ -131,13 +131,6 @@ def test_plain_python_functions():
         both(engine, program, events, message, UnsupportedQueryError)
 
 
-def test_traces_of_divided_streams():
-    program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
-    for call in (RIP(2).run, RIP(2).simulate):
-        with pytest.raises(UnsupportedQueryError, match=r"trace=True: RIP\(.*\) divides the stream"):
-            call(program, events, trace=True)
-
-
 def test_crew_that_does_not_fit():
     program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
     for crew, message in (

@@ -10,14 +10,14 @@ from numbers import Real
 import numpy as np
 
 from cepkit.compile.sequence import SequenceProgram
-from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
+from cepkit.errors import CepError, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agents import Agents
 from cepkit.parallel.chunks import Chunk, interval_chunks, key_blocks, keys_unsupported, looked_at, rip_chunks
 from cepkit.parallel.crew import MOST_THREADS, Costs, Crew, Terms
 from cepkit.parallel.engines import ParallelEngine
-from cepkit.parallel.outcome import ParallelRun, outcome, summed
+from cepkit.parallel.outcome import ParallelRun, began, outcome, summed
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents, run_units
 
@@ -39,9 +39,9 @@ class _Divided(ParallelEngine):
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
-        self._check_trace(program, trace)
+        self.check(program)
         parts = self.parts(program, events)
-        terms = Terms(keep=keep or self._filters(program))
+        terms = Terms(keep=keep or self._filters(program), trace=trace)
         for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
             agents.join, agents.world, agents.arrays_of_events  # noqa: B018
         made = [
@@ -49,12 +49,13 @@ class _Divided(ParallelEngine):
             for unit, agents, chunk in parts
         ]
         runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
+        start = min((began(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
         alone = [
-            self._own_matches(outcome(run, str(self), 0.0, np.zeros(1)), agents, chunk, keep)
+            self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), agents, chunk, keep)
             for run, (_, agents, chunk) in zip(runs, parts, strict=True)
         ]
         units = [unit for unit, _, _ in parts]
-        return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, measured=True)
+        return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, True, trace)
 
     def simulate(
         self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
@@ -64,7 +65,7 @@ class _Divided(ParallelEngine):
 
         A thread begins with its next part when it has done the last one and the part's first event is there.
         """
-        self._check_trace(program, trace)
+        self.check(program)
         clock, busy = np.zeros(self.n_threads), np.zeros(self.n_threads)
         alone, units = [], []
         for unit, agents, chunk in self.parts(program, events):
@@ -72,26 +73,19 @@ class _Divided(ParallelEngine):
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
             made = simulate_agents(
-                agents, Crew("sequential", 1), Terms(keep=keep or self._filters(program)), costs=costs,
-                arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
+                agents, Crew("sequential", 1), Terms(keep=keep or self._filters(program), trace=trace),
+                costs=costs, arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
                 on_wait=on_wait,
             )  # fmt: skip
             clock[unit] = max(clock[unit], made.makespan)
             busy[unit] += made.busy[0]
             alone.append(self._own_matches(made, agents, chunk, keep, own_arrival))
             units.append(unit)
-        return self._sum(program, events, alone, float(clock.max()), busy, units, measured=False)
+        return self._sum(program, events, alone, float(clock.max()), busy, units, False, trace)
 
     def _filters(self, program: SequenceProgram) -> bool:
         """Return whether parts find matches of others, which `_own_matches` drops."""
         return False
-
-    def _check_trace(self, program: SequenceProgram, trace: bool) -> None:
-        self.check(program)
-        if trace:
-            raise UnsupportedQueryError(
-                f"trace=True: {self} divides the stream; engines of agents have a trace"
-            )
 
     def _own_matches(
         self,
@@ -103,9 +97,10 @@ class _Divided(ParallelEngine):
     ) -> ParallelRun:
         return run
 
-    def _sum(self, program, events, alone, makespan, busy, units, measured) -> ParallelRun:
+    def _sum(self, program, events, alone, makespan, busy, units, measured, trace) -> ParallelRun:
         if not alone:
-            nothing = run_agents(Agents(program, events), Crew("sequential", 1), Terms(keep=False))
+            terms = Terms(keep=False, trace=trace)
+            nothing = run_agents(Agents(program, events), Crew("sequential", 1), terms)
             return replace(
                 nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
             )

@@ -39,7 +39,6 @@ class ParallelEngine(ABC):
 
     __slots__ = ()
     summary = ""
-    has_trace = False
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name == "threads" or getattr(self, f.name) != f.default]
@@ -122,8 +121,6 @@ class ParallelEngine(ABC):
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfAgents(ParallelEngine):
     """One network of agents."""
-
-    has_trace = True
 
     @abstractmethod
     def crew(self, program: SequenceProgram, events: Events) -> Crew:

@@ -10,7 +10,7 @@ import numpy as np
 from cepkit.errors import CepError, nearest
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.sequence_set import EMPTY, MatchBlock, joined
-from cepkit.trace import Actions, Lengths, Trace
+from cepkit.trace import SOURCE_THREAD, Actions, Lengths, Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -133,9 +133,14 @@ class ParallelRun:
 
 
 def outcome(
-    run: AgentRun, engine: str, makespan: float, busy: np.ndarray, most_bytes: float = float("nan")
+    run: AgentRun,
+    engine: str,
+    makespan: float,
+    busy: np.ndarray,
+    most_bytes: float = float("nan"),
+    start: float | None = None,
 ) -> ParallelRun:
-    """Return what a run of agents gave and took."""
+    """Return what a run of agents gave and took; ``start``: of its trace, as of `trace_of`."""
     k, own, stages = run.k, run.own, list(run.agents.stage_of_agent)
     counts = own.counts.sum(axis=0)[stages]
     n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
@@ -157,7 +162,7 @@ def outcome(
         mean_latency=float(own.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
         greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
         left=run.left(),
-        trace=trace_of(run) if run.terms.trace else None,
+        trace=trace_of(run, start) if run.terms.trace else None,
         block=run.block(),
         found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
     )
@@ -194,13 +199,51 @@ def summed(
         mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
         greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
         left=total("left"),
+        trace=_joined_trace(runs, len(busy), unit) if runs[0].trace is not None else None,
         block=joined([run.block for run in runs]),
         found_at=np.concatenate([run.found_at for run in runs]),
     )
 
 
-def trace_of(run: AgentRun) -> Trace:
-    """Return what every thread did, and the lengths of queues and buffers that follow from it."""
+def _joined_trace(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Trace:
+    """Return the traces of a stream's parts as one; queues and buffers of an agent are those of all parts."""
+    done = [
+        run.trace.done._replace(thread=np.where(run.trace.done.thread < 0, SOURCE_THREAD, own))
+        for run, own in zip(runs, unit, strict=True)
+    ]
+    read = [run.trace.lengths_read for run in runs]
+    part = np.repeat(np.arange(len(runs)), [len(of.time) for of in read])
+    time, agent, *lengths = (np.concatenate(column) for column in zip(*read, strict=True))
+    # By part and agent what a reading changes, then by agent what all these come to.
+    order = np.lexsort((time, agent, part))
+    is_first = np.diff(part[order] * (agent.max(initial=0) + 1) + agent[order], prepend=-1) != 0
+    in_time = np.lexsort((time[order], agent[order]))
+    is_first_of_agent = np.diff(agent[order][in_time], prepend=-1) != 0
+    group = np.cumsum(is_first_of_agent) - 1
+    summed_lengths = []
+    for length in lengths:
+        change = np.where(is_first, length[order], np.diff(length[order], prepend=0))[in_time]
+        running = np.cumsum(change)
+        before = (running - change)[is_first_of_agent]
+        summed_lengths.append(running - before[group] if len(group) else running)
+    return Trace(
+        runs[0].measured, n_threads, runs[0].agents,
+        Actions(*(np.concatenate(column) for column in zip(*done, strict=True))),
+        Lengths(time[order][in_time], agent[order][in_time], *summed_lengths),
+    )  # fmt: skip
+
+
+def began(run: AgentRun) -> float:
+    """Return when the first action of a run's trace began: on the machine's clock, or 0 in virtual time."""
+    n = int(run.shared[run.k.N_TRACED])
+    return float(run.trace[:n, run.k.BEGIN].min(initial=np.inf)) if run.is_real and n else 0.0
+
+
+def trace_of(run: AgentRun, start: float | None = None) -> Trace:
+    """Return what every thread did, and the lengths of queues and buffers that follow from it.
+
+    Times are those since ``start``; None: since the first action.
+    """
     k, agents = run.k, run.agents
     n = int(run.shared[k.N_TRACED])
     rows = run.trace[:n]
@@ -208,7 +251,7 @@ def trace_of(run: AgentRun) -> Trace:
     agent_of_stage = np.full(run.n_stages + 1, -1)
     agent_of_stage[list(agents.stage_of_agent)] = np.arange(len(agents.stage_of_agent))
     stage = rows[:, k.OF_STAGE].astype(np.int64)
-    began = rows[:, k.BEGIN].min(initial=np.inf) if run.is_real and n else 0.0
+    start = began(run) if start is None else start
     thread = rows[:, k.BY_THREAD].astype(np.int64)
     thread[thread == run.crew.n_threads] = -1
     whole = {
@@ -221,7 +264,7 @@ def trace_of(run: AgentRun) -> Trace:
     }  # fmt: skip
     done = Actions(
         thread=thread, agent=agent_of_stage[stage], action=rows[:, k.ACTION].astype(np.int64),
-        start=rows[:, k.BEGIN] - began, end=rows[:, k.UNTIL] - began, **whole,
+        start=rows[:, k.BEGIN] - start, end=rows[:, k.UNTIL] - start, **whole,
     )  # fmt: skip
     return Trace(run.is_real, run.crew.n_threads, agents.labels, done, _lengths(run, done, stage))
 
