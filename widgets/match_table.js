@@ -13,8 +13,8 @@ function render({ model, el }) {
   const total = node("span", "total");
   const order = node("select", "order");
   order.setAttribute("aria-label", "Order of the matches");
-  const note = node("span", "note");
-  head.append(node("h4", "title", "Matches"), total, note, order);
+  const note = node("p", "note");
+  head.append(node("h4", "title", "Matches"), total, order);
 
   const frame = node("div", "frame");
   frame.tabIndex = 0;
@@ -46,7 +46,7 @@ function render({ model, el }) {
   Object.assign(field, { type: "text", inputMode: "numeric" });
   field.setAttribute("aria-label", "Page");
   foot.append(...back, field, of, ...on);
-  root.append(head, frame, foot);
+  root.append(head, frame, foot, note);
   el.append(root);
 
   const send = (name, value) => {

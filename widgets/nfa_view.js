@@ -15,7 +15,7 @@ function render({ model, el }) {
   const root = node("section", "cepkit-nfa_view");
   const frame = node("div", "frame");
   const legend = node("div", "legend");
-  const says = node("span", "says");
+  const says = node("p", "says");
   const headId = `cepkit-head-${Math.random().toString(36).slice(2)}`; // ids are the page's
   root.setAttribute("aria-label", "Automaton");
   frame.dataset.lmSuppressShortcuts = "true";
@@ -25,8 +25,7 @@ function render({ model, el }) {
     item.append(node("i", `key ${kind}`, kind === "live" ? "3" : ""), node("span", "", text));
     legend.append(item);
   }
-  legend.append(says);
-  root.append(frame, legend);
+  root.append(frame, legend, says);
   el.append(root);
 
   let groups = new Map(); // id -> <g> of the state
@@ -53,8 +52,8 @@ function render({ model, el }) {
     group.append(shape("circle", { class: "disc", cx: x, cy: y, r: RADIUS }));
     if (state.is_final) group.append(shape("circle", { class: "ring", cx: x, cy: y, r: RADIUS + RING }));
     group.append(label(x, y + 4.5, state.label ?? id, "name"));
-    group.append(shape("rect", { class: "badge", y: y - RADIUS - 13, height: 16, rx: 8 }));
-    group.append(shape("text", { class: "count", y: y - RADIUS - 1 }));
+    group.append(shape("rect", { class: "badge", y: y + RADIUS + RING + 3, height: 16, rx: 8 }));
+    group.append(shape("text", { class: "count", x, y: y + RADIUS + RING + 15 }));
     group.onclick = () => choose(model.get("selected") === id ? null : id);
     group.onkeydown = (event) => {
       const ids = [...groups.keys()];
@@ -113,8 +112,7 @@ function render({ model, el }) {
       group.classList.toggle("lit", lit.has(id));
       group.classList.toggle("chosen", chosen === id);
       badge.setAttribute("width", width);
-      badge.setAttribute("x", x + 8);
-      text.setAttribute("x", x + 8 + width / 2);
+      badge.setAttribute("x", x - width / 2);
       text.textContent = count;
       group.setAttribute("aria-pressed", chosen === id);
       group.setAttribute("tabindex", (groups.has(chosen) ? chosen : all[0].id) === id ? 0 : -1);

@@ -91,7 +91,7 @@ function render({ model, el }) {
     const rows = model.get("live").map((state) => {
       const row = node("div", "state");
       const examples = state.examples ?? [];
-      row.append(node("span", "n", state.n), node("span", "label", state.label));
+      row.append(node("span", "n", Number(state.n).toLocaleString("en")), node("span", "label", state.label));
       row.append(...examples.map((text) => node("span", "example", text)));
       return row;
     });

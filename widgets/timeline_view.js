@@ -59,7 +59,8 @@ function render({ model, el }) {
       pen.stroke(new Path2D(path));
     };
     const lanes = get("form") === "lanes" ? get("lane_names") : null;
-    const levels = lanes ? lanes.map((text, at) => ({ text, at })) : numberTicks(...range, 5);
+    const isEmpty = !x.length && !ids.length;
+    const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
     const left = clamp(Math.max(0, ...levels.map(({ text }) => pen.measureText(text).width)) + 18, 58, 190);
     box = placed(width, height, left, shown(), lanes, range);
     const { right, bottom, toX, toY } = box;
@@ -68,7 +69,8 @@ function render({ model, el }) {
       words(text, left - 8, toY(at) + 4, "right", 0.85, left - 14);
     }
     if (!lanes) words(get("y_label"), 4, 12, "left");
-    for (const { at, text, sub } of (isClock() ? timeTicks : numberTicks)(...shown(), Math.max(2, Math.floor(box.width / 110)))) {
+    const ticks = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), Math.max(2, Math.floor(box.width / 110)));
+    for (const { at, text, sub } of ticks) {
       rule(`M${Math.round(toX(at)) + 0.5},${TOP}V${bottom + 4}`, 0.14);
       words(text, toX(at), bottom + 17, "center");
       words(sub, toX(at), bottom + 31, "center", 0.7);
