@@ -1,12 +1,16 @@
 // A stream event by event: where it is, the event, the live partial matches, what it completed.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const NEXT_MATCH = -1;
 const PATIENCE_MS = 1000; // after that, what Python says is shown whatever was wished
 
 function render({ model, el }) {
   const root = node("section", "cepkit-stepper");
   root.setAttribute("aria-label", "Stepping through the events");
-  root.dataset.lmSuppressShortcuts = "true";
   const bar = node("div", "bar");
   const where = node("output", "where");
   const range = node("input", "range");
