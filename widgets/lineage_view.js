@@ -94,7 +94,7 @@ function render({ model, el }) {
       make("span", "", made, one.name);
     }
     if (events.some((one) => one.n > 1)) make("span", "faint", legend, "ringed: an event that several matches share");
-    if (lanes.length) make("span", "faint", legend, "dashed: the chain that a chain goes on from, up to the event where it begins to be its own");
+    if (lanes.length) make("span", "faint", legend, "dashed: from the first event of a chain to the last event that it shares of the chain before");
   }
   function mark(parent, variable, px, py, isShared) {
     const place = { transform: `translate(${px},${py})` };
