@@ -1,8 +1,7 @@
 // Lanes of threads over time: rectangles by agent and kind of work, a zoom, one selection, threads by agent.
-const LEFT = 132, RIGHT = 12, TOP = 6, AXIS = 38, DRAG = 4, BLOCK = 30, WAIT = 150;
-const ACTIONS = ["source", "events", "partials", "removal"];
+const LEFT = 132, RIGHT = 12, TOP = 6, AXIS = 38, DRAG = 4, WAIT = 150;
+const ACTIONS = ["source", "events", "partials", "removal"], WORDS = { modelled: "cost model", busy: "busy, on average", home: "at home" };
 const TYPES = { lane: Int32Array, agent: Int32Array, action: Int32Array, start: Float64Array, end: Float64Array, low: Float32Array, high: Float32Array, items: Float64Array };
-const WORDS = { modelled: "cost model", busy: "busy, on average", home: "at home" };
 let instances = 0;
 
 function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/2000/svg") {
@@ -19,54 +18,50 @@ function column(sent, Type) { // bytes may arrive at any offset
 const number = (value, digits = 4) => Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 12 });
 
 function render({ model, el }) {
-  const id = `cepkit-threads-${++instances}`;
-  const root = make("div", "cepkit-thread_view", el), head = make("div", "head", root);
+  const id = `cepkit-threads-${++instances}`, root = make("div", "cepkit-thread_view", el), head = make("div", "head", root);
   const title = make("div", "title", head), tools = make("div", "tools", head);
   const svg = draw("svg", { tabindex: 0, role: "application" }, root), said = make("div", "said", root);
-  said.setAttribute("aria-live", "polite");
   const legend = make("div", "legend", root), table = make("table", "", root);
+  said.setAttribute("aria-live", "polite");
   let data, lanes, height, shown, at = -1, timer = 0, drag = null, brush, body;
 
-  const agentOf = (i) => model.get("agents")[data.agent[i]]?.name ?? null;
   const look = (a, k) => ({ class: `a${a < 0 ? "n" : a % 7} k${k}`, style: k === 1 ? "" : `fill:url(#${id}-${a < 0 ? "n" : a % 7}-${k})` });
   const width = () => Math.max(320, root.clientWidth || 900);
   const scale = () => (width() - LEFT - RIGHT) / (shown[1] - shown[0]);
   const x = (t) => LEFT + (t - shown[0]) * scale();
   const time = (px) => shown[0] + (Math.max(LEFT, px) - LEFT) / scale();
   const length = (ns) => `${number(ns / model.get("unit_ns"))} ${model.get("unit")}`;
-  const button = (name, words, label, parent, act) => {
-    return Object.assign(make("button", name, parent, words), { type: "button", title: label, ariaLabel: label, onclick: act });
-  };
+  const button = (name, words, label, parent, act) =>
+    Object.assign(make("button", name, parent, words), { type: "button", title: label, ariaLabel: label, onclick: act });
 
   function read() {
     data = Object.fromEntries(Object.entries(TYPES).map(([name, Type]) => [name, column(model.get(name), Type)]));
     lanes = model.get("lanes");
     height = Math.max(10, Math.min(22, Math.floor(420 / Math.max(1, lanes.length))));
     const [low, high] = model.get("window").length ? model.get("window") : model.get("extent");
-    [shown, at, title.textContent] = [[low, high > low ? high : low + 1], -1, model.get("title")];
+    [shown, at] = [[low, high > low ? high : low + 1], -1];
     paint();
   }
   function paint() {
     const right = width() - RIGHT, bottom = TOP + lanes.length * height, chosen = model.get("selected");
     svg.replaceChildren();
-    svg.setAttribute("viewBox", `0 0 ${width()} ${bottom + AXIS}`);
-    svg.style.height = `${bottom + AXIS}px`;
-    svg.setAttribute("aria-label", `${lanes.length} threads over time; arrow keys select, plus and minus zoom, 0 shows all`);
-    const defs = draw("defs", {}, svg);
-    for (let a = -1; a < Math.min(7, model.get("agents").length); a++)
-      for (const k of [0, 2, 3]) {
-        const own = { id: `${id}-${a < 0 ? "n" : a}-${k}`, width: 6, height: 6, patternUnits: "userSpaceOnUse", class: look(a, k).class };
-        const pattern = draw("pattern", own, defs);
-        draw("rect", { width: 6, height: 6, class: "ground" }, pattern);
-        draw("path", { d: ["M2,3h2", "", "M0,6L6,0", "M0,0L6,6M0,6L6,0"][k], class: "hatch" }, pattern);
-      }
+    title.textContent = model.get("title");
+    const about = `${lanes.length} threads over time; arrow keys select, plus and minus zoom, 0 shows all`;
+    const own = { viewBox: `0 0 ${width()} ${bottom + AXIS}`, style: `height:${bottom + AXIS}px`, "aria-label": about };
+    for (const [name, value] of Object.entries(own)) svg.setAttribute(name, value);
+    const defs = draw("defs", {}, svg), colours = [-1, ...model.get("agents").keys()].slice(0, 8);
+    for (const [a, k] of colours.flatMap((a) => [0, 2, 3].map((k) => [a, k]))) {
+      const own = { id: `${id}-${a < 0 ? "n" : a}-${k}`, width: 6, height: 6, patternUnits: "userSpaceOnUse", class: look(a, k).class };
+      const pattern = draw("pattern", own, defs);
+      draw("rect", { width: 6, height: 6, class: "ground" }, pattern);
+      draw("path", { d: ["M2,3h2", "", "M0,6L6,0", "M0,0L6,6M0,6L6,0"][k], class: "hatch" }, pattern);
+    }
     draw("rect", { x: LEFT, width: right - LEFT, height: bottom }, draw("clipPath", { id: `${id}-clip` }, defs));
     axis(bottom, right);
     lanes.forEach((lane, i) => {
-      const y = TOP + (i + 1) * height;
+      const y = TOP + (i + 1) * height, own = { x: LEFT - 8, y: y - height / 2 + 4, class: "lane", style: `font-size:${Math.min(11, height)}px` };
       draw("path", { d: `M${LEFT},${y - 0.5}H${right}`, class: "rule" }, svg);
-      const size = `font-size:${Math.min(11, height)}px`;
-      draw("title", {}, draw("text", { x: LEFT - 8, y: y - height / 2 + 4, class: "lane", style: size }, svg, lane.label.slice(0, 18)), lane.note);
+      draw("title", {}, draw("text", own, svg, lane.label.slice(0, 18)), lane.note);
     });
     body = draw("g", { "clip-path": `url(#${id}-clip)` }, svg);
     segments(right, chosen?.thread == null ? chosen?.agent : null);
@@ -74,35 +69,25 @@ function render({ model, el }) {
     if (lane >= 0) draw("rect", { ...box, x: x(chosen.start) - 1, width: Math.max(3, x(chosen.end) - x(chosen.start)) + 2 }, body);
     brush = draw("rect", { class: "brush", height: bottom, width: 0 }, svg);
     if (!data.lane.length) draw("text", { x: (LEFT + right) / 2, y: bottom / 2 + 4, class: "empty" }, svg, "no thread did anything in this time");
-    say(at >= 0 ? told(at) : chosen);
+    say(now());
     below(chosen);
   }
   function segments(right, alone) {
-    const paths = new Map(), blocks = new Map();
+    const paths = new Map();
     for (let i = 0; i < data.lane.length; i++) {
       if (data.end[i] < shown[0] || data.start[i] > shown[1]) continue;
       const x0 = Math.max(x(data.start[i]), LEFT), x1 = Math.max(Math.min(x(data.end[i]), right), x0 + 0.4), h = height - 2;
-      const y = TOP - 1 + (data.lane[i] + 1) * height, key = data.agent[i] * 4 + data.action[i], share = data.high[i] - data.low[i];
-      if (!paths.has(key)) paths.set(key, []);
+      const y = TOP - 1 + (data.lane[i] + 1) * height, key = data.agent[i] * 4 + data.action[i];
       const [top, low, l, r] = [y - data.high[i] * h, y - data.low[i] * h, x0, x1].map((v) => v.toFixed(2));
-      paths.get(key).push(`M${l},${top}H${r}V${low}H${l}Z`);
-      for (let b = Math.floor((x0 - LEFT) / BLOCK); b * BLOCK < x1 - LEFT; b++) {
-        const place = data.lane[i] * 1e5 + b, sums = blocks.get(place) ?? blocks.set(place, new Map()).get(place);
-        const part = Math.min(x1, LEFT + (b + 1) * BLOCK) - Math.max(x0, LEFT + b * BLOCK);
-        sums.set(data.agent[i], (sums.get(data.agent[i]) ?? 0) + part * share);
-      }
+      (paths.get(key) ?? paths.set(key, []).get(key)).push(`M${l},${top}H${r}V${low}H${l}Z`);
     }
     for (const [key, d] of paths) {
       const a = Math.floor(key / 4), own = look(a, key - 4 * a), dim = alone && alone !== model.get("agents")[a]?.name;
       draw("path", { d: d.join(""), ...own, class: own.class + (dim ? " dim" : "") }, body);
     }
-    let last = { lane: -1 }; // marks: the agent that took most of a block, where it changes and now and then
-    for (const [place, sums] of [...blocks].sort((p, q) => p[0] - q[0])) {
-      const lane = Math.floor(place / 1e5), b = place % 1e5, [a, most] = [...sums].sort((p, q) => q[1] - p[1])[0];
-      if (a < 0 || most < 0.5 * BLOCK || (last.lane === lane && last.a === a && b - last.b < 5)) continue;
-      last = { lane, a, b };
-      const own = { x: LEFT + (b + 0.5) * BLOCK, y: TOP + (lane + 0.5) * height + 3.5, class: "mark", style: `font-size:${Math.min(11, height - 1)}px` };
-      draw("text", own, body, model.get("agents")[a].mark);
+    for (const one of model.get("marks")) {
+      const own = { x: x(one.time), y: TOP + (one.lane + 0.5) * height + 3.5, class: "mark", style: `font-size:${Math.min(11, height - 1)}px` };
+      draw("text", own, body, model.get("agents")[one.agent].mark);
     }
   }
   function axis(bottom, right) {
@@ -122,17 +107,17 @@ function render({ model, el }) {
     model.get("actions").forEach((words, k) => {
       const made = make("span", "kind", legend);
       swatch(-1, k, made);
-      make("span", "", made, words);
+      made.append(words);
     });
     const top = make("tr", "", table);
     for (const words of ["agent", ...names.map((name) => `threads: ${WORDS[name]}`)]) make("th", "", top, words);
     rows.forEach((row, a) => {
       const isAlone = chosen?.agent === row.agent && chosen.thread == null, { mark } = model.get("agents")[a], line = make("tr", "", table);
-      const act = () => choose(isAlone ? null : { agent: row.agent });
-      const made = button(isAlone ? "agent on" : "agent", "", `show agent ${row.agent} alone`, make("th", "", line), act);
+      const act = () => choose(isAlone ? {} : { agent: row.agent }), first = make("th", "", line);
+      const made = button(isAlone ? "agent on" : "agent", "", `show agent ${row.agent} alone`, first, act);
       made.setAttribute("aria-pressed", String(isAlone));
       swatch(a, 1, made);
-      make("span", "", made, mark === row.agent ? mark : `${mark} = ${row.agent}`);
+      made.append(mark === row.agent ? mark : `${mark} = ${row.agent}`);
       for (const name of names) {
         const bar = make("div", `bar a${a % 7} ${name}`, make("td", "", line));
         make("i", "", bar).style.width = `${(62 * (row[name] ?? 0)) / most}%`;
@@ -148,20 +133,18 @@ function render({ model, el }) {
     const who = `${one.thread < 0 ? "source" : `thread ${one.thread}`}: ${one.agent ? `agent ${one.agent}, ` : ""}${model.get("actions")[ACTIONS.indexOf(one.action)]}`;
     said.textContent = `${who}, from ${length(one.start)} for ${length(one.end - one.start)}${share}${took}`;
   }
-  const told = (i) => ({ thread: lanes[data.lane[i]].thread, agent: agentOf(i), action: ACTIONS[data.action[i]], start: data.start[i], end: data.end[i],
-    share: data.high[i] - data.low[i], items: data.items[i] });
-  function choose(one, i = -1) {
-    at = i;
-    model.set("selected", one && Object.fromEntries(["thread", "agent", "action", "start", "end"].filter((k) => k in one).map((k) => [k, one[k]])));
-    model.save_changes();
-  }
+  const told = (i) => ({ thread: lanes[data.lane[i]].thread, agent: model.get("agents")[data.agent[i]]?.name ?? null, action: ACTIONS[data.action[i]],
+    start: data.start[i], end: data.end[i], share: data.high[i] - data.low[i], items: data.items[i] });
+  const now = () => (at >= 0 ? told(at) : model.get("selected"));
+  const save = (name, value) => { model.set(name, value); model.save_changes(); };
+  const choose = ({ share, items, ...one } = {}, i = -1) => { at = i; save("selected", "agent" in one ? one : null); };
   function show(low, high) {
     const [first, last] = model.get("extent"), all = last - first || 1, span = Math.min(Math.max(high - low, all * 1e-7), all);
     const from = Math.max(first, Math.min(low, first + all - span));
     shown = [from, from + span];
     clearTimeout(timer);
     paint();
-    timer = setTimeout(() => { model.set("window", shown); model.save_changes(); }, WAIT);
+    timer = setTimeout(() => save("window", shown), WAIT);
   }
   const zoom = (factor) => {
     const one = model.get("selected"), middle = one?.thread == null ? (shown[0] + shown[1]) / 2 : (one.start + one.end) / 2;
@@ -174,40 +157,33 @@ function render({ model, el }) {
   const place = (event) => { const box = svg.getBoundingClientRect(); return [((event.clientX - box.left) * width()) / box.width, event.clientY - box.top]; };
   function hit(px, py) { // the segment under the pointer, else the nearest one of its bin
     const lane = Math.floor((py - TOP) / height), level = 1 - ((py - TOP) / height - lane), t = time(px), slack = 1.5 / scale();
-    let found = -1, far = Infinity;
-    for (let i = 0; i < data.lane.length && px >= LEFT; i++) {
-      if (data.lane[i] !== lane || data.start[i] - slack > t || t > data.end[i] + slack) continue;
-      const off = Math.max(0, data.low[i] - level, level - data.high[i]) + Math.max(0, data.start[i] - t, t - data.end[i]) / slack;
-      if (off <= far) [found, far] = [i, off];
-    }
-    return found;
+    const under = [...data.lane.keys()].filter((i) => data.lane[i] === lane && data.start[i] - slack <= t && t <= data.end[i] + slack);
+    const off = (i) => Math.max(0, data.low[i] - level, level - data.high[i]) + Math.max(0, data.start[i] - t, t - data.end[i]) / slack;
+    return px < LEFT ? -1 : under.sort((i, j) => off(i) - off(j))[0] ?? -1;
   }
-  svg.onpointerdown = (event) => { const [px] = place(event); if (event.button === 0 && px >= LEFT) drag = px; };
+  svg.onpointerdown = (event) => { if (event.button === 0 && place(event)[0] >= LEFT) [drag] = place(event); };
   svg.onpointermove = (event) => {
     const [px, py] = place(event), i = hit(px, py);
-    if (drag == null) return say(i >= 0 ? told(i) : at >= 0 ? told(at) : model.get("selected"));
-    brush.setAttribute("x", Math.max(LEFT, Math.min(px, drag)));
-    brush.setAttribute("width", Math.abs(Math.max(px, LEFT) - drag));
+    if (drag == null) return say(i >= 0 ? told(i) : now());
+    brush.setAttribute("x", Math.max(LEFT, Math.min(px, drag))), brush.setAttribute("width", Math.abs(Math.max(px, LEFT) - drag));
   };
   svg.onpointerup = (event) => {
-    const [px, py] = place(event), from = drag, i = hit(px, py);
+    const [px, py] = place(event), i = hit(px, py), from = drag;
     drag = null;
     if (from != null && Math.abs(px - from) > DRAG) show(time(Math.min(px, from)), time(Math.max(px, from)));
-    else if (from != null) choose(i < 0 ? null : told(i), i);
+    else if (from != null) choose(i < 0 ? {} : told(i), i);
   };
-  svg.onpointerleave = () => { drag = null; brush.setAttribute("width", 0); say(at >= 0 ? told(at) : model.get("selected")); };
+  svg.onpointerleave = () => { drag = null; brush.setAttribute("width", 0); say(now()); };
   svg.ondblclick = all;
   svg.onkeydown = (event) => {
-    const act = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: all, Escape: () => choose(null) }[event.key];
+    const act = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: all, Escape: () => choose() }[event.key];
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!act && !step) return;
-    event.preventDefault();
-    if (act) return act();
-    const lane = at < 0 ? -1 : data.lane[at] + (event.key.endsWith("t") ? 0 : step), t = at < 0 ? shown[0] : data.start[at];
-    let next = at < 0 ? data.end.findIndex((end) => end > t) : data.lane[at + step] === lane ? at + step : at;
-    if (!event.key.endsWith("t") && at >= 0)
-      data.lane.forEach((l, i) => { if (l === lane && (data.lane[next] !== lane || Math.abs(data.start[i] - t) < Math.abs(data.start[next] - t))) next = i; });
-    if (next >= 0) choose(told(next), next);
+    if (act || step) event.preventDefault();
+    if (!step) return act?.();
+    const isAside = event.key.endsWith("t"), lane = at < 0 ? -1 : data.lane[at] + (isAside ? 0 : step), t = at < 0 ? shown[0] : data.start[at];
+    const next = [...data.lane.keys()].filter((i) => (at < 0 ? data.end[i] > t : data.lane[i] === lane && (!isAside || i === at + step)));
+    const [i] = at < 0 ? next : next.sort((one, other) => Math.abs(data.start[one] - t) - Math.abs(data.start[other] - t));
+    if (i != null) choose(told(i), i);
   };
   const watched = { "change:version": read, "change:title": read, "change:selected": paint, "change:allocation": paint };
   for (const [name, act] of Object.entries(watched)) model.on(name, act);

@@ -1,4 +1,4 @@
-"""The chains of partial matches that LinkedCEP makes, to be looked at; for streams of some thousand events."""
+"""The chains of partial matches that LinkedCEP makes, to be looked at; for some thousand events."""
 
 from __future__ import annotations
 

@@ -105,7 +105,6 @@ def lineage_page(
 
 def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     """Draw in how many matches each event is, above the matches, a row each."""
-    import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
     styles = theme.style_of_variables(sorted(page.variables))
@@ -156,7 +155,9 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     figure.update_xaxes(
         tickvals=list(range(0, n, every)), ticktext=labels[::every], title={"text": "event"}, row=2, col=1
     )
-    figure.update_yaxes(title={"text": "in matches"}, rangemode="tozero", row=1, col=1, **axis)
+    figure.update_yaxes(
+        title={"text": "in matches"}, rangemode="tozero", tickformat="d", nticks=4, row=1, col=1, **axis
+    )
     figure.update_yaxes(
         title={"text": "match"}, range=[max(len(page.numbers), 1) - 0.5, -0.5], row=2, col=1, **axis,
         tickvals=list(range(len(page.numbers))), ticktext=[str(number) for number in page.numbers],
@@ -226,8 +227,8 @@ def marks_of_variables(variables: tuple[str, ...]) -> dict[str, int]:
 def levels_of(chains: pd.DataFrame, chain: int) -> list[tuple[int, frozenset[int]]]:
     """Return the component and the events of each level that a chain's matches take one event from.
 
-    ``chains`` are as ``matches.run.chains_frame()`` gives them; levels go from the first to the chain itself. The matches of a coverage are the rows of their product that
-    are in the window.
+    ``chains`` are as ``matches.run.chains_frame()`` gives them; levels go from the first to the chain
+    itself. The matches of a coverage are the rows of their product that are in the window.
 
     Examples
     --------

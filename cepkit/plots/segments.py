@@ -1,4 +1,4 @@
-"""What threads did in a part of a run as rectangles in lanes: one per action, or in bins where there are many."""
+"""What threads did in a part of a run, as rectangles in lanes: one per action, or in bins of many."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Segments(NamedTuple):
 
     @property
     def busy(self) -> float:
-        """The time in all segments, ns; in a part of a run only what lies in it, but for actions cut by it."""
+        """The time in all segments, ns; actions that the part cuts count in full."""
         return float(((self.end - self.start) * (self.high.astype(float) - self.low)).sum())
 
 
@@ -125,3 +125,43 @@ def _segments(threads, lane, kind, start, end, low, high, items, n_bins: int) ->
     narrow = (np.asarray(of, np.int32) for of in (lane, kind // len(ACTIONS) - 1, kind % len(ACTIONS)))
     low, high = (np.asarray(np.clip(of, 0.0, 1.0), np.float32) for of in (low, high))
     return Segments(threads, *narrow, start, end, low, high, items, n_bins)
+
+
+def agent_marks(
+    segments: Segments, begin: float, until: float, n_blocks: int = 36
+) -> list[tuple[int, float, int]]:
+    """Return where the mark of an agent is written into a lane, so that colours are not needed to read it.
+
+    The part from ``begin`` to ``until`` is divided into blocks. A mark stands in the middle of a block of
+    which one agent took half or more, where that is another agent than in the block before, and in every
+    fifth block of one agent.
+
+    Returns
+    -------
+    list of (int, float, int)
+        Lane, time (ns) and agent, by lane, then by time.
+    """
+    if not until > begin or not len(segments.lane):
+        return []
+    size = (until - begin) / n_blocks
+    start, end = (np.clip((of - begin) / size, 0.0, n_blocks) for of in (segments.start, segments.end))
+    first = np.minimum(start.astype(np.int64), n_blocks - 1)
+    last = np.maximum(np.minimum(np.ceil(end).astype(np.int64) - 1, n_blocks - 1), first)
+    times = last - first + 1
+    row = np.repeat(np.arange(len(start)), times)
+    block = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times) + first[row]
+    part = np.minimum(end[row], block + 1) - np.maximum(start[row], block)
+    n_agents = int(segments.agent.max()) + 2
+    spent = np.zeros((len(segments.threads), n_blocks, n_agents))
+    share = (segments.high - segments.low)[row] * np.maximum(part, 0.0)
+    np.add.at(spent, (segments.lane[row], block, segments.agent[row] + 1), share)
+    agent, most = spent.argmax(axis=2) - 1, spent.max(axis=2)
+    made = []
+    for lane in range(len(segments.threads)):
+        before, at = -1, -n_blocks
+        for b in range(n_blocks):
+            own = int(agent[lane, b])
+            if own >= 0 and most[lane, b] >= 0.5 and (own != before or b - at >= 5):
+                made.append((lane, begin + (b + 0.5) * size, own))
+                before, at = own, b
+    return made

@@ -207,11 +207,8 @@ def share_up_to(made: Utilities, threshold: float, row: int | None = None) -> fl
     return float((n * part).sum() / n.sum()) if n.sum() else 0.0
 
 
-def utility_figure(
-    made: Utilities, *, threshold: float | None = None, title: str | None = None
-) -> go.Figure:
-    """Draw the mean utility by row and position, above how many events or partial matches have each utility."""
-    import plotly.graph_objects as go
+def utility_figure(made: Utilities, *, threshold: float | None = None, title: str | None = None) -> go.Figure:
+    """Draw the mean utility by row and position, above how many are seen with each utility."""
     from plotly.subplots import make_subplots
 
     heights = [max(90, 24 * len(made.rows)), 190]
@@ -262,6 +259,7 @@ def utility_figure(
     figure.update_layout(
         title=theme.title_at_left([escaped(title)] if title else [""]),
         barmode="stack",
+        legend={"x": 1.02, "y": heights[1] / (sum(heights) + 90), "yanchor": "top"},
         margin={"l": 60, "r": 20, "t": 50, "b": 60},
         **theme.layout(sum(heights) + 200),
     )

@@ -1,4 +1,4 @@
-"""How long the queues and buffers of a run's agents were over time, beside the cost model: the kernel half."""
+"""How long queues and buffers of a run's agents were, beside the cost model: the kernel half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matches with their events and what they share, page by page, and the chains of LinkedCEP: the kernel half."""
+"""Matches, their events and what they share, and the chains of LinkedCEP: the kernel half."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LineageView(View):
     variables = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, look, path
     events = traitlets.List(traitlets.Dict()).tag(sync=True)  # position, label, n
     matches = traitlets.List(traitlets.Dict()).tag(sync=True)  # number (text), events, variables
-    chains = traitlets.List(traitlets.Dict()).tag(sync=True)  # chain, variable, lane, events, before, tail, matches
+    chains = traitlets.List(traitlets.Dict()).tag(sync=True)  # chain, lane, events, before, tail, …
     lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # of chains: variable
     total = traitlets.Unicode("0").tag(sync=True)
     first = traitlets.Unicode("0").tag(sync=True)  # number of the first match shown
@@ -102,7 +102,13 @@ class LineageView(View):
                 raise column_not_found("LineageView: chains", name, chains.columns)
         self._rows, self._n, self._chains = rows, n_matches, chains
         size = whole_number("LineageView: size", size, 1)
-        super().__init__(title=title, total=f"{n_matches:,}", size=size, n_rows=min(size, n_matches), **self._page(0, size))
+        super().__init__(
+            title=title,
+            total=f"{n_matches:,}",
+            size=size,
+            n_rows=min(size, n_matches),
+            **self._page(0, size),
+        )
         self.observe(lambda change: self._turn(change["new"]), "wanted")
 
     def figure(self) -> go.Figure:
@@ -221,8 +227,6 @@ class LineageView(View):
         found = []
         for row in range(len(page.numbers)):
             own = page.positions[page.event_of_item[page.match_of_item == row]].tolist()
-            if len(own) == len(levels) and all(
-                at in events for at, events in zip(own, levels, strict=True)
-            ):
+            if len(own) == len(levels) and all(at in events for at, events in zip(own, levels, strict=True)):
                 found.append(row)
         return found

@@ -15,7 +15,7 @@ from cepkit.errors import CepError
 from cepkit.plots import drawing, theme
 from cepkit.plots.allocation import WORDS, allocation_bars, allocation_frame
 from cepkit.plots.runs import draw_threads
-from cepkit.plots.segments import MOST_ACTIONS, Segments, thread_segments
+from cepkit.plots.segments import MOST_ACTIONS, Segments, agent_marks, thread_segments
 from cepkit.plots.threads import _WORDS, SOURCE_LABEL, clock_title
 from cepkit.trace import ACTIONS, Trace, clock_unit
 from cepkit.widgets.view import View, as_bytes, column, marks_of
@@ -71,6 +71,7 @@ class ThreadView(View):
     low = column("f4")
     high = column("f4")
     items = column("f8")
+    marks = traitlets.List(traitlets.Dict()).tag(sync=True)  # lane, time, agent: texts in the lanes
     version = traitlets.Int(0).tag(sync=True)  # of the columns
     allocation = traitlets.List(traitlets.Dict()).tag(sync=True)  # agent, modelled, busy, home
     # browser -> Python
@@ -102,13 +103,12 @@ class ThreadView(View):
                 {name: None if _is_missing(value) else value for name, value in row.items()}
                 for row in self.allocation_frame.to_dict("records")
             ],
-            **self._columns(thread_segments(trace)),
-            shown=extent,
+            **self._columns(*extent),
         )
         self.observe(self._look_closer, "window")
 
     def figure(self, what: str = "threads") -> go.Figure:
-        """Return the plotly figure of the lanes, or with ``"allocation"`` that of the threads of each agent."""
+        """Return the lanes, or with ``"allocation"`` the threads of each agent, as a plotly figure."""
         settings = {"title": self.title or None}
         if what == "threads":
             return draw_threads(self._trace, **settings)
@@ -130,22 +130,27 @@ class ThreadView(View):
 
     # --- parts
 
-    def _columns(self, segments: Segments) -> dict:
+    def _columns(self, low: float, high: float) -> dict:
+        whole = len(self._trace.done.start) <= MOST_ACTIONS
+        segments = thread_segments(self._trace, *(self.extent or [0.0, None] if whole else (low, high)))
         types = {"lane": "i4", "agent": "i4", "action": "i4", "start": "f8", "end": "f8", "low": "f4"}
         types |= {"high": "f4", "items": "f8"}
         made = {name: as_bytes(getattr(segments, name), dtype) for name, dtype in types.items()}
-        return {**made, "n_bins": segments.n_bins}
+        marks = [
+            {"lane": lane, "time": time, "agent": agent}
+            for lane, time, agent in agent_marks(segments, low, high)
+        ]
+        return {**made, "marks": marks, "n_bins": segments.n_bins, "shown": [low, high]}
 
     def _look_closer(self, change) -> None:
-        """Send the segments of another part of the run, where those that were sent are too coarse for it."""
+        """Send the segments of another part of the run."""
         low, high = change["new"] if len(change["new"]) == 2 else self.extent
         low, high = max(low, self.extent[0]), min(high, self.extent[1])
-        if not high > low or len(self._trace.done.start) <= MOST_ACTIONS:
+        if not high > low:
             return
         with self.hold_sync():
-            for name, value in self._columns(thread_segments(self._trace, low, high)).items():
+            for name, value in self._columns(low, high).items():
                 setattr(self, name, value)
-            self.shown = [low, high]
             self.version += 1
 
 
@@ -195,6 +200,10 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
             legend.append(drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=colour))
             legend.append(drawing.text(x + 17, bottom + AXIS + 16, drawing.fitting(name, 110)))
             x += 30 + min(len(name), 16) * 8
+    for lane, time, a in agent_marks(segments, 0.0, trace.makespan, 24):
+        y = top + (lane + 0.5) * height_of_lane + 4
+        mark = drawing.text(LABELS + time * scale, y, view.agents[a]["mark"], anchor="middle", size=10)
+        body.append(f'<g stroke="#fff" stroke-width="2.4" paint-order="stroke" fill="#222">{mark}</g>')
     for lane, of in enumerate(view.lanes):
         y = top + (lane + 0.5) * height_of_lane + 4
         words = drawing.fitting(of["label"], LABELS - 12, 11)
@@ -208,7 +217,8 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         action, name = ACTIONS[k], f"cepkit-{ACTIONS[k]}-{theme.INK[1:]}"
         pattern = drawing.work_pattern(name, action, theme.INK)
         fill = f"url(#{name})" if pattern else theme.INK
-        legend.append(pattern + drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=fill))
+        swatch = drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=fill)
+        legend.append(pattern + swatch)
         legend.append(drawing.text(x + 17, bottom + AXIS + 16, _WORDS[action]))
         x += 34 + len(_WORDS[action]) * 7
     if not len(segments.lane):
@@ -218,4 +228,5 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         words = [f"{WORDS[name]} {row[name]:.3g}" for name in WORDS if row[name] is not None]
         parts.append(drawing.text(0, y, f"threads of agent {row['agent']}: {', '.join(words)}"))
         y += 18
-    return drawing.document(WIDTH, y, view.title or "what each thread did over time", [*parts, *body, *legend])
+    label = view.title or "what each thread did over time"
+    return drawing.document(WIDTH, y, label, [*parts, *body, *legend])
