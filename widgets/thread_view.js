@@ -1,7 +1,7 @@
 // Lanes of threads over time: rectangles by agent and kind of work, a zoom, one selection, threads by agent.
 const LEFT = 132, RIGHT = 12, TOP = 6, AXIS = 38, DRAG = 4, WAIT = 150;
 const ACTIONS = ["source", "events", "partials", "removal"], WORDS = { modelled: "cost model", busy: "busy, on average", home: "at home" };
-const TYPES = { lane: Int32Array, agent: Int32Array, action: Int32Array, start: Float64Array, end: Float64Array, low: Float32Array, high: Float32Array, items: Float64Array };
+const COLUMNS = ["lane", "agent", "action", "start", "end", "low", "high", "items"];
 let instances = 0;
 
 function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/2000/svg") {
@@ -11,15 +11,15 @@ function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/200
   return made;
 }
 const make = (tag, name, parent, text) => draw(tag, { class: name }, parent, text, "http://www.w3.org/1999/xhtml");
-function column(sent, Type) { // bytes may arrive at any offset
+function column(sent) { // bytes may arrive at any offset
   const bytes = ArrayBuffer.isView(sent) ? sent : new Uint8Array(sent);
-  return new Type(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+  return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
 }
 const number = (value, digits = 4) => Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 12 });
 
 function render({ model, el }) {
-  const id = `cepkit-threads-${++instances}`, root = make("div", "cepkit-thread_view", el), head = make("div", "head", root);
-  const title = make("div", "title", head), tools = make("div", "tools", head);
+  const id = `cepkit-threads-${++instances}`, root = make("div", "cepkit-thread_view", el);
+  const head = make("div", "head", root), title = make("div", "title", head), tools = make("div", "tools", head);
   const svg = draw("svg", { tabindex: 0, role: "application" }, root), said = make("div", "said", root);
   const legend = make("div", "legend", root), table = make("table", "", root);
   said.setAttribute("aria-live", "polite");
@@ -35,7 +35,7 @@ function render({ model, el }) {
     Object.assign(make("button", name, parent, words), { type: "button", title: label, ariaLabel: label, onclick: act });
 
   function read() {
-    data = Object.fromEntries(Object.entries(TYPES).map(([name, Type]) => [name, column(model.get(name), Type)]));
+    data = Object.fromEntries(COLUMNS.map((name) => [name, column(model.get(name))]));
     lanes = model.get("lanes");
     height = Math.max(10, Math.min(22, Math.floor(420 / Math.max(1, lanes.length))));
     const [low, high] = model.get("window").length ? model.get("window") : model.get("extent");
@@ -191,8 +191,7 @@ function render({ model, el }) {
   const sizes = new ResizeObserver(paint);
   sizes.observe(root);
   return () => {
-    clearTimeout(timer);
-    sizes.disconnect();
+    clearTimeout(timer), sizes.disconnect();
     for (const [name, act] of Object.entries(watched)) model.off(name, act);
     root.remove();
   };

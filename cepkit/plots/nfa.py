@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,9 +13,10 @@ from cepkit.compile.automaton import States
 from cepkit.language.branches import Branch
 from cepkit.plots import theme
 from cepkit.plots.automaton import Edge, state_tooltip
-from cepkit.plots.curves import Curve, loop_curve, route_curve
+from cepkit.plots.curves import ARROW, Curve, loop_curve, route_curve
 from cepkit.plots.layered import MARGIN, START_ARROW, layered_svg, live_words
-from cepkit.plots.places import LINE_HEIGHT, RADIUS, Places, places
+from cepkit.plots.places import LINE_HEIGHT, RADIUS, RING, Places, places
+from cepkit.plots.text import escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -75,10 +78,10 @@ class NfaPicture:
         Returns
         -------
         dict
-            ``states``: dicts of ``id, label, x, y, is_start, is_final``, and ``note``, what is said of it;
+            ``states``: dicts of ``id, label, x, y, is_start, is_final`` and ``tooltip``;
             ``transitions``: dicts of ``source, target, label`` (lines), ``path`` (an SVG path from source to
             target that leaves 7 pixels for an arrow head), ``x, y`` (the middle of the last line of the
-            label) and ``note``; ``width, height``; a state's circle has the radius 17, that of a final one
+            label) and ``tooltip``; ``width, height``; a state's circle has the radius 17, that of a final one
             another of 21.
         """
         placed, automaton = self._placed, self.automaton
@@ -93,7 +96,7 @@ class NfaPicture:
                     "y": round(y, 1),
                     "is_start": state == 0,
                     "is_final": state in automaton.accepting,
-                    "note": state_tooltip(automaton, state),
+                    "tooltip": state_tooltip(automaton, state),
                 }
             )
         transitions = [
@@ -104,7 +107,7 @@ class NfaPicture:
                 "path": curve.path(),
                 "x": round(curve.label[0], 1),
                 "y": round(curve.label[1], 1),
-                "note": edge.tooltip(self.define),
+                "tooltip": edge.tooltip(self.define),
             }
             for edge, curve in self._curves
         ]
@@ -131,73 +134,103 @@ class NfaPicture:
 
     def figure(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> go.Figure:
         """Return the picture as a plotly figure; arguments as of `svg`."""
-        import plotly.graph_objects as go
-
-        made, live = self.traits(), live or {}
-        start_x, start_y = made["states"][0]["x"], made["states"][0]["y"]
-        line = {"color": theme.INK, "width": 1.2}
-        shapes = [
-            {"type": "path", "path": of["path"].replace("C", " C").replace("L", " L"), "line": line}
-            for of in made["transitions"]
-        ]
-        arrow = {"showarrow": True, "axref": "x", "ayref": "y", "arrowhead": 2, "arrowsize": 1.2}
-        arrow |= {"arrowwidth": 1.2, "arrowcolor": theme.INK, "text": "", "standoff": 0}
-        tip = start_x - RADIUS - 4
-        arrows = [arrow | {"x": tip, "y": start_y, "ax": tip - START_ARROW, "ay": start_y}]
-        for (_, curve), of in zip(self._curves, made["transitions"], strict=True):
-            end = curve.pieces[-1][-1]
-            arrows.append(arrow | {"x": curve.tip[0], "y": curve.tip[1], "ax": end[0], "ay": end[1]})
-            text = "<br>".join(_plotly(words) for words in of["label"].split("\n"))
-            label = {"x": of["x"], "y": of["y"] + 4, "text": text}
-            arrows.append({**label, "yanchor": "bottom", "showarrow": False})
-        figure = go.Figure(layout={"template": "none"})
-        for is_final in (False, True):
-            own = [of for of in made["states"] if of["is_final"] == is_final]
-            hue = theme.ACCEPT_GREEN if is_final else theme.STATE_BLUE
-            for radius in (RADIUS + 4, RADIUS) if is_final else (RADIUS,):
-                shapes += [
-                    {
-                        "type": "circle",
-                        "x0": of["x"] - radius, "x1": of["x"] + radius,
-                        "y0": of["y"] - radius, "y1": of["y"] + radius,
-                        "line": {"color": hue, "width": 4 if of["id"] in lit else 1.5},
-                        "fillcolor": hue + ("66" if live.get(of["id"]) else theme.TINT_ALPHA),
-                    }
-                    for of in own
-                ]  # fmt: skip
-            figure.add_scatter(
-                x=[of["x"] for of in own],
-                y=[of["y"] for of in own],
-                mode="text",
-                text=[_plotly(of["label"]) for of in own],
-                hovertext=[of["note"] + live_words(live.get(of["id"], 0), of["id"] in lit) for of in own],
-                hoverinfo="text",
-                showlegend=False,
-            )
-            arrows += [
-                {"x": of["x"], "y": of["y"] + RADIUS + 14, "text": f"{live[of['id']]:,}", "showarrow": False}
-                for of in own
-                if live.get(of["id"])
-            ]
-        top = 44 if self.title else 10
-        figure.update_layout(
-            title=theme.title_at_left([_plotly(self.title)]) if self.title else None,
-            shapes=shapes,
-            annotations=arrows,
-            width=made["width"] + 20,
-            margin={"l": 10, "r": 10, "t": top, "b": 10},
-            **theme.layout(made["height"] + top + 10),
-        )
-        hidden = {"visible": False, "fixedrange": True}
-        figure.update_xaxes(range=[0, made["width"]], **hidden)
-        figure.update_yaxes(range=[made["height"], 0], scaleanchor="x", **hidden)
-        return figure
+        return nfa_figure(**self.traits(), live=live, lit=lit, title=self.title)
 
     def __repr__(self) -> str:
         return f"NfaPicture({self.automaton.n_states} states, {len(self._curves)} transitions)"
 
     def _repr_mimebundle_(self, **keywords):
         return {"text/plain": repr(self), "image/svg+xml": self.svg()}
+
+
+def nfa_figure(
+    states: Sequence[Mapping],
+    transitions: Sequence[Mapping],
+    width: float,
+    height: float,
+    *,
+    live: Mapping[int, int] | None = None,
+    lit: Collection[int] = (),
+    title: str = "",
+) -> go.Figure:
+    """Return a plotly figure of an automaton that is laid out.
+
+    Parameters
+    ----------
+    states, transitions, width, height
+        As of `NfaPicture.traits`.
+    live, lit
+        As of `NfaPicture.svg`.
+    title : str
+        Taken literally.
+    """
+    import plotly.graph_objects as go
+
+    live = live or {}
+    figure = go.Figure(layout={"template": "none"})
+    line = {"color": theme.INK, "width": 1.2}
+    shapes = [{"type": "path", "path": of["path"], "line": line} for of in transitions]
+    arrow = {"showarrow": True, "axref": "x", "ayref": "y", "arrowhead": 2, "arrowsize": 1.2}
+    arrow |= {"arrowwidth": 1.2, "arrowcolor": theme.INK, "text": "", "standoff": 0}
+    notes = []
+    for of in states:
+        if of["is_start"]:
+            tip = of["x"] - RADIUS - RING
+            notes.append(arrow | {"x": tip, "y": of["y"], "ax": tip - START_ARROW, "ay": of["y"]})
+    for of in transitions:
+        x, y, tip_x, tip_y = _arrow_of(of["path"])
+        notes.append(arrow | {"x": tip_x, "y": tip_y, "ax": x, "ay": y})
+        words = "<br>".join(escaped(part) for part in of["label"].split("\n"))
+        label = {"x": of["x"], "y": of["y"] + 4, "text": words}
+        notes.append({**label, "yanchor": "bottom", "showarrow": False})
+    for is_final, hue in ((False, theme.STATE_BLUE), (True, theme.ACCEPT_GREEN)):
+        own = [of for of in states if of["is_final"] == is_final]
+        for radius in (RADIUS + RING, RADIUS) if is_final else (RADIUS,):
+            shapes += [
+                {
+                    "type": "circle",
+                    "x0": of["x"] - radius, "x1": of["x"] + radius,
+                    "y0": of["y"] - radius, "y1": of["y"] + radius,
+                    "line": {"color": hue, "width": 4 if of["id"] in lit else 1.5},
+                    "fillcolor": hue + ("66" if live.get(of["id"]) else theme.TINT_ALPHA),
+                }
+                for of in own
+            ]  # fmt: skip
+        said = [of.get("tooltip", "") + live_words(live.get(of["id"], 0), of["id"] in lit) for of in own]
+        figure.add_scatter(
+            x=[of["x"] for of in own],
+            y=[of["y"] for of in own],
+            mode="text",
+            text=[escaped(of["label"]) for of in own],
+            hovertext=[escaped(words) for words in said],
+            hoverinfo="text",
+            showlegend=False,
+        )
+        for of in own:
+            if live.get(of["id"]):
+                below = {"x": of["x"], "y": of["y"] + RADIUS + 14, "text": f"{live[of['id']]:,}"}
+                notes.append({**below, "showarrow": False})
+    top = 44 if title else 10
+    figure.update_layout(
+        title=theme.title_at_left([escaped(title)]) if title else None,
+        shapes=shapes,
+        annotations=notes,
+        width=width + 20,
+        margin={"l": 10, "r": 10, "t": top, "b": 10},
+        **theme.layout(height + top + 10),
+    )
+    hidden = {"visible": False, "fixedrange": True}
+    figure.update_xaxes(range=[0, width], **hidden)
+    figure.update_yaxes(range=[height, 0], scaleanchor="x", **hidden)
+    return figure
+
+
+def _arrow_of(path: str) -> tuple[float, float, float, float]:
+    """Return where a path ends, and the tip of the arrow that goes on from there."""
+    numbers = [float(of) for of in re.findall(r"-?[\d.]+", path)]
+    before_x, before_y, x, y = numbers[-4:]
+    length = math.hypot(x - before_x, y - before_y) or 1.0
+    return x, y, x + ARROW * (x - before_x) / length, y + ARROW * (y - before_y) / length
 
 
 def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int, ...], ...]]:
@@ -253,9 +286,3 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
         States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states),
         tuple(of_branch),
     )
-
-
-def _plotly(words: str) -> str:
-    from cepkit.plots.text import escaped
-
-    return escaped(words)

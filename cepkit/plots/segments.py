@@ -10,7 +10,7 @@ from cepkit.errors import whole_number
 from cepkit.trace import ACTIONS, Trace, _time_until
 
 MOST_ACTIONS = 3000  # drawn one by one
-MOST_SEGMENTS = 40_000  # in bins
+MOST_SEGMENTS = 25_000  # in bins
 BINS, FEWEST_BINS = 240, 10
 _DUST = 1e-9  # of a bin: differences of sums leave it where nothing was
 
@@ -57,7 +57,7 @@ def thread_segments(
     most : int
         Up to so many actions are segments of their own, uncut; of more the part is divided into bins.
     n_bins : int
-        At most; fewer where there would be more than 40,000 segments.
+        At most; fewer where there would be more than 25,000 segments.
 
     Notes
     -----

@@ -17,7 +17,8 @@ from cepkit.plots.occupancy import BINS, occupancy, run_end
 from cepkit.plots.runs import draw_lengths
 from cepkit.plots.threads import clock_title
 from cepkit.trace import LENGTHS, Trace, clock_unit
-from cepkit.widgets.view import View, as_bytes, column, marks_of
+from cepkit.widgets.base import Floats
+from cepkit.widgets.view import ResultView, marks_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +33,7 @@ UNITS = {name: "events" if name.startswith("event") else "partial matches" for n
 WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels of the static picture
 
 
-class BufferView(View):
+class BufferView(ResultView):
     """How long queues and buffers were over time: a panel each, with a line per agent.
 
     A line is the mean of a bin, the area around it reaches from the least to the greatest length in it. Lines
@@ -69,9 +70,9 @@ class BufferView(View):
     extent = traitlets.List(traitlets.Float()).tag(sync=True)
     shown = traitlets.List(traitlets.Float()).tag(sync=True)  # part that the bins divide
     n_bins = traitlets.Int(BINS).tag(sync=True)
-    mean = column("f8")  # (panels, agents, n_bins), as the next two
-    least = column("f8")
-    greatest = column("f8")
+    mean = Floats().tag(sync=True)  # (panels, agents, n_bins), as the next two
+    least = Floats().tag(sync=True)
+    greatest = Floats().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)  # of the columns
     # browser -> Python
     window = traitlets.List(traitlets.Float()).tag(sync=True)
@@ -123,15 +124,15 @@ class BufferView(View):
         """Return the lengths of the whole run as SVG text."""
         return _buffers_svg(self)
 
-    def __repr__(self) -> str:
+    def _summary(self) -> str:
         how = "measured" if self._trace.measured else "simulated"
-        return f"BufferView({len(self.agents)} agents, {len(self._trace.lengths_read.time)} readings, {how})"
+        return f"{len(self.agents)} agents, {len(self._trace.lengths_read.time)} readings, {how}"
 
     # --- parts
 
     def _columns(self, low: float, high: float) -> dict:
         made = occupancy(self._trace, low, high)
-        columns = {name: as_bytes(getattr(made, name), "f8") for name in ("mean", "least", "greatest")}
+        columns = {name: getattr(made, name) for name in ("mean", "least", "greatest")}
         return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
 
     def _look_closer(self, change) -> None:

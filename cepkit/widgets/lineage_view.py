@@ -21,7 +21,7 @@ from cepkit.plots.lineage import (
     lineage_svg,
     marks_of_variables,
 )
-from cepkit.widgets.view import View
+from cepkit.widgets.view import ResultView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -30,7 +30,7 @@ MOST_CHAINS = 80  # drawn
 PAGE = 24  # matches
 
 
-class LineageView(View):
+class LineageView(ResultView):
     """Matches in rows and their events in columns: which events they have, and which of these they share.
 
     Bars above say in how many of the matches shown an event is. A click on an event lights all matches that
@@ -123,9 +123,9 @@ class LineageView(View):
         """Return the matches that are shown as SVG text."""
         return lineage_svg(self._shown, ": ".join(part for part in (self.title, self.note) if part))
 
-    def __repr__(self) -> str:
+    def _summary(self) -> str:
         of_chains = "" if self._chains is None else f", {self._chains['chain'].nunique()} chains"
-        return f"LineageView({count_text(self._n)} matches{of_chains})"
+        return f"{count_text(self._n)} matches{of_chains}"
 
     # --- parts
 

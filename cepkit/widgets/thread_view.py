@@ -18,7 +18,8 @@ from cepkit.plots.runs import draw_threads
 from cepkit.plots.segments import MOST_ACTIONS, Segments, agent_marks, thread_segments
 from cepkit.plots.threads import _WORDS, SOURCE_LABEL, clock_title
 from cepkit.trace import ACTIONS, Trace, clock_unit
-from cepkit.widgets.view import View, as_bytes, column, marks_of
+from cepkit.widgets.base import Floats
+from cepkit.widgets.view import ResultView, marks_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LABELS, WIDTH, AXIS = 132, 900, 34  # pixels
 
 
-class ThreadView(View):
+class ThreadView(ResultView):
     """What each thread did over time, coloured by agent, above the threads that every agent had.
 
     Drag over a part of the time to see it closer, double-click for all of it; of more than 3,000 actions
@@ -63,14 +64,14 @@ class ThreadView(View):
     extent = traitlets.List(traitlets.Float()).tag(sync=True)  # of the run
     shown = traitlets.List(traitlets.Float()).tag(sync=True)  # part that the columns are of
     n_bins = traitlets.Int(0).tag(sync=True)  # 0: segments are actions
-    lane = column("i4")
-    agent = column("i4")
-    action = column("i4")
-    start = column("f8")
-    end = column("f8")
-    low = column("f4")
-    high = column("f4")
-    items = column("f8")
+    lane = Floats().tag(sync=True)
+    agent = Floats().tag(sync=True)
+    action = Floats().tag(sync=True)
+    start = Floats().tag(sync=True)
+    end = Floats().tag(sync=True)
+    low = Floats().tag(sync=True)
+    high = Floats().tag(sync=True)
+    items = Floats().tag(sync=True)
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)  # lane, time, agent: texts in the lanes
     version = traitlets.Int(0).tag(sync=True)  # of the columns
     allocation = traitlets.List(traitlets.Dict()).tag(sync=True)  # agent, modelled, busy, home
@@ -124,18 +125,17 @@ class ThreadView(View):
         """Return the lanes of the whole run as SVG text, with at most some thousand rectangles."""
         return _threads_svg(self, thread_segments(self._trace, most=1500, n_bins=100))
 
-    def __repr__(self) -> str:
+    def _summary(self) -> str:
         how = "measured" if self._trace.measured else "simulated"
-        return f"ThreadView({self._trace.n_threads} threads, {len(self.agents)} agents, {how})"
+        return f"{self._trace.n_threads} threads, {len(self.agents)} agents, {how}"
 
     # --- parts
 
     def _columns(self, low: float, high: float) -> dict:
         whole = len(self._trace.done.start) <= MOST_ACTIONS
         segments = thread_segments(self._trace, *(self.extent or [0.0, None] if whole else (low, high)))
-        types = {"lane": "i4", "agent": "i4", "action": "i4", "start": "f8", "end": "f8", "low": "f4"}
-        types |= {"high": "f4", "items": "f8"}
-        made = {name: as_bytes(getattr(segments, name), dtype) for name, dtype in types.items()}
+        names = ("lane", "agent", "action", "start", "end", "low", "high", "items")
+        made = {name: getattr(segments, name) for name in names}
         marks = [
             {"lane": lane, "time": time, "agent": agent}
             for lane, time, agent in agent_marks(segments, low, high)

@@ -9,13 +9,14 @@ import traitlets
 
 from cepkit._shipped import shipped
 from cepkit.plots.utilities import ONE_COLUMN, share_up_to, utilities, utility_figure, utility_svg
-from cepkit.widgets.view import View, as_bytes, column
+from cepkit.widgets.base import Floats
+from cepkit.widgets.view import ResultView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-class UtilityView(View):
+class UtilityView(ResultView):
     """The utility of events by type and position in the window, or of partial matches by state.
 
     Above, a row per type or state and a cell per position, the darker the higher, its number in it where
@@ -55,9 +56,9 @@ class UtilityView(View):
     position_label = traitlets.Unicode("").tag(sync=True)
     has_position = traitlets.Bool(True).tag(sync=True)
     utility_edges = traitlets.List(traitlets.Float()).tag(sync=True)
-    mean = column("f8")  # (rows, positions); NaN: no such cell
-    n = column("f8")  # (rows, positions)
-    n_of_utility = column("f8")  # (rows, utilities)
+    mean = Floats().tag(sync=True)  # (rows, positions); NaN: no such cell
+    n = Floats().tag(sync=True)  # (rows, positions)
+    n_of_utility = Floats().tag(sync=True)  # (rows, utilities)
     threshold = traitlets.Float(None, allow_none=True).tag(sync=True)
     share = traitlets.Float(0.0).tag(sync=True)  # of all that is seen, up to the threshold
     note = traitlets.Unicode("").tag(sync=True)
@@ -78,9 +79,9 @@ class UtilityView(View):
             position_label="position in the window" if made.has_position else ONE_COLUMN,
             has_position=made.has_position,
             utility_edges=made.utility_edges.tolist(),
-            mean=as_bytes(made.mean, "f8"),
-            n=as_bytes(made.n, "f8"),
-            n_of_utility=as_bytes(made.n_of_utility, "f8"),
+            mean=made.mean,
+            n=made.n,
+            n_of_utility=made.n_of_utility,
             threshold=None if threshold is None else float(threshold),
             share=0.0 if threshold is None else share_up_to(made, threshold),
             note=left_out,
@@ -99,9 +100,9 @@ class UtilityView(View):
         """Return the table and the distribution of all its utilities as SVG text."""
         return utility_svg(self._made, threshold=self.threshold, title=self.title)
 
-    def __repr__(self) -> str:
+    def _summary(self) -> str:
         positions = f"{len(self.position_edges) - 1} positions" if self.has_position else "no positions"
-        return f"UtilityView({len(self.rows)} rows, {positions}, {self._made.n_total:,g} seen)"
+        return f"{len(self.rows)} rows, {positions}, {self._made.n_total:,g} seen"
 
     def _shed(self, change) -> None:
         self.share = 0.0 if change["new"] is None else share_up_to(self._made, change["new"])

@@ -1,15 +1,11 @@
-"""What the views of results have in common: a static picture for documents, columns as bytes, and windows."""
+"""What the views of results have in common: a static picture, a figure, and short marks for names."""
 
 from __future__ import annotations
 
-import sys
-
-import anywidget
-import numpy as np
-import traitlets
+from cepkit.widgets.base import View
 
 
-class View(anywidget.AnyWidget):
+class ResultView(View):
     """A view of a result: drawn by the browser, with a static picture where there is none."""
 
     def svg(self) -> str:
@@ -20,23 +16,8 @@ class View(anywidget.AnyWidget):
         """Return the view as a plotly figure."""
         raise NotImplementedError
 
-    def _repr_mimebundle_(self, **keywords):
-        bundle = super()._repr_mimebundle_(**keywords)
-        if bundle is None:
-            return None
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, "image/svg+xml": self.svg()}, metadata
-
-
-def column(dtype: str) -> traitlets.Bytes:
-    """Return a trait that carries an array of little-endian numbers."""
-    return traitlets.Bytes(b"").tag(sync=True, dtype=dtype)
-
-
-def as_bytes(values, dtype: str) -> bytes:
-    """Return numbers as little-endian bytes; ``dtype`` such as ``"f8"``."""
-    made = np.ascontiguousarray(values, dtype=np.dtype(dtype))
-    return (made if sys.byteorder == "little" else made.byteswap()).tobytes()
+    def _static(self) -> dict[str, str]:
+        return {"image/svg+xml": self.svg()}
 
 
 def marks_of(names: list[str]) -> list[str]:
