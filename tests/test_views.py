@@ -111,7 +111,8 @@ def test_segments_of_a_lane_do_not_cover_each_other(seed):
     segments = thread_segments(trace, most=0, n_bins=11)
     rows = pd.DataFrame({name: getattr(segments, name) for name in ("lane", "start", "low", "high")})
     for _, own in rows.groupby(["lane", "start"]):
-        assert np.allclose(own["low"].iloc[1:], own["high"].iloc[:-1], atol=1e-6) and own["low"].iloc[0] == 0
+        assert np.allclose(own["low"].iloc[1:], own["high"].iloc[:-1], atol=1e-6)
+        assert own["low"].iloc[0] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -145,7 +146,8 @@ def test_threads_of_agents_by_the_model_and_as_they_worked():
     assert allocation_frame(EXAMPLE)["modelled"].isna().all()
     bars = [trace for trace in allocation_bars(allocation).data if trace.type == "bar"]
     assert [bar.name for bar in bars] == ["cost model", "busy, on average", "at home"]
-    assert np.array_equal(bars[1].x, allocation["busy"]) and len({bar.marker.pattern.shape for bar in bars}) == 3
+    assert np.array_equal(bars[1].x, allocation["busy"])
+    assert len({bar.marker.pattern.shape for bar in bars}) == 3
     assert len(allocation_bars(allocation_frame(EXAMPLE)).data) == 2
     with pytest.raises(ColumnNotFoundError, match="modelled"):
         allocation_bars(allocation.drop(columns="modelled"))
@@ -160,7 +162,13 @@ def test_a_view_of_threads():
     assert view.lanes[1]["note"] == "thread 0: busy 40 %, mostly agent b, events"
     assert view.agents == [{"name": name, "mark": name} for name in ("b", "c+", "d")]
     assert view.x_label == "virtual time since the run's begin (ns)" and view.extent == [0, 100]
-    assert floats(view.start).tolist() == [0, 10, 30, 90, 40] and floats(view.lane).tolist() == [0, 1, 1, 1, 2]
+    assert floats(view.start).tolist() == [0, 10, 30, 90, 40] and floats(view.lane).tolist() == [
+        0,
+        1,
+        1,
+        1,
+        2,
+    ]
     assert floats(view.items).tolist() == [3, 1, 0, 1, 2] and view.n_bins == 0
     assert view.allocation == view.allocation_frame.to_dict("records")
     assert ThreadView(EXAMPLE).allocation[0]["modelled"] is None
@@ -168,7 +176,7 @@ def test_a_view_of_threads():
     assert {"a run", "0 · b", "partial matches"} <= {text.text for text in svg.iter() if text.text}
     assert len(view.figure().data) > 3 and len(view.figure("allocation").data) == 3
     assert view.to_frame().equals(EXAMPLE.threads())
-    with pytest.raises(CepError, match=r"figure 'lanes' is not known\. There are \['threads', 'allocation'\]"):
+    with pytest.raises(CepError, match=r"figure 'lanes' is not known\. There are \['threads', "):
         view.figure("lanes")
     with pytest.raises(TypeError):
         ThreadView(EXAMPLE, colour="red")
@@ -192,8 +200,8 @@ def test_a_closer_look_at_threads_brings_the_actions():
 
 
 def test_a_long_trace_is_sent_in_bins():
-    view = ThreadView(busy_trace(24, 42_000, 6))
-    assert len(view._trace.done.start) > 10**6
+    view = ThreadView(busy_trace(24, 5_000, 6))  # of a million actions as much is sent
+    assert len(view._trace.done.start) > 10**5
     assert n_bytes(view) < 1_700_000 and len(view.svg()) < 900_000
 
 
@@ -224,7 +232,10 @@ def test_bins_of_lengths_agree_with_their_definition(seed):
     for a in range(len(trace.agents)):
         own = sorted((r for r in readings if r["agent"] == a), key=lambda r: r["time"])
         own = [{"time": 0.0, **dict.fromkeys(LENGTHS, 0)}, *own]
-        held = [{"start": r["time"], "end": n["time"]} for r, n in zip(own, [*own[1:], {"time": end}], strict=True)]
+        held = [
+            {"start": r["time"], "end": n["time"]}
+            for r, n in zip(own, [*own[1:], {"time": end}], strict=True)
+        ]
         for k, name in enumerate(LENGTHS):
             for b in range(n_bins):
                 low, high = made.edges[b], made.edges[b + 1]
@@ -297,7 +308,7 @@ def random_utilities(seed: int) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_a_table_of_utilities_keeps_counts_and_means(seed):
     frame = random_utilities(seed)
     made = utilities(frame)
@@ -305,7 +316,9 @@ def test_a_table_of_utilities_keeps_counts_and_means(seed):
     assert made.n_total == n.sum() == made.n_of_utility.sum() and made.n_rows_left_out == 0
     assert made.utility_edges[-1] >= frame["utility"].max() and len(made.edges) - 1 <= POSITION_BINS
     for r, row in enumerate(made.rows):
-        own = np.logical_and.reduce([frame[k].astype(str) == row[k] for k in ("state", "event_type") if k in row])
+        own = np.logical_and.reduce(
+            [frame[k].astype(str) == row[k] for k in ("state", "event_type") if k in row]
+        )
         assert made.n[r].sum() == n[own].sum() == made.n_of_utility[r].sum()
         assert np.nansum(made.mean[r] * made.n[r]) == pytest.approx((n * frame["utility"])[own].sum())
         position = frame["position"] if "position" in frame else pd.Series(0, index=frame.index)
@@ -313,7 +326,9 @@ def test_a_table_of_utilities_keeps_counts_and_means(seed):
             inside = own & (position >= made.edges[b]) & (position < made.edges[b + 1])
             assert np.isnan(made.mean[r, b]) == (not inside.any())
             if inside.any() and n[inside].sum():
-                assert made.mean[r, b] == pytest.approx(np.average(frame["utility"][inside], weights=n[inside]))
+                assert made.mean[r, b] == pytest.approx(
+                    np.average(frame["utility"][inside], weights=n[inside])
+                )
     assert share_up_to(made, made.utility_edges[-1]) == (1.0 if n.sum() else 0.0)
     edge = float(made.utility_edges[17])
     below = n[frame["utility"] < edge].sum() / max(n.sum(), 1)
@@ -321,7 +336,9 @@ def test_a_table_of_utilities_keeps_counts_and_means(seed):
 
 
 def test_rows_of_utilities():
-    frame = pd.DataFrame({"event_type": pd.Categorical(list("BA"), list("ABC")), "utility": [1, 2], "state": [7, 8]})
+    frame = pd.DataFrame(
+        {"event_type": pd.Categorical(list("BA"), list("ABC")), "utility": [1, 2], "state": [7, 8]}
+    )
     assert [row["label"] for row in utilities(frame).rows] == ["7 · B", "8 · A"]
     assert [row["label"] for row in utilities(frame.drop(columns="state")).rows] == ["A", "B"]
     many = pd.DataFrame({"state": np.arange(200), "utility": 0.5, "n": np.arange(200)})
@@ -341,7 +358,10 @@ GOOD = {"event_type": ["A", "B"], "utility": [0.5, 1], "position": [0, 1], "n": 
         ({"event_type": None}, "'event_type' not found"),
         ({"utility": [0.5, -1]}, r"utility in row 1 is -1\.0\. Each is a finite number of at least 0"),
         ({"utility": [np.nan, 1]}, "utility in row 0 is nan"),
-        ({"utility": ["high", "low"]}, r"utility is of type .*\. Numbers are needed; columns are \['utility'"),
+        (
+            {"utility": ["high", "low"]},
+            r"utility is of type .*\. Numbers are needed; columns",
+        ),
         ({"position": [0, np.inf]}, r"position in row 1 is inf\. Each is a finite number$"),
         ({"n": [1, -2]}, "n in row 1"),
         ({"event_type": ["A", None]}, "event_type in row 1 is missing"),
@@ -378,7 +398,9 @@ def test_a_view_of_utilities():
 def test_many_utilities_are_sent_in_bins():
     rng = np.random.default_rng(0)
     n = 10**6
-    frame = pd.DataFrame({"event_type": rng.integers(0, 50, n), "position": rng.random(n), "utility": rng.random(n)})
+    frame = pd.DataFrame(
+        {"event_type": rng.integers(0, 50, n), "position": rng.random(n), "utility": rng.random(n)}
+    )
     assert n_bytes(UtilityView(frame)) < 150_000
 
 
@@ -400,9 +422,9 @@ def lines(rows: pd.DataFrame) -> list[tuple]:
 @pytest.mark.parametrize("seed", range(15))
 def test_edges_of_the_picture_are_the_lines_of_lineage(seed):
     rng = np.random.default_rng(seed)
-    kinds = rng.choice(list("abc"), int(rng.integers(0, 14)))
+    kinds = pd.Categorical(rng.choice(list("abc"), int(rng.integers(0, 14))), list("abc"))
     events = pd.DataFrame({"kind": kinds, "ts": np.arange(len(kinds))})
-    text = ["PATTERN SEQ(a x, b+ y[], c z)", "PATTERN SEQ(a x, a y) WITHIN 3"][seed % 2]
+    text = ["PATTERN SEQ(a x, b+ y[], c z)", QUERY][seed % 2]
     matches = events.cep.match(text, event_type="kind", order_by="ts")
     rows = matches.lineage()
     view = LineageView(rows, size=7)
@@ -417,8 +439,14 @@ def test_edges_of_the_picture_are_the_lines_of_lineage(seed):
         assert view.has_more == (first + 7 < matches.count())
     assert seen == lines(rows)
     page = lineage_page(rows)
-    marks = [trace for trace in lineage_figure(page).data if trace.mode == "markers"]
-    found = {(str(page.numbers[y]), int(page.positions[x]), t.name) for t in marks for x, y in zip(t.x, t.y, strict=True)}
+    marks = [
+        trace for trace in lineage_figure(page).data if trace.type == "scatter" and trace.mode == "markers"
+    ]
+    found = {
+        (str(page.numbers[y]), int(page.positions[x]), t.name)
+        for t in marks
+        for x, y in zip(t.x, t.y, strict=True)
+    }
     assert found == set(lines(rows))
 
 
@@ -427,7 +455,7 @@ def test_chains_are_the_engines_and_make_every_match_once(seed):
     rng = np.random.default_rng(seed)
     n, window = int(rng.integers(1, 16)), int(rng.integers(3, 12))
     kinds = np.repeat(rng.choice(list("abc"), n), rng.integers(1, 3, n))
-    events = pd.DataFrame({"kind": kinds, "ts": np.arange(len(kinds))})
+    events = pd.DataFrame({"kind": pd.Categorical(kinds, list("abc")), "ts": np.arange(len(kinds))})
     matches = events.cep.match(f"{QUERY} WITHIN {window}", event_type="kind", order_by="ts", engine="linked")
     chains = matches.run.chains_frame()
     assert len(chains) == matches.run.partial_matches and chains["chain"].nunique() == matches.run.chains
@@ -435,7 +463,9 @@ def test_chains_are_the_engines_and_make_every_match_once(seed):
     products = {chain: [events for _, events in levels_of(chains, chain)] for chain in last}
     for match, own in matches.lineage().groupby("match"):
         at = own["position"].tolist()
-        within = [c for c, levels in products.items() if all(p in of for p, of in zip(at, levels, strict=True))]
+        within = [
+            c for c, levels in products.items() if all(p in of for p, of in zip(at, levels, strict=True))
+        ]
         assert len(within) == 1, match
     view = matches.view(size=1000)
     told = [row for one in view.chains for row in one["matches"] or ()]
@@ -450,7 +480,16 @@ def test_chains_of_the_worked_example():
     assert [len(one["matches"]) for one in view.chains if one["matches"] is not None] == [8, 4, 2]
     assert [lane["variable"] for lane in view.lanes] == ["x", "y", "y", "z", "z", "z"]
     pointers = [(one["chain"], one["before"], one["shared"]) for one in view.chains]
-    assert pointers == [(0, -1, 0), (2, -1, 0), (1, 0, 2), (3, 0, 2), (4, 2, 1), (5, 1, 2), (6, 3, 1), (7, 4, 1)]
+    assert pointers == [
+        (0, -1, 0),
+        (2, -1, 0),
+        (1, 0, 2),
+        (3, 0, 2),
+        (4, 2, 1),
+        (5, 1, 2),
+        (6, 3, 1),
+        (7, 4, 1),
+    ]
     for one in view.chains:  # chains of one lane do not touch
         others = [of for of in view.chains if of["lane"] == one["lane"] and of["chain"] > one["chain"]]
         assert all(of["events"][0] > one["events"][-1] for of in others)
@@ -463,7 +502,10 @@ def test_chains_of_long_streams_and_of_run_engines():
     run = EVENTS.cep.match(QUERY, event_type="kind", engine="sase_runs").run
     with pytest.raises(AttributeError, match="'sase_runs' has no chains"):
         run.chains_frame()
-    assert repr(EVENTS.cep.match(QUERY, event_type="kind", engine="sase_runs").view()) == "LineageView(14 matches)"
+    assert (
+        repr(EVENTS.cep.match(QUERY, event_type="kind", engine="sase_runs").view())
+        == "LineageView(14 matches)"
+    )
 
 
 def test_pages_of_a_result_that_no_memory_holds():
@@ -483,7 +525,7 @@ def test_pages_of_a_result_that_no_memory_holds():
 def test_a_view_of_lineage():
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
     view = matches.view("lineage", size=5, title="SEQ")
-    assert view.note == "matches 0 to 4 of 14, 6 of 6 events shared" or view.note.startswith("matches 0 to 4 of 14, ")
+    assert view.note == "matches 0 to 4 of 14, 5 of 6 events shared"
     assert view.events[0]["label"] == "0 · 0" and view.n_rows == 5
     check_static(view)
     view.selected = {"event": 1}
@@ -491,7 +533,10 @@ def test_a_view_of_lineage():
     assert view.selected is None and view.version == 1 and view.matches[0]["number"] == "5"
     regex = EVENTS.cep.match("a b", define={"a": "ts > -1", "b": "ts > prev(ts)"}, order_by="ts")
     assert repr(regex.view()) == "LineageView(4 matches)" and edges_of(regex.view()) == lines(regex.lineage())
-    nothing = EVENTS.head(2).cep.match(QUERY, event_type="kind", order_by="ts").view()
+    nothing = EVENTS.assign(ts=EVENTS["ts"] * 100).cep.match(
+        f"{QUERY} WITHIN 9", event_type="kind", order_by="ts"
+    )
+    nothing = nothing.view()
     assert nothing.note == "no match" and nothing.events == [] and "no match" in nothing.svg()
     assert nothing.figure().layout.annotations[0].text == "no match"
     with pytest.raises(ColumnNotFoundError, match="variable"):
@@ -507,7 +552,9 @@ def test_a_view_of_lineage():
 def test_a_match_of_too_many_events():
     rows = pd.DataFrame({"match": 0, "variable": "x", "position": range(1000), "index": range(1000)})
     view = LineageView(rows)
-    assert len(view.events) == 300 and view.note.endswith("700 matched events are left out: there are too many columns")
+    assert len(view.events) == 300 and view.note.endswith(
+        "700 matched events are left out: there are too many columns"
+    )
 
 
 # --- automata ---------------------------------------------------------------------------------------------
@@ -527,10 +574,22 @@ def test_the_layout_of_an_automaton():
     merged = {(s, t) for s, _, t in GOLDEN.transitions}
     assert {(of["source"], of["target"]) for of in made["transitions"]} == merged
     for of in made["transitions"]:  # from the rim of the source to the begin of the arrow head at the target
-        numbers = [float(n) for n in of["path"].replace("M", " ").replace("C", " ").replace("L", " ").replace(",", " ").split()]
+        numbers = [
+            float(n)
+            for n in of["path"]
+            .replace("M", " ")
+            .replace("C", " ")
+            .replace("L", " ")
+            .replace(",", " ")
+            .split()
+        ]
         (x0, y0), (x1, y1) = numbers[:2], numbers[-2:]
-        assert np.hypot(x0 - place[of["source"]][0], y0 - place[of["source"]][1]) == pytest.approx(17, abs=0.2)
-        assert np.hypot(x1 - place[of["target"]][0], y1 - place[of["target"]][1]) == pytest.approx(24, abs=0.2)
+        assert np.hypot(x0 - place[of["source"]][0], y0 - place[of["source"]][1]) == pytest.approx(
+            17, abs=0.2
+        )
+        assert np.hypot(x1 - place[of["target"]][0], y1 - place[of["target"]][1]) == pytest.approx(
+            24, abs=0.2
+        )
         assert 0 <= of["x"] <= made["width"] and 0 <= of["y"] <= made["height"]
     deep = [of["tooltip"] for of in made["transitions"] if of["label"] == "deep"]
     assert deep and set(deep) == {"deep: price < 3"}
@@ -548,14 +607,16 @@ def test_live_states_and_those_of_a_match():
     figure = NfaPicture(GOLDEN).figure(live={1: 1234}, lit=[0])
     widths = [shape.line.width for shape in figure.layout.shapes if shape.type == "circle"]
     assert widths.count(4) == 1 and "1,234" in [note.text for note in figure.layout.annotations]
-    assert sum(shape.type == "path" for shape in figure.layout.shapes) == len({(s, t) for s, _, t in GOLDEN.transitions})
+    assert sum(shape.type == "path" for shape in figure.layout.shapes) == len(
+        {(s, t) for s, _, t in GOLDEN.transitions}
+    )
 
 
 def test_automata_of_sequences():
     def made(text):
         return sequence_states(branches(sequence_query(text)))
 
-    automaton, of = made("PATTERN SEQ(A a, OR(B b, C c), D+ d[], !X x)")
+    automaton, of = made("PATTERN SEQ(A a, OR(B b, C c), D+ d[], !X x) WITHIN 9 min")
     assert automaton.transitions == (
         (0, "a", 1), (1, "b", 2), (2, "d, no x behind", 3), (3, "d", 3),
         (1, "c", 4), (4, "d, no x behind", 5), (5, "d", 5),

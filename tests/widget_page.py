@@ -32,9 +32,10 @@ HOST = """
   const isOfModule = () => new Error().stack.includes("blob:");  // not the page's driver
   window.left = { listeners: 0, timers: new Set(), frames: new Set(), observers: new Set() };
   for (const target of [window, document, document.body, document.documentElement]) {
-    const { addEventListener: add, removeEventListener: remove } = target;
-    target.addEventListener = (...a) => { left.listeners += isOfModule(); return add.apply(target, a); };
-    target.removeEventListener = (...a) => { left.listeners -= isOfModule(); return remove.apply(target, a); };
+    for (const [name, change] of [["addEventListener", 1], ["removeEventListener", -1]]) {
+      const own = target[name];
+      target[name] = (...a) => { left.listeners += change * isOfModule(); return own.apply(target, a); };
+    }
   }
   const counted = (start, stop, set, isOnce) => {
     const [begin, end] = [window[start], window[stop]];

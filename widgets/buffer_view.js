@@ -9,7 +9,8 @@ function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/200
   made.textContent = text;
   return made;
 }
-const make = (tag, name, parent, text) => draw(tag, { class: name }, parent, text, "http://www.w3.org/1999/xhtml");
+// JupyterLab leaves keys to elements that say so themselves.
+const make = (tag, name, parent, text) => draw(tag, { class: name, "data-lm-suppress-shortcuts": "true" }, parent, text, "http://www.w3.org/1999/xhtml");
 function column(sent) { // bytes may arrive at any offset
   const bytes = ArrayBuffer.isView(sent) ? sent : new Uint8Array(sent);
   return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -25,7 +26,7 @@ function ticks(low, high, most) {
 function render({ model, el }) {
   const id = `cepkit-buffers-${++instances}`, root = make("div", "cepkit-buffer_view", el), head = make("div", "head", root);
   const title = make("div", "title", head), tools = make("div", "tools", head);
-  const svg = draw("svg", { tabindex: 0, role: "application" }, root), said = make("div", "said", root), table = make("table", "", root);
+  const svg = draw("svg", { tabindex: 0, role: "application", "data-lm-suppress-shortcuts": "true" }, root), said = make("div", "said", root), table = make("table", "", root);
   said.setAttribute("aria-live", "polite");
   let data, shown, timer = 0, drag = null, brushes = [], cursors = [], boxes = [];
 

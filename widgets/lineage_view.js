@@ -7,11 +7,12 @@ function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/200
   made.textContent = text;
   return made;
 }
-const make = (tag, name, parent, text) => draw(tag, { class: name }, parent, text, "http://www.w3.org/1999/xhtml");
+// JupyterLab leaves keys to elements that say so themselves.
+const make = (tag, name, parent, text) => draw(tag, { class: name, "data-lm-suppress-shortcuts": "true" }, parent, text, "http://www.w3.org/1999/xhtml");
 
 function render({ model, el }) {
   const root = make("div", "cepkit-lineage_view", el), head = make("div", "head", root), title = make("div", "title", head);
-  const note = make("div", "note", head), tools = make("div", "tools", head), svg = draw("svg", { tabindex: 0, role: "application" }, root);
+  const note = make("div", "note", head), tools = make("div", "tools", head), svg = draw("svg", { tabindex: 0, role: "application", "data-lm-suppress-shortcuts": "true" }, root);
   const said = make("div", "said", root), legend = make("div", "legend", root);
   said.setAttribute("aria-live", "polite");
   let step = 20, top = 0, below = 0;

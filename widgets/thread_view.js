@@ -10,7 +10,7 @@ function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/200
   made.textContent = text;
   return made;
 }
-const make = (tag, name, parent, text) => draw(tag, { class: name }, parent, text, "http://www.w3.org/1999/xhtml");
+const make = (tag, name, parent, text) => draw(tag, { class: name, "data-lm-suppress-shortcuts": "true" }, parent, text, "http://www.w3.org/1999/xhtml");
 function column(sent) { // bytes may arrive at any offset
   const bytes = ArrayBuffer.isView(sent) ? sent : new Uint8Array(sent);
   return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -20,7 +20,7 @@ const number = (value, digits = 4) => Number(value.toPrecision(digits)).toLocale
 function render({ model, el }) {
   const id = `cepkit-threads-${++instances}`, root = make("div", "cepkit-thread_view", el);
   const head = make("div", "head", root), title = make("div", "title", head), tools = make("div", "tools", head);
-  const svg = draw("svg", { tabindex: 0, role: "application" }, root), said = make("div", "said", root);
+  const svg = draw("svg", { tabindex: 0, role: "application", "data-lm-suppress-shortcuts": "true" }, root), said = make("div", "said", root);
   const legend = make("div", "legend", root), table = make("table", "", root);
   said.setAttribute("aria-live", "polite");
   let data, lanes, height, shown, at = -1, timer = 0, drag = null, brush, body;

@@ -7,7 +7,8 @@ function draw(tag, attributes, parent, text = "", space = "http://www.w3.org/200
   made.textContent = text;
   return made;
 }
-const make = (tag, name, parent, text) => draw(tag, { class: name }, parent, text, "http://www.w3.org/1999/xhtml");
+// JupyterLab leaves keys to elements that say so themselves.
+const make = (tag, name, parent, text) => draw(tag, { class: name, "data-lm-suppress-shortcuts": "true" }, parent, text, "http://www.w3.org/1999/xhtml");
 function column(sent) { // bytes may arrive at any offset
   const bytes = ArrayBuffer.isView(sent) ? sent : new Uint8Array(sent);
   return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -23,7 +24,7 @@ function ticks(low, high, most) {
 
 function render({ model, el }) {
   const root = make("div", "cepkit-utility_view", el), head = make("div", "head", root), title = make("div", "title", head);
-  const note = make("div", "note", head), svg = draw("svg", { tabindex: 0, role: "application" }, root), said = make("div", "said", root);
+  const note = make("div", "note", head), svg = draw("svg", { tabindex: 0, role: "application", "data-lm-suppress-shortcuts": "true" }, root), said = make("div", "said", root);
   said.setAttribute("aria-live", "polite");
   let data, height = 20, step = 10, floor = 0, wide = 10, cells = 1, bars = 1;
 
