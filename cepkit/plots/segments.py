@@ -133,8 +133,8 @@ def agent_marks(
     """Return where the mark of an agent is written into a lane, so that colours are not needed to read it.
 
     The part from ``begin`` to ``until`` is divided into blocks. A mark stands in the middle of a block of
-    which one agent took half or more, where that is another agent than in the block before, and in every
-    fifth block of one agent.
+    which one agent took a quarter or more, and half of what was worked in it, where that is another agent
+    than in the block before, and in every fifth block of one agent.
 
     Returns
     -------
@@ -161,7 +161,8 @@ def agent_marks(
         before, at = -1, -n_blocks
         for b in range(n_blocks):
             own = int(agent[lane, b])
-            if own >= 0 and most[lane, b] >= 0.5 and (own != before or b - at >= 5):
+            is_clear = most[lane, b] >= max(0.25, 0.5 * spent[lane, b].sum())
+            if own >= 0 and is_clear and (own != before or b - at >= 5):
                 made.append((lane, begin + (b + 0.5) * size, own))
                 before, at = own, b
     return made

@@ -68,8 +68,8 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     Returns
     -------
     Utilities
-        Rows in the order of the categories, else in that in which they come; at most 60, those with most
-        behind them. Means of at most 96 bins of positions, weighted by ``n``.
+        Rows in the order of categories or of numbers, else in that in which they come; at most 60, those with
+        most behind them. Means of at most 96 bins of positions, weighted by ``n``.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def _rows(frame: pd.DataFrame, keys: list[str]) -> tuple[np.ndarray, list[dict]]
             codes.append(frame[name].cat.codes.to_numpy(np.int64))
             names.append([str(of) for of in frame[name].cat.categories])
         else:
-            code, values = pd.factorize(frame[name])
+            code, values = pd.factorize(frame[name], sort=pd.api.types.is_numeric_dtype(frame[name]))
             codes.append(code.astype(np.int64))
             names.append([str(of) for of in values])
     whole = codes[0] if len(keys) == 1 else codes[0] * len(names[1]) + codes[1]
