@@ -493,6 +493,8 @@ def test_chains_of_the_worked_example():
         (6, 3, 1),
         (7, 4, 1),
     ]
+    titles = [of.text for of in check_static(view).iter() if of.tag.endswith("title")]
+    assert [f"chain {one['chain']} of {one['variable']}" for one in view.chains] == titles[-8:]
     for one in view.chains:  # chains of one lane do not touch
         others = [of for of in view.chains if of["lane"] == one["lane"] and of["chain"] > one["chain"]]
         assert all(of["events"][0] > one["events"][-1] for of in others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -172,8 +173,10 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     return figure
 
 
-def lineage_svg(page: LineagePage, heading: str) -> str:
-    """Return the matches of a page as SVG text."""
+def lineage_svg(
+    page: LineagePage, heading: str, chains: Sequence[Mapping] = (), lanes: Sequence[Mapping] = ()
+) -> str:
+    """Return the matches of a page as SVG text, and below them chains as `LineageView` has them."""
     styles = theme.style_of_variables(sorted(page.variables))
     mark_of = marks_of_variables(page.variables)
     n, step = len(page.positions), (_WIDTH - _LEFT - 20) / max(1, len(page.positions))
@@ -205,6 +208,10 @@ def lineage_svg(page: LineagePage, heading: str) -> str:
     bottom = top + _ROW * max(1, len(page.numbers))
     if not page.numbers:
         parts.append(drawing.text(_LEFT, top + 12, "no match"))
+    if lanes:
+        parts.append(drawing.text(_LEFT - 10, bottom + 20, "chains", anchor="end", size=10))
+        parts += _drawn_chains(chains, lanes, bottom + 26, step)
+        bottom += 26 + _ROW * len(lanes)
     every = max(1, -(-n // 12))
     for e in range(0, n, every):
         words = drawing.fitting(page.labels[e], every * step - 4, 10)
@@ -217,6 +224,33 @@ def lineage_svg(page: LineagePage, heading: str) -> str:
         parts.append(drawing.text(x + 16, bottom + 40, drawing.fitting(variable, 110)))
         x += 36 + min(len(variable), 16) * 8
     return drawing.document(_WIDTH, bottom + 52, heading, parts)
+
+
+def _drawn_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: float, step: float) -> list[str]:
+    """Return a bar per chain with its events, dashed lines to what it shares, and the names of lanes."""
+    names = [lane["variable"] for lane in lanes]
+    colour = {name: theme.PALETTE[v % len(theme.PALETTE)] for v, name in enumerate(sorted(set(names)))}
+    parts = [
+        drawing.text(_LEFT - 10, top + (k + 0.5) * _ROW + 4, name, anchor="end", size=11)
+        for k, name in enumerate(names)
+        if not k or names[k - 1] != name
+    ]
+    of = {chain["chain"]: chain for chain in chains}
+    for chain in chains:
+        xs, y = [_LEFT + (e + 0.5) * step for e in chain["events"]], top + (chain["lane"] + 0.5) * _ROW
+        hue, before = colour[chain["variable"]], of.get(chain["before"])
+        if before is not None and chain["tail"] is not None:
+            x0, y0 = _LEFT + (chain["tail"] + 0.5) * step, top + (before["lane"] + 0.5) * _ROW
+            middle = drawing.number((y + y0) / 2)
+            d = f"M{xs[0]:.1f},{y:.1f}C{xs[0]:.1f},{middle} {x0:.1f},{middle} {x0:.1f},{y0:.1f}"
+            parts.append(drawing.path(d, fill="none", stroke=theme.INK, stroke_dasharray="3 3"))
+        bar = f"M{xs[0]:.1f},{y:.1f}H{xs[-1]:.1f}"
+        parts.append(
+            drawing.path(bar, stroke=hue, stroke_width=6, stroke_opacity=0.45, stroke_linecap="round")
+        )
+        dots = [drawing.element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, fill=hue) for x in xs]
+        parts.append(drawing.titled("".join(dots), f"chain {chain['chain']} of {chain['variable']}"))
+    return parts
 
 
 def marks_of_variables(variables: tuple[str, ...]) -> dict[str, int]:

@@ -121,7 +121,8 @@ class LineageView(ResultView):
 
     def svg(self) -> str:
         """Return the matches that are shown as SVG text."""
-        return lineage_svg(self._shown, ": ".join(part for part in (self.title, self.note) if part))
+        heading = ": ".join(part for part in (self.title, self.note) if part)
+        return lineage_svg(self._shown, heading, self.chains, self.lanes)
 
     def _summary(self) -> str:
         of_chains = "" if self._chains is None else f", {self._chains['chain'].nunique()} chains"
