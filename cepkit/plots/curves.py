@@ -1,4 +1,4 @@
-"""The curves of an automaton's edges between the places of its states, from source to target."""
+"""The lines of an automaton's edges between the places of its states, from source to target."""
 
 from __future__ import annotations
 
@@ -13,29 +13,39 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """An edge: from ``start`` over pieces that are curves (two control points and an end) or lines (an end).
+class DrawnEdge:
+    """The line of an edge: pieces that are curves (two control points and an end) or lines (an end).
 
-    It ends where its arrow head begins; ``tip`` is the point of the head, which comes from direction
-    ``angle``; ``label`` is the middle of the base line of the label's last line.
+    It goes from its source, ``start``, to where its arrow head begins; ``tip`` is the point of the head,
+    which comes from direction ``angle``; ``label_at`` is the middle of the base line of the label's last
+    line.
     """
 
+    edge: Edge
     start: Point
     pieces: tuple[tuple[Point, ...], ...]
     tip: Point
     angle: float
-    label: Point
+    label_at: Point
 
+    @property
     def path(self) -> str:
-        """Return the curve as the ``d`` of an SVG path."""
+        """The line as the ``d`` of an SVG path."""
         said = [f"M{point(*self.start)}"]
         for piece in self.pieces:
             said.append(("C" if len(piece) == 3 else "L") + " ".join(point(*of) for of in piece))
         return "".join(said)
 
 
-def route_curve(placed: Places, route: Route) -> Curve:
-    """Return the curve of an edge between two states."""
+def drawn_edges(placed: Places) -> list[DrawnEdge]:
+    """Return the lines of all edges, first those between states, then the loops."""
+    return [
+        *(_route_line(placed, route) for route in placed.routes),
+        *(_loop_line(placed, edge) for edge in placed.loops),
+    ]
+
+
+def _route_line(placed: Places, route: Route) -> DrawnEdge:
     ys = [placed.y_of_stop[stop] for stop in route.stops]
     columns = [placed.stops[stop].column for stop in route.stops]
     lefts = [placed.left_of_column[column] for column in columns]
@@ -55,17 +65,17 @@ def route_curve(placed: Places, route: Route) -> Curve:
     if route.backward:
         start, pieces = _reversed(start, pieces)
     label = (lefts[k] + rights[k]) / 2, ys[k] - 5
-    return Curve(start, tuple(pieces), beside(centre, port, 0), port, label)
+    return DrawnEdge(route.edge, start, tuple(pieces), beside(centre, port, 0), port, label)
 
 
-def loop_curve(placed: Places, edge: Edge) -> Curve:
-    """Return the curve of an edge from a state to itself."""
+def _loop_line(placed: Places, edge: Edge) -> DrawnEdge:
     centre = x, y = placed.centre(edge.source)
     leaving, arriving = -0.68 * math.pi, -0.32 * math.pi
     top = y - RADIUS - LOOP_HEIGHT * 1.15
     piece = (x - 20, top), (x + 20, top), beside(centre, arriving, ARROW)
     label = x, y - RADIUS - LOOP_HEIGHT + 2
-    return Curve(beside(centre, leaving, 0), (piece,), beside(centre, arriving, 0), arriving, label)
+    tip = beside(centre, arriving, 0)
+    return DrawnEdge(edge, beside(centre, leaving, 0), (piece,), tip, arriving, label)
 
 
 def beside(centre: Point, angle: float, distance: float) -> Point:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from cepkit.compile.automaton import States
 from cepkit.plots import theme
 from cepkit.plots.automaton import Edge, state_tooltip
-from cepkit.plots.curves import ARROW, loop_curve, number, point, route_curve
+from cepkit.plots.curves import ARROW, DrawnEdge, drawn_edges, number, point
 from cepkit.plots.places import (
     FONT_SIZE,
     GAP,
@@ -17,7 +17,6 @@ from cepkit.plots.places import (
     RADIUS,
     RING,
     Places,
-    Route,
     places,
     text_width,
 )
@@ -55,15 +54,13 @@ def layered_svg(
         One ``<svg>`` element with Graphviz's groups and classes; the same automaton gives the same text.
     """
     placed = places(states)
-    tops = [y - stop.above for y, stop in zip(placed.y_of_stop, placed.stops, strict=True)]
+    left, top, right, bottom = extent(placed)
     # Below there is room for numbers, also while there are none: nothing jumps.
-    bottom = LINE_HEIGHT if live is not None else 0.0
+    bottom += LINE_HEIGHT if live is not None else 0.0
     live = live or {}
-    bottoms = [y + stop.below + bottom for y, stop in zip(placed.y_of_stop, placed.stops, strict=True)]
-    title_height = LINE_HEIGHT + GAP if title else 0.0
-    left, top = -START_ARROW - MARGIN, min(tops) - MARGIN - title_height
-    right = max(placed.right_of_column[-1], left + text_width(title or "")) + MARGIN
-    width, height = right - left, max(bottoms) + MARGIN - top
+    top -= LINE_HEIGHT + GAP if title else 0.0
+    right = max(right, left + text_width(title or "") + MARGIN)
+    width, height = right - left, bottom - top
     root = ET.Element(
         "svg",
         {
@@ -89,13 +86,18 @@ def layered_svg(
     if title:
         _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
     _add_start(graph, placed)
-    for route in placed.routes:
-        _add_route(graph, placed, route, define or {})
-    for edge in placed.loops:
-        _add_loop(graph, placed, edge, define or {})
+    for drawn in drawn_edges(placed):
+        _add_edge(graph, drawn, define or {})
     for state in range(states.n_states):
         _add_state(graph, placed, states, state, live.get(state, 0), state in lit)
     return ET.tostring(root, encoding="unicode")
+
+
+def extent(placed: Places) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of a picture, the start's arrow and a margin included."""
+    stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
+    top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
+    return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
 
 
 def _add_state(
@@ -134,20 +136,11 @@ def _add_start(graph: ET.Element, placed: Places) -> None:
     _add_arrow(group, tip, y, math.pi)
 
 
-def _add_route(graph: ET.Element, placed: Places, route: Route, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, route.edge, define)
-    curve = route_curve(placed, route)
-    _add_line(group, curve.path())
-    _add_arrow(group, *curve.tip, curve.angle)
-    _add_label(group, *curve.label, route.edge)
-
-
-def _add_loop(graph: ET.Element, placed: Places, edge: Edge, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, edge, define)
-    curve = loop_curve(placed, edge)
-    _add_line(group, curve.path())
-    _add_arrow(group, *curve.tip, curve.angle)
-    _add_label(group, *curve.label, edge)
+def _add_edge(graph: ET.Element, drawn: DrawnEdge, define: Mapping[str, str]) -> None:
+    group = _edge_group(graph, drawn.edge, define)
+    _add_line(group, drawn.path)
+    _add_arrow(group, *drawn.tip, drawn.angle)
+    _add_label(group, *drawn.label_at, drawn.edge)
 
 
 def _edge_group(graph: ET.Element, edge: Edge, define: Mapping[str, str]) -> ET.Element:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cepkit.compile.automaton import States
 from cepkit.language.branches import Branch
 from cepkit.plots import theme
-from cepkit.plots.automaton import Edge, state_tooltip
-from cepkit.plots.curves import ARROW, Curve, loop_curve, route_curve
-from cepkit.plots.layered import MARGIN, START_ARROW, layered_svg, live_words
+from cepkit.plots.automaton import state_tooltip
+from cepkit.plots.curves import ARROW, DrawnEdge, drawn_edges
+from cepkit.plots.layered import START_ARROW, extent, layered_svg, live_words
 from cepkit.plots.places import LINE_HEIGHT, RADIUS, RING, Places, places
 from cepkit.plots.text import escaped
 
@@ -57,8 +57,7 @@ class NfaPicture:
     def _placed(self) -> Places:
         """The places, moved so that nothing is left of or above (0, 0)."""
         made = places(self.automaton)
-        top = min(y - stop.above for y, stop in zip(made.y_of_stop, made.stops, strict=True)) - MARGIN
-        left = -START_ARROW - MARGIN
+        left, top, *_ = extent(made)
         return replace(
             made,
             y_of_stop=tuple(y - top for y in made.y_of_stop),
@@ -67,10 +66,8 @@ class NfaPicture:
         )
 
     @cached_property
-    def _curves(self) -> tuple[tuple[Edge, Curve], ...]:
-        placed = self._placed
-        routes = [(route.edge, route_curve(placed, route)) for route in placed.routes]
-        return (*routes, *((edge, loop_curve(placed, edge)) for edge in placed.loops))
+    def _edges(self) -> list[DrawnEdge]:
+        return drawn_edges(self._placed)
 
     def traits(self) -> dict:
         """Return what a widget draws.
@@ -101,23 +98,23 @@ class NfaPicture:
             )
         transitions = [
             {
-                "source": edge.source,
-                "target": edge.target,
-                "label": "\n".join(edge.label_lines()),
-                "path": curve.path(),
-                "x": round(curve.label[0], 1),
-                "y": round(curve.label[1], 1),
-                "tooltip": edge.tooltip(self.define),
+                "source": drawn.edge.source,
+                "target": drawn.edge.target,
+                "label": "\n".join(drawn.edge.label_lines()),
+                "path": drawn.path,
+                "x": round(drawn.label_at[0], 1),
+                "y": round(drawn.label_at[1], 1),
+                "tooltip": drawn.edge.tooltip(self.define),
             }
-            for edge, curve in self._curves
+            for drawn in self._edges
         ]
-        bottom = max(y + stop.below for y, stop in zip(placed.y_of_stop, placed.stops, strict=True))
+        _, _, right, bottom = extent(placed)
         return {
             "states": states,
             "transitions": transitions,
-            "width": round(placed.right_of_column[-1] + MARGIN, 1),
+            "width": round(right, 1),
             # Below there is room for the number of live partial matches.
-            "height": round(bottom + LINE_HEIGHT + MARGIN, 1),
+            "height": round(bottom + LINE_HEIGHT, 1),
         }
 
     def svg(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> str:
@@ -137,7 +134,7 @@ class NfaPicture:
         return nfa_figure(**self.traits(), live=live, lit=lit, title=self.title)
 
     def __repr__(self) -> str:
-        return f"NfaPicture({self.automaton.n_states} states, {len(self._curves)} transitions)"
+        return f"NfaPicture({self.automaton.n_states} states, {len(self._edges)} transitions)"
 
     def _repr_mimebundle_(self, **keywords):
         return {"text/plain": repr(self), "image/svg+xml": self.svg()}
