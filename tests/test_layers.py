@@ -31,7 +31,8 @@ FLOORS = (
     {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner", "evaluation_order"]},
     {
         "api": [
-            "api", "views", "given", "checked", "matches", "sequence_matches", "sequence_explanation", "funnels",
+            "views", "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation",
+            "funnels",
             "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
             "regex_streaming", "sequence_streaming", "stream_files",
         ],
