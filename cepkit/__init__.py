@@ -20,6 +20,7 @@ from cepkit.parallel.crew import Costs
 from cepkit.parallel.divided import RIP, DataParallel
 from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.streaming import stream
+from cepkit.views import view
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ __all__ = [
     "stream",
     "tag",
     "var",
+    "view",
     "why_not",
 ]
 

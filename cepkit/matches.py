@@ -259,6 +259,24 @@ class Matches:
             value=value, partitions=partitions, max_events=max_events,
         )  # fmt: skip
 
+    def view(self, what: str = "lineage", **settings: Any):
+        """Return a view to look into.
+
+        Parameters
+        ----------
+        what : str
+            ``"lineage"``: the matches page by page, with their events and what they share.
+        **settings
+            Of the view: ``title``, ``size`` of a page.
+
+        See Also
+        --------
+        cepkit.view
+        """
+        from cepkit.views import view
+
+        return view(self, what, **settings)
+
     # --- reprs
 
     @cached_property

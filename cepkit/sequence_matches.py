@@ -396,6 +396,26 @@ class SequenceMatches:
         n, is_exact = self._found.at_least()
         return max(n, n_seen), is_exact  # a look at a smaller part may find what the first one did not
 
+    def view(self, what: str = "lineage", **settings: Any):
+        """Return a view to look into.
+
+        Parameters
+        ----------
+        what : str
+            ``"lineage"``: the matches page by page, with their events and what they share; of the engine
+            ``linked`` also its chains. ``"threads"`` and ``"buffers"``: what a parallel engine did, when it
+            was asked for a trace.
+        **settings
+            Of the view: ``title``, ``size`` of a page.
+
+        See Also
+        --------
+        cepkit.view
+        """
+        from cepkit.views import view
+
+        return view(self, what, **settings)
+
     # --- reprs
 
     @cached_property

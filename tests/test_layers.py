@@ -26,12 +26,13 @@ FLOORS = (
     },
     {"compile": ["compile", "state"], "matchset": ["matchset", "sequence_set"], "streams": ["streams"]},
     {"engines": ["engines"], "statistics": ["statistics"], "plots": ["plots"]},
+    {"widgets": ["widgets"]},
     {"parallel": ["parallel"], "shedding": ["shedding"]},
     {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner", "evaluation_order"]},
-    {"widgets": ["widgets"]},
     {
         "api": [
-            "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation", "funnels",
+            "views", "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation",
+            "funnels",
             "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
             "regex_streaming", "sequence_streaming", "stream_files",
         ],

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.engines.linked import LinkedCEP
+from cepkit.engines.linked_chains import chains_of
 from cepkit.engines.linked_query import PlainQuery, conditions_in_python, variables_of
 from cepkit.engines.plain_sequences import PlainEvents, PlainMatches
 from cepkit.engines.runs import SaseRuns, SiddhiLikeRuns
@@ -75,6 +77,7 @@ class PartialMatchRun:
     coverable: tuple[str, ...]
     in_python: tuple[int, ...]
     _coverages: Callable[[], np.ndarray] | None = field(default=None, repr=False, compare=False)
+    _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     def coverages(self) -> np.ndarray:
         """Return only the latest match of every chain of the last component: what LinkedCEP calls coverages.
@@ -93,6 +96,39 @@ class PartialMatchRun:
         if self._coverages is None:
             raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
         return self._coverages()
+
+    def chains_frame(self) -> pd.DataFrame:
+        """Return the chains of partial matches, and what each goes on from.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per partial match: ``chain``, ``component`` (number), ``variable``, ``position`` (as in
+            ``matches.lineage()``), ``before`` (the chain it goes on from; -1: none), ``shared`` (how many of
+            that chain's first events go before it). By chain, then by position.
+
+        Raises
+        ------
+        AttributeError
+            Of the run engines, which have no chains.
+        ResultTooLargeError
+            When more than 2,000 events are of the pattern.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> events = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
+        >>> run = events.cep.match("PATTERN SEQ(a x, b y)", event_type="kind", engine="linked").run
+        >>> run.chains_frame()
+           chain  component variable  position  before  shared
+        0      0          0        x         0      -1       0
+        1      0          0        x         1      -1       0
+        2      1          1        y         2       0       2
+        3      1          1        y         3       0       2
+        """
+        if self._chains is None:
+            raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
+        return self._chains()
 
 
 _MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": SiddhiLikeRuns}
@@ -163,10 +199,17 @@ class PlainlyMatched(SequenceSet):
             tuple(name for name, is_coverable in names if is_coverable and chains),
             conditions_in_python(self.program),
             self._latest if chains else None,
+            self._linked_chains if chains else None,
         )
 
     def _latest(self) -> np.ndarray:
         return self._pushed("latest")[0].coverages
+
+    def _linked_chains(self) -> pd.DataFrame:
+        made = chains_of(self._query.pattern, self._query.plain)
+        names = np.array(variables_of(self.program), dtype=object)
+        made.insert(2, "variable", names[made["component"].to_numpy()])
+        return made
 
     @cached_property
     def _known(self) -> KnownMatches | None:

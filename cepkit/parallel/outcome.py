@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cepkit.agent_rates import AgentRates
 from cepkit.errors import CepError, nearest
 from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.trace import SOURCE_THREAD, Actions, Lengths, Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from cepkit.widgets.view import View
+
+VIEWS = ("threads", "buffers")
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,6 +86,15 @@ class ParallelRun:
     trace: Trace | None = None
     block: MatchBlock = EMPTY
     found_at: np.ndarray | None = None
+    _measure: Callable[[], tuple[AgentRates, ...]] | None = field(default=None, compare=False)
+
+    @cached_property
+    def rates(self) -> tuple[AgentRates, ...] | None:
+        """What the cost model of the agents is computed from, by branch, measured now on a sample.
+
+        None where the run has no trace.
+        """
+        return None if self._measure is None else self._measure()
 
     @property
     def n_threads(self) -> int:
@@ -122,6 +139,34 @@ class ParallelRun:
             raise CepError("plot: this run has no trace. Give trace=True to match or simulate")
         return draw[what](self.trace, title=self.engine)
 
+    def view(self, what: str = "threads", **settings: Any) -> View:
+        """Return a view of the trace to look into, beside what the cost model says.
+
+        Parameters
+        ----------
+        what : str
+            ``"threads"``: what each thread did over time, and the threads of each agent; ``"buffers"``: how
+            long the agents' queues and buffers were.
+        **settings
+            ``title``, and ``rates`` in the place of the run's own; None: without models.
+
+        Returns
+        -------
+        ThreadView or BufferView
+
+        Raises
+        ------
+        CepError
+            For another text, or a run that has no trace.
+        """
+        if what not in VIEWS:
+            raise CepError(f"view: {what!r} is not known.{nearest(str(what), VIEWS)} There are {list(VIEWS)}")
+        if self.trace is None:
+            raise CepError("view: this run has no trace. Give trace=True to match or simulate")
+        if "rates" not in settings:
+            settings["rates"] = self.rates
+        return view_of_trace(self.trace, what, **settings)
+
     def __repr__(self) -> str:
         how = "measured" if self.measured else "simulated"
         return (
@@ -130,6 +175,17 @@ class ParallelRun:
             f"{self.n_items:,} items taken, {int(self.compared.sum()):,} pairs compared, "
             f"{int(self.sent.sum() + self.looped.sum()):,} partial matches sent"
         )
+
+
+def view_of_trace(trace: Trace, what: str, **settings: Any) -> View:
+    """Return the view of this name; see `ParallelRun.view`."""
+    if what == "threads":
+        from cepkit.widgets.thread_view import ThreadView
+
+        return ThreadView(trace, **settings)
+    from cepkit.widgets.buffer_view import BufferView
+
+    return BufferView(trace, **settings)
 
 
 def outcome(
@@ -165,7 +221,14 @@ def outcome(
         trace=trace_of(run, start) if run.terms.trace else None,
         block=run.block(),
         found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
+        _measure=_rates_of(run) if run.terms.trace else None,
     )
+
+
+def _rates_of(run: AgentRun) -> Callable[[], tuple[AgentRates, ...]]:
+    """Return what measures the rates and selectivities of a run's events."""
+    agents = run.agents
+    return partial(agent_statistics, agents.program, agents.events, agents.orders)
 
 
 def summed(

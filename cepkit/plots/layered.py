@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cepkit.compile.automaton import States
 from cepkit.plots import theme
 from cepkit.plots.automaton import Edge, state_tooltip
+from cepkit.plots.curves import ARROW, DrawnEdge, drawn_edges, number, point
 from cepkit.plots.places import (
-    CURVE,
     FONT_SIZE,
     GAP,
     LINE_HEIGHT,
-    LOOP_HEIGHT,
     RADIUS,
     RING,
     Places,
-    Route,
     places,
     text_width,
 )
 
 MARGIN = 8.0
-ARROW = 7.0
 START_ARROW = 26.0
 
 
-def layered_svg(states: States, define: Mapping[str, str] | None = None, *, title: str | None = None) -> str:
+def layered_svg(
+    states: States,
+    define: Mapping[str, str] | None = None,
+    *,
+    title: str | None = None,
+    live: Mapping[int, int] | None = None,
+    lit: Collection[int] = (),
+) -> str:
     """Return a picture of ``states`` as SVG text, laid out in Python.
 
     Parameters
@@ -39,6 +43,10 @@ def layered_svg(states: States, define: Mapping[str, str] | None = None, *, titl
         Text of each predicate, for the tooltips of the edges.
     title : str, optional
         A line above the picture.
+    live : mapping of int to int, optional
+        How many partial matches are in a state; written below those that have any, which are filled.
+    lit : collection of int
+        States with a thick rim, such as those of a match.
 
     Returns
     -------
@@ -46,19 +54,20 @@ def layered_svg(states: States, define: Mapping[str, str] | None = None, *, titl
         One ``<svg>`` element with Graphviz's groups and classes; the same automaton gives the same text.
     """
     placed = places(states)
-    tops = [y - stop.above for y, stop in zip(placed.y_of_stop, placed.stops, strict=True)]
-    bottoms = [y + stop.below for y, stop in zip(placed.y_of_stop, placed.stops, strict=True)]
-    title_height = LINE_HEIGHT + GAP if title else 0.0
-    left, top = -START_ARROW - MARGIN, min(tops) - MARGIN - title_height
-    right = max(placed.right_of_column[-1], left + text_width(title or "")) + MARGIN
-    width, height = right - left, max(bottoms) + MARGIN - top
+    left, top, right, bottom = extent(placed)
+    # Below there is room for numbers, also while there are none: nothing jumps.
+    bottom += LINE_HEIGHT if live is not None else 0.0
+    live = live or {}
+    top -= LINE_HEIGHT + GAP if title else 0.0
+    right = max(right, left + text_width(title or "") + MARGIN)
+    width, height = right - left, bottom - top
     root = ET.Element(
         "svg",
         {
             "xmlns": "http://www.w3.org/2000/svg",
-            "width": _number(width),
-            "height": _number(height),
-            "viewBox": f"{_number(left)} {_number(top)} {_number(width)} {_number(height)}",
+            "width": number(width),
+            "height": number(height),
+            "viewBox": f"{number(left)} {number(top)} {number(width)} {number(height)}",
         }
         | theme.svg_attributes(title or f"automaton with {states.n_states} states"),
     )
@@ -68,7 +77,7 @@ def layered_svg(states: States, define: Mapping[str, str] | None = None, *, titl
         {
             "class": "graph",
             "font-family": theme.MONOSPACE,
-            "font-size": _number(FONT_SIZE),
+            "font-size": number(FONT_SIZE),
             "text-anchor": "middle",
             "fill": "none",
             "stroke-width": "1.2",
@@ -77,29 +86,45 @@ def layered_svg(states: States, define: Mapping[str, str] | None = None, *, titl
     if title:
         _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
     _add_start(graph, placed)
-    for route in placed.routes:
-        _add_route(graph, placed, route, define or {})
-    for edge in placed.loops:
-        _add_loop(graph, placed, edge, define or {})
+    for drawn in drawn_edges(placed):
+        _add_edge(graph, drawn, define or {})
     for state in range(states.n_states):
-        _add_state(graph, placed, states, state)
+        _add_state(graph, placed, states, state, live.get(state, 0), state in lit)
     return ET.tostring(root, encoding="unicode")
 
 
-def _add_state(graph: ET.Element, placed: Places, states: States, state: int) -> None:
+def extent(placed: Places) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of a picture, the start's arrow and a margin included."""
+    stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
+    top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
+    return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
+
+
+def _add_state(
+    graph: ET.Element, placed: Places, states: States, state: int, n_live: int, is_lit: bool
+) -> None:
     accepts = state in states.accepting
-    group = ET.SubElement(graph, "g", {"class": "node"})
+    group = ET.SubElement(graph, "g", {"class": "node" + " live" * bool(n_live) + " lit" * is_lit})
     ET.SubElement(group, "title").text = str(state)
     inner = ET.SubElement(group, "g")
-    ET.SubElement(inner, "title").text = state_tooltip(states, state)
+    ET.SubElement(inner, "title").text = state_tooltip(states, state) + live_words(n_live, is_lit)
     x, y = placed.centre(state)
     hue = theme.ACCEPT_GREEN if accepts else theme.STATE_BLUE
-    circle = {"cx": _number(x), "cy": _number(y), "stroke": hue, "stroke-width": "1.5"}
-    filling = {"fill": hue, "fill-opacity": _number(int(theme.TINT_ALPHA, 16) / 255)}
-    ET.SubElement(inner, "circle", circle | filling | {"r": _number(RADIUS)})
+    circle = {"cx": number(x), "cy": number(y), "stroke": hue, "stroke-width": "4" if is_lit else "1.5"}
+    shade = 0.4 if n_live else int(theme.TINT_ALPHA, 16) / 255
+    filling = {"fill": hue, "fill-opacity": number(shade)}
+    ET.SubElement(inner, "circle", circle | filling | {"r": number(RADIUS)})
     if accepts:
-        ET.SubElement(inner, "circle", circle | {"r": _number(RADIUS + RING)})
+        ET.SubElement(inner, "circle", circle | {"r": number(RADIUS + RING)})
     _add_text(inner, x, y + FONT_SIZE * 0.35, str(state))
+    if n_live:
+        _add_text(inner, x, y + RADIUS + RING + LINE_HEIGHT - 3, f"{n_live:,}")
+
+
+def live_words(n_live: int, is_lit: bool) -> str:
+    """Return what is said of a state while events are gone through."""
+    words = f"; {n_live:,} partial match{'es' if n_live != 1 else ''} live" if n_live else ""
+    return words + ("; of the selected match" if is_lit else "")
 
 
 def _add_start(graph: ET.Element, placed: Places) -> None:
@@ -107,44 +132,15 @@ def _add_start(graph: ET.Element, placed: Places) -> None:
     ET.SubElement(group, "title").text = "start->0"
     x, y = placed.centre(0)
     tip = x - RADIUS - RING
-    _add_line(group, f"M{_point(tip - START_ARROW, y)}L{_point(tip - ARROW, y)}")
+    _add_line(group, f"M{point(tip - START_ARROW, y)}L{point(tip - ARROW, y)}")
     _add_arrow(group, tip, y, math.pi)
 
 
-def _add_route(graph: ET.Element, placed: Places, route: Route, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, route.edge, define)
-    ys = [placed.y_of_stop[stop] for stop in route.stops]
-    columns = [placed.stops[stop].column for stop in route.stops]
-    lefts = [placed.left_of_column[column] for column in columns]
-    rights = [placed.right_of_column[column] for column in columns]
-    first, last = route.stops[0], route.stops[-1]
-    left_port = _port(placed.centre(first), (lefts[1], ys[1]))
-    right_port = _port(placed.centre(last), (rights[-2], ys[-2]))
-    path = [f"M{_point(*_beside(placed.centre(first), left_port, ARROW if route.backward else 0))}"]
-    before = _beside(placed.centre(first), left_port, CURVE * 0.6)
-    for k in range(1, len(ys) - 1):
-        path.append(f"C{_point(*before)} {_point(lefts[k] - CURVE * 0.5, ys[k])} {_point(lefts[k], ys[k])}")
-        path.append(f"L{_point(rights[k], ys[k])}")
-        before = (rights[k] + CURVE * 0.5, ys[k])
-    after = _beside(placed.centre(last), right_port, CURVE * 0.6)
-    end = _beside(placed.centre(last), right_port, 0 if route.backward else ARROW)
-    path.append(f"C{_point(*before)} {_point(*after)} {_point(*end)}")
-    _add_line(group, "".join(path))
-    tip_state, port = (first, left_port) if route.backward else (last, right_port)
-    _add_arrow(group, *_beside(placed.centre(tip_state), port, 0), port)
-    k = route.stops.index(route.label_at)
-    _add_label(group, (lefts[k] + rights[k]) / 2, ys[k] - 5, route.edge)
-
-
-def _add_loop(graph: ET.Element, placed: Places, edge: Edge, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, edge, define)
-    centre = x, y = placed.centre(edge.source)
-    leaving, arriving = -0.68 * math.pi, -0.32 * math.pi
-    top = y - RADIUS - LOOP_HEIGHT * 1.15
-    start, end = _beside(centre, leaving, 0), _beside(centre, arriving, ARROW)
-    _add_line(group, f"M{_point(*start)}C{_point(x - 20, top)} {_point(x + 20, top)} {_point(*end)}")
-    _add_arrow(group, *_beside(centre, arriving, 0), arriving)
-    _add_label(group, x, y - RADIUS - LOOP_HEIGHT + 2, edge)
+def _add_edge(graph: ET.Element, drawn: DrawnEdge, define: Mapping[str, str]) -> None:
+    group = _edge_group(graph, drawn.edge, define)
+    _add_line(group, drawn.path)
+    _add_arrow(group, *drawn.tip, drawn.angle)
+    _add_label(group, *drawn.label_at, drawn.edge)
 
 
 def _edge_group(graph: ET.Element, edge: Edge, define: Mapping[str, str]) -> ET.Element:
@@ -165,7 +161,7 @@ def _add_arrow(group: ET.Element, x: float, y: float, angle: float) -> None:
     for turn in (-0.42, 0.42):
         reach = ARROW / math.cos(turn)
         corners.append((x + reach * math.cos(angle + turn), y + reach * math.sin(angle + turn)))
-    points = " ".join(_point(*corner) for corner in corners)
+    points = " ".join(point(*corner) for corner in corners)
     ET.SubElement(group, "polygon", {"points": points, "fill": "currentColor"})
 
 
@@ -176,26 +172,4 @@ def _add_label(group: ET.Element, x: float, y_of_last_line: float, edge: Edge) -
 
 
 def _add_text(group: ET.Element, x: float, y: float, text: str) -> None:
-    ET.SubElement(group, "text", {"x": _number(x), "y": _number(y), "fill": "currentColor"}).text = text
-
-
-def _port(centre: tuple[float, float], towards: tuple[float, float]) -> float:
-    """Return the direction in which a line leaves a circle: to its first stop, but not too steep."""
-    dx, dy = towards[0] - centre[0], towards[1] - centre[1]
-    steepest = math.radians(55)
-    angle = max(-steepest, min(steepest, math.atan2(dy, abs(dx))))
-    return angle if dx > 0 else math.pi - angle
-
-
-def _beside(centre: tuple[float, float], angle: float, distance: float) -> tuple[float, float]:
-    """Return the point at ``distance`` from the rim of a state's circle."""
-    reach = RADIUS + distance
-    return centre[0] + reach * math.cos(angle), centre[1] + reach * math.sin(angle)
-
-
-def _number(value: float) -> str:
-    return f"{round(value, 1) + 0.0:g}"
-
-
-def _point(x: float, y: float) -> str:
-    return f"{_number(x)},{_number(y)}"
+    ET.SubElement(group, "text", {"x": number(x), "y": number(y), "fill": "currentColor"}).text = text

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cepkit.compile.automaton import States
@@ -87,7 +87,12 @@ def dot_to_svg(source: str, *, engine: str = "dot") -> str:
 
 
 def automaton_svg(
-    states: States, define: Mapping[str, str] | None = None, *, title: str | None = None
+    states: States,
+    define: Mapping[str, str] | None = None,
+    *,
+    title: str | None = None,
+    live: Mapping[int, int] | None = None,
+    lit: Collection[int] = (),
 ) -> str:
     """Return a picture of ``states`` as SVG text, on any machine.
 
@@ -101,12 +106,17 @@ def automaton_svg(
         Text of each predicate, for the tooltips of the edges.
     title : str, optional
         A line above the picture.
+    live : mapping of int to int, optional
+        How many partial matches are in a state. It is written below the states that have any.
+    lit : collection of int
+        States with a thick rim.
 
     Returns
     -------
     str
-        One ``<svg>`` element. It is laid out by Graphviz when there is one (see `dot_to_svg`), else by
-        `cepkit.plots.layered.layered_svg`.
+        One ``<svg>`` element. It is laid out by Graphviz when there is one (see `dot_to_svg`), else, and
+        with ``live`` or ``lit``, by `cepkit.plots.layered.layered_svg`: states stay where they are while
+        events are gone through.
 
     Raises
     ------
@@ -126,6 +136,8 @@ def automaton_svg(
             f"automaton_svg: the automaton has {states.n_states} states; a picture has at most "
             f"{MAX_STATES_DRAWN}. automaton_dot gives its DOT text"
         )
+    if live is not None or lit:
+        return layered_svg(states, define, title=title, live=live, lit=lit)
     try:
         svg = dot_to_svg(automaton_dot(states, define=define, title=title))
     except CepError:  # no Graphviz, or one that does not work here

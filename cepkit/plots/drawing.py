@@ -1,0 +1,128 @@
+"""Small static pictures as SVG text: for documents and pages that run no JavaScript."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from cepkit.plots import theme
+
+FONT_SIZE = 12
+ADVANCE = 0.56  # of the font size, per character of a sans-serif text, on average
+_PATTERNS = {
+    "partials": '<path d="M0,6L6,0" stroke="{0}" stroke-width="2.2"/>',
+    "removal": '<path d="M0,0L6,6M0,6L6,0" stroke="{0}" stroke-width="1.1"/>',
+    "source": '<circle cx="3" cy="3" r="1.2" fill="{0}"/>',
+}
+_GROUND = {"partials": 0.35, "removal": 0.12, "source": 0.3}
+DASHES = ("", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3")
+
+
+def document(width: float, height: float, label: str, parts: Iterable[str]) -> str:
+    """Return one ``<svg>`` element; texts and lines in ``currentColor`` take the page's colour of text."""
+    attributes = theme.svg_attributes(label) | {"class": "cepkit-picture"}
+    written = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
+        f'viewBox="0 0 {number(width)} {number(height)}" {written} font-family="{html.escape(theme.SANS)}" '
+        f'font-size="{FONT_SIZE}" fill="currentColor">{"".join(parts)}</svg>'
+    )
+
+
+def text(x: float, y: float, words: object, *, anchor: str = "start", size: int | None = None) -> str:
+    """Return a text; ``y`` is its base line."""
+    more = f' font-size="{size}"' if size else ""
+    more += f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text x="{number(x)}" y="{number(y)}"{more}>{html.escape(str(words), quote=False)}</text>'
+
+
+def fitting(words: object, width: float, size: int = FONT_SIZE) -> str:
+    """Return the beginning of a text that has room in ``width`` pixels."""
+    words, n = str(words), max(1, int(width / (ADVANCE * size)))
+    return words if len(words) <= n else words[: n - 1] + "…"
+
+
+def path(d: str, **attributes: object) -> str:
+    """Return a path; underscores in names of attributes become hyphens."""
+    return f'<path d="{d}"{_written(attributes)}/>'
+
+
+def element(tag: str, **attributes: object) -> str:
+    """Return an empty element."""
+    return f"<{tag}{_written(attributes)}/>"
+
+
+def titled(part: str, words: object) -> str:
+    """Return a part with what is said when the pointer rests on it."""
+    return f"<g><title>{html.escape(str(words), quote=False)}</title>{part}</g>"
+
+
+def rectangles(x0: Sequence[float], y0: Sequence[float], x1: Sequence[float], y1: Sequence[float]) -> str:
+    """Return one path of all rectangles."""
+    made = zip(*(np.round(of, 2).tolist() for of in (x0, y0, x1, y1)), strict=True)
+    return "".join(f"M{a:g},{b:g}H{c:g}V{d:g}H{a:g}Z" for a, b, c, d in made)
+
+
+def line(x: Sequence[float], y: Sequence[float]) -> str:
+    """Return a path through points; a gap where one is not finite."""
+    said, is_open = [], False
+    for a, b in zip(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), strict=True):
+        if a != a or b != b:
+            is_open = False
+            continue
+        said.append(f"{'L' if is_open else 'M'}{number(a)},{number(b)}")
+        is_open = True
+    return "".join(said)
+
+
+def work_pattern(name: str, action: str, colour: str) -> str:
+    """Return the definition of the pattern that stands for a kind of work; of "events" there is none."""
+    if action not in _PATTERNS:
+        return ""
+    ground = f'<rect width="6" height="6" fill="{colour}" fill-opacity="{_GROUND[action]}"/>'
+    return (
+        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse">{ground}'
+        f"{_PATTERNS[action].format(colour)}</pattern>"
+    )
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round numbers from ``low`` to ``high``, at most ``most`` + 1 of them.
+
+    Examples
+    --------
+    >>> ticks(0.0, 23.0)
+    [0.0, 5.0, 10.0, 15.0, 20.0]
+    """
+    if not high > low:
+        return [low]
+    step = 10.0 ** np.floor(np.log10((high - low) / most))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= most)
+    first = np.ceil(low / step - 1e-9)
+    return [float(step * k) + 0.0 for k in np.arange(first, high / step + 1e-9)]
+
+
+def tick_text(value: float) -> str:
+    """Return a number beside an axis.
+
+    Examples
+    --------
+    >>> tick_text(0.30000000000000004), tick_text(12000.0), tick_text(3_500_000.0)
+    ('0.3', '12,000', '3.5e+06')
+    """
+    return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
+def number(value: float) -> str:
+    """Return a coordinate, to a hundredth."""
+    return f"{round(float(value), 2) + 0.0:g}"
+
+
+def _written(attributes: dict) -> str:
+    return "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )

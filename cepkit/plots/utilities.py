@@ -1,0 +1,325 @@
+"""Utilities by which load is shed: of event types by position in the window, of partial matches by state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, column_not_found
+from cepkit.plots import drawing, theme
+from cepkit.plots.text import cut, escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+KEYS = ("state", "event_type")
+POSITION_BINS = 96
+UTILITY_BINS = 40
+MOST_ROWS = 60
+ONE_COLUMN = "all positions"
+HUE = "#0072b2"
+_LEFT, _WIDTH, _HISTOGRAM = 150, 900, 150
+
+
+class Utilities(NamedTuple):
+    """A table of utilities, and how often each utility is met.
+
+    A row is a state, an event type, or both; ``edges`` bound the bins of positions, of which there is one
+    where the table has no positions.
+    """
+
+    rows: tuple[dict, ...]  # label, and state and event_type where the table has them
+    edges: np.ndarray  # float64, (n_bins + 1,)
+    has_position: bool
+    mean: np.ndarray  # float64, (n_rows, n_bins): weighted by n; NaN: nothing there
+    n: np.ndarray  # float64, (n_rows, n_bins): events or partial matches
+    utility_edges: np.ndarray  # float64, (UTILITY_BINS + 1,)
+    n_of_utility: np.ndarray  # float64, (n_rows, UTILITY_BINS)
+    n_rows_left_out: int
+    n_left_out: float  # events or partial matches of those rows
+
+    @property
+    def n_total(self) -> float:
+        """All events or partial matches of the rows that are there."""
+        return float(self.n.sum())
+
+
+def utilities(frame: pd.DataFrame) -> Utilities:
+    """Return a table of utilities as pictures take it.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        A row per cell of a utility table, in any order:
+
+        ``utility`` : number, at least 0
+            In any unit, such as shares of 1 or of 100.
+        ``event_type``, ``state`` : text, number or categorical
+            Of what: at least one of the two. With both a cell is of events of a type that meet partial
+            matches in a state.
+        ``position`` : number, optional
+            In the window: where a bin begins, or one position, such as the number of events since the window
+            opened.
+        ``n`` : number, at least 0, optional
+            How many events or partial matches have it; left out: one each.
+
+    Returns
+    -------
+    Utilities
+        Rows in the order of categories or of numbers, else in that in which they come; at most 60, those with
+        most behind them. Means of at most 96 bins of positions, weighted by ``n``.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When ``utility``, or ``event_type`` as well as ``state``, is missing.
+    CepError
+        When a utility, position or ``n`` is missing, negative (positions may be) or no finite number, or a
+        type or state is missing; the message names the column and the row.
+
+    Notes
+    -----
+    O(n) for n cells.
+    Source of such tables: eSPICE's UT(T, P) (``event_type, position``), hSPICE's UT(T, P, s) (all three),
+    pSPICE's utility of a partial match by what is left of its window (``state, position``).
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"event_type": ["A", "A", "B"], "position": [0, 1, 0], "utility": [90, 10, 40]})
+    >>> made = utilities(frame)
+    >>> [row["label"] for row in made.rows], made.mean.tolist()
+    (['A', 'B'], [[90.0, 10.0], [40.0, nan]])
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise CepError(f"utilities: {type(frame).__name__} is no DataFrame. Its columns are {_CONTRACT}")
+    if "utility" not in frame.columns:
+        raise column_not_found("utilities", "utility", frame.columns)
+    keys = [name for name in KEYS if name in frame.columns]
+    if not keys:
+        raise column_not_found("utilities", "event_type", frame.columns)
+    utility = _numbers(frame, "utility", least=0.0)
+    n = _numbers(frame, "n", least=0.0) if "n" in frame.columns else np.ones(len(frame))
+    has_position = "position" in frame.columns
+    position = _numbers(frame, "position") if has_position else np.zeros(len(frame))
+    for name in keys:
+        missing = frame[name].isna().to_numpy()
+        if missing.any():
+            raise CepError(f"utilities: {name} in row {missing.argmax()} is missing. Each cell has one")
+    row, rows = _rows(frame, keys)
+    weight = np.bincount(row, n, minlength=len(rows))
+    kept = np.sort(np.argsort(-weight, kind="stable")[:MOST_ROWS])
+    place = np.full(len(rows), -1)
+    place[kept] = np.arange(len(kept))
+    inside = place[row] >= 0
+    left_out = float(n[~inside].sum())
+    row, utility, n, position = place[row[inside]], utility[inside], n[inside], position[inside]
+    edges = _position_edges(position) if has_position else np.array([0.0, 1.0])
+    n_bins = len(edges) - 1
+    number = np.clip(np.searchsorted(edges, position, side="right") - 1, 0, n_bins - 1)
+    cell = row * n_bins + number
+    shape, size = (len(kept), n_bins), len(kept) * n_bins
+    total = np.bincount(cell, n, minlength=size).reshape(shape)
+    # A cell that nothing met so far still has a utility: all of them weigh the same then.
+    alone = np.bincount(cell, minlength=size).reshape(shape)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weighted = np.bincount(cell, n * utility, minlength=size).reshape(shape) / total
+        plain = np.bincount(cell, utility, minlength=size).reshape(shape) / alone
+    most = float(utility.max(initial=0.0))
+    top = next((end for end in (1.0, 100.0) if most <= end), most)
+    utility_edges = np.linspace(0.0, top, UTILITY_BINS + 1)
+    of_bin = np.clip(np.searchsorted(utility_edges, utility, side="right") - 1, 0, UTILITY_BINS - 1)
+    counted = np.bincount(row * UTILITY_BINS + of_bin, n, minlength=len(kept) * UTILITY_BINS)
+    return Utilities(
+        tuple(rows[r] for r in kept),
+        edges,
+        has_position,
+        np.where(total > 0, weighted, plain),
+        total,
+        utility_edges,
+        counted.reshape(len(kept), UTILITY_BINS),
+        len(rows) - len(kept),
+        left_out,
+    )
+
+
+_CONTRACT = ["utility", "event_type or state", "position (optional)", "n (optional)"]
+
+
+def _numbers(frame: pd.DataFrame, name: str, least: float | None = None) -> np.ndarray:
+    try:
+        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise CepError(
+            f"utilities: {name} is of type {frame[name].dtype}. Numbers are needed; columns are {_CONTRACT}"
+        ) from None
+    wrong = ~np.isfinite(values) | ((values < least) if least is not None else False)
+    if wrong.any():
+        r = int(wrong.argmax())
+        said = "a finite number" + (f" of at least {least:g}" if least is not None else "")
+        raise CepError(f"utilities: {name} in row {r} is {values[r]}. Each is {said}")
+    return values
+
+
+def _rows(frame: pd.DataFrame, keys: list[str]) -> tuple[np.ndarray, list[dict]]:
+    """Return the row of every cell, and what the rows are."""
+    codes, names = [], []
+    for name in keys:
+        if isinstance(frame[name].dtype, pd.CategoricalDtype):
+            codes.append(frame[name].cat.codes.to_numpy(np.int64))
+            names.append([str(of) for of in frame[name].cat.categories])
+        else:
+            code, values = pd.factorize(frame[name], sort=pd.api.types.is_numeric_dtype(frame[name]))
+            codes.append(code.astype(np.int64))
+            names.append([str(of) for of in values])
+    whole = codes[0] if len(keys) == 1 else codes[0] * len(names[1]) + codes[1]
+    used, row = np.unique(whole, return_inverse=True)
+    made = []
+    for code in used.tolist():
+        of = divmod(code, len(names[1])) if len(keys) == 2 else (code,)
+        words = [names[k][c] for k, c in enumerate(of)]
+        made.append({"label": " · ".join(words), **dict(zip(keys, words, strict=True))})
+    return row.astype(np.int64), made
+
+
+def _position_edges(position: np.ndarray) -> np.ndarray:
+    """Return the bounds of the bins: one per position where there are few and they are equally far apart."""
+    distinct = np.unique(position)
+    if not len(distinct):
+        return np.array([0.0, 1.0])
+    steps = np.diff(distinct)
+    width = float(steps.min(initial=np.inf)) if len(steps) else 1.0
+    n = round((distinct[-1] - distinct[0]) / width) + 1
+    if n <= POSITION_BINS and np.allclose(steps % width, 0) | np.allclose(steps % width, width):
+        return distinct[0] + width * np.arange(n + 1)
+    return np.linspace(distinct[0], np.nextafter(distinct[-1], np.inf), POSITION_BINS + 1)
+
+
+def share_up_to(made: Utilities, threshold: float, row: int | None = None) -> float:
+    """Return which share of the events or partial matches have a utility in the bins up to a threshold.
+
+    The bin that holds the threshold counts by the part of it that is below.
+    """
+    n = made.n_of_utility.sum(axis=0) if row is None else made.n_of_utility[row]
+    low, high = made.utility_edges[:-1], made.utility_edges[1:]
+    part = np.clip((threshold - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    return float((n * part).sum() / n.sum()) if n.sum() else 0.0
+
+
+def utility_figure(made: Utilities, *, threshold: float | None = None, title: str | None = None) -> go.Figure:
+    """Draw the mean utility by row and position, above how many are seen with each utility."""
+    from plotly.subplots import make_subplots
+
+    heights = [max(90, 24 * len(made.rows)), 190]
+    figure = make_subplots(rows=2, cols=1, row_heights=heights, vertical_spacing=90 / (sum(heights) + 90))
+    labels = [escaped(cut(row["label"])) for row in made.rows]
+    middles = (made.edges[:-1] + made.edges[1:]) / 2
+    figure.add_heatmap(
+        x=middles,
+        y=labels,
+        z=made.mean,
+        customdata=np.stack([made.n, np.broadcast_to(made.edges[:-1], made.n.shape)], axis=-1),
+        zmin=0.0,
+        zmax=float(made.utility_edges[-1]),
+        colorscale="Cividis",
+        colorbar={"title": {"text": "utility"}, "len": heights[0] / sum(heights), "y": 1, "yanchor": "top"},
+        hovertemplate="<b>%{y}</b>, position from %{customdata[1]:.6~g}<br>utility %{z:.4~g}, "
+        "%{customdata[0]:,.6~g} seen<extra></extra>",
+        row=1,
+        col=1,
+    )
+    widths = np.diff(made.utility_edges)
+    for r, label in enumerate(labels):
+        figure.add_bar(
+            x=(made.utility_edges[:-1] + made.utility_edges[1:]) / 2,
+            y=made.n_of_utility[r],
+            width=widths,
+            name=label,
+            marker={
+                "color": theme.PALETTE[r % len(theme.PALETTE)],
+                "pattern": {"shape": ("", "/", "x", ".", "-", "|", "+", "\\")[r % 8]},
+            },
+            hovertemplate=f"<b>{label}</b>, utility about %{{x:.4~g}}: %{{y:,.6~g}}<extra></extra>",
+            row=2,
+            col=1,
+        )
+    if threshold is not None:
+        share = share_up_to(made, threshold)
+        figure.add_vline(
+            x=threshold, line={"color": theme.INK, "dash": "dash"}, row=2, col=1,
+            annotation={"text": f"{100 * share:.3g} % up to {threshold:.4g}"},
+        )  # fmt: skip
+    line = {"gridcolor": theme.GRID, "zeroline": False}
+    word = "position in the window" if made.has_position else ONE_COLUMN
+    figure.update_xaxes(title={"text": word}, showticklabels=made.has_position, row=1, col=1, **line)
+    figure.update_xaxes(title={"text": "utility"}, row=2, col=1, **line)
+    figure.update_yaxes(autorange="reversed", type="category", automargin=True, row=1, col=1)
+    figure.update_yaxes(title={"text": "seen"}, rangemode="tozero", automargin=True, row=2, col=1, **line)
+    figure.update_layout(
+        title=theme.title_at_left([escaped(title)] if title else [""]),
+        barmode="stack",
+        legend={"x": 1.02, "y": heights[1] / (sum(heights) + 90), "yanchor": "top"},
+        margin={"l": 60, "r": 20, "t": 50, "b": 60},
+        **theme.layout(sum(heights) + 200),
+    )
+    if not made.rows:
+        figure.add_annotation(text="no utilities", showarrow=False, x=0.5, y=0.9, xref="paper", yref="paper")
+    return figure
+
+
+def utility_svg(made: Utilities, *, threshold: float | None = None, title: str = "") -> str:
+    """Return the table and the distribution of all its utilities as SVG text."""
+    top = 34 if title else 12
+    height = max(12, min(22, 360 // max(1, len(made.rows))))
+    step = (_WIDTH - _LEFT - 20) / (len(made.edges) - 1)
+    most = float(made.utility_edges[-1])
+    parts = [drawing.text(0, 18, title, size=15)] if title else []
+    for r, row in enumerate(made.rows):
+        y = top + r * height
+        words = drawing.fitting(row["label"], _LEFT - 12, 11)
+        parts.append(drawing.text(_LEFT - 8, y + height / 2 + 4, words, anchor="end", size=11))
+        for b, value in enumerate(made.mean[r].tolist()):
+            if value != value:
+                continue
+            opacity = f"{0.06 + 0.94 * value / (most or 1.0):.3f}"
+            x = _LEFT + b * step
+            cell = drawing.element(
+                "rect", x=f"{x:.1f}", y=y, width=f"{step:.1f}", height=height - 1, fill=HUE,
+                fill_opacity=opacity,
+            )  # fmt: skip
+            parts.append(drawing.titled(cell, f"{row['label']}: utility {value:.4g}, {made.n[r, b]:,g} seen"))
+    bottom = top + height * max(1, len(made.rows))
+    if not made.rows:
+        parts.append(drawing.text(_LEFT, top + 12, "no utilities"))
+    for value in drawing.ticks(made.edges[0], made.edges[-1]) if made.has_position else ():
+        x = _LEFT + (value - made.edges[0]) / (made.edges[-1] - made.edges[0]) * (_WIDTH - _LEFT - 20)
+        parts.append(drawing.text(x, bottom + 14, drawing.tick_text(value), anchor="middle", size=11))
+    word = "position in the window" if made.has_position else ONE_COLUMN
+    parts.append(drawing.text((_LEFT + _WIDTH) / 2, bottom + 30, word, anchor="middle"))
+    n = made.n_of_utility.sum(axis=0)
+    floor, scale = bottom + 52 + _HISTOGRAM, _HISTOGRAM / max(float(n.max(initial=0.0)), 1e-300)
+    wide = (_WIDTH - _LEFT - 20) / UTILITY_BINS
+    x0 = _LEFT + np.arange(UTILITY_BINS) * wide
+    bars = drawing.rectangles(x0, floor - n * scale, x0 + wide - 1, np.full(UTILITY_BINS, floor))
+    parts.append(drawing.path(bars, fill=HUE, fill_opacity=0.7))
+    for value in drawing.ticks(0.0, most):
+        x = _LEFT + value / (most or 1.0) * wide * UTILITY_BINS
+        parts.append(drawing.text(x, floor + 14, drawing.tick_text(value), anchor="middle", size=11))
+    for value in drawing.ticks(0.0, float(n.max(initial=0.0)), 3):
+        y = floor - value * scale
+        parts.append(drawing.path(f"M{_LEFT},{y:.1f}H{_WIDTH - 20}", stroke=theme.GRID))
+        parts.append(drawing.text(_LEFT - 8, y + 4, drawing.tick_text(value), anchor="end", size=11))
+    parts.append(
+        drawing.text((_LEFT + _WIDTH) / 2, floor + 30, "utility (bars: how many are seen)", anchor="middle")
+    )
+    if threshold is not None:
+        x = _LEFT + min(threshold, most) / (most or 1.0) * wide * UTILITY_BINS
+        parts.append(
+            drawing.path(
+                f"M{x:.1f},{floor - _HISTOGRAM}V{floor}", stroke="currentColor", stroke_dasharray="5 3"
+            )
+        )
+        words = f"{100 * share_up_to(made, threshold):.3g} % up to {threshold:.4g}"
+        parts.append(drawing.text(x + 5, floor - _HISTOGRAM + 10, words, size=11))
+    return drawing.document(_WIDTH, floor + 42, title or "utilities", parts)

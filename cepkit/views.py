@@ -1,0 +1,171 @@
+"""Views of results, to look into: one word, ``view``, for what each thing has to show."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.automaton import positions, states
+from cepkit.errors import CepError, ResultTooLargeError, nearest
+from cepkit.explanation import Explanation
+from cepkit.language.branches import branches
+from cepkit.language.query import RegexQuery
+from cepkit.language.sequence_query import SequenceQuery
+from cepkit.matches import Matches
+from cepkit.parallel.outcome import ParallelRun
+from cepkit.sequence_explanation import SequenceExplanation
+from cepkit.sequence_matches import SequenceMatches
+from cepkit.trace import Trace
+
+if TYPE_CHECKING:
+    from cepkit.plots.nfa import NfaPicture
+    from cepkit.widgets.view import View
+
+OF_RUNS = ("threads", "buffers")
+
+
+def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaPicture:
+    """Return a view of a result, a query or a table: a widget, or a static picture where nothing runs it.
+
+    Parameters
+    ----------
+    of
+        What to look into:
+
+        * matches: ``"lineage"``, and of a parallel engine that was asked for a trace also ``"threads"`` and
+          ``"buffers"``, as `SequenceMatches.view` gives them;
+        * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
+        * a query or what ``explain`` says of it: ``"nfa"``, the automaton;
+        * a DataFrame of utilities: ``"utility"``; see `cepkit.plots.utilities.utilities` for its columns.
+    what : str, optional
+        Which view; None: the first that there is.
+    **settings
+        Of the view: ``title``, of utilities ``threshold``, of lineage ``size``.
+
+    Returns
+    -------
+    widget
+        With ``selected``, ``figure()`` (plotly), ``svg()`` and ``to_frame()``; of a query a picture with
+        ``svg(live, lit)`` and ``figure(live, lit)``.
+
+    Raises
+    ------
+    CepError
+        When there is nothing to view, or not this; the message says what there is.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> events = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
+    >>> matches = events.cep.match("PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+    >>> cep.view(matches)
+    LineageView(4 matches)
+    >>> cep.view(matches.query)
+    NfaPicture(3 states, 2 transitions)
+    """
+    return _view(of, what, settings)
+
+
+@singledispatch
+def _view(of: Any, what: str | None, settings: dict) -> View | NfaPicture:
+    raise CepError(
+        f"view: there is none of {type(of).__name__}. There are views of matches, runs, traces, queries, "
+        "explanations, and of DataFrames of utilities"
+    )
+
+
+@_view.register
+def _(of: Trace, what, settings):
+    from cepkit.parallel.outcome import view_of_trace
+
+    return view_of_trace(of, _one_of(what, OF_RUNS, "a trace"), **settings)
+
+
+@_view.register
+def _(of: ParallelRun, what, settings):
+    return of.view(what or OF_RUNS[0], **settings)
+
+
+@_view.register(pd.DataFrame)
+def _(of, what, settings):
+    from cepkit.widgets.utility_view import UtilityView
+
+    _one_of(what, ("utility",), "a DataFrame")
+    return UtilityView(of, **settings)
+
+
+@_view.register(RegexQuery)
+def _(of, what, settings):
+    _one_of(what, ("nfa",), "a query")
+    texts = {name: str(expression) for name, expression in of.define}
+    return _nfa(states(positions(of.pattern)), texts, settings)
+
+
+@_view.register(SequenceQuery)
+def _(of, what, settings):
+    from cepkit.plots.nfa import sequence_states
+
+    _one_of(what, ("nfa",), "a query")
+    return _nfa(sequence_states(branches(of))[0], {}, settings)
+
+
+@_view.register(Explanation)
+@_view.register(SequenceExplanation)
+def _(of, what, settings):
+    return _view(of.program.query, what, settings)
+
+
+@_view.register(Matches)
+@_view.register(SequenceMatches)
+def _(of, what, settings):
+    run = getattr(of, "run", None) if what in OF_RUNS else None
+    if isinstance(run, ParallelRun):
+        return run.view(what, **settings)
+    if what in OF_RUNS:
+        raise CepError(
+            f"view: {what!r} is what a parallel engine has to show. Give engine=cep.Hybrid(…) and trace=True "
+            "to match; of these matches there is ['lineage']"
+        )
+    _one_of(what, ("lineage", *OF_RUNS), "matches")
+    return _lineage(of, settings)
+
+
+def _one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
+    if what is not None and what not in there:
+        near = nearest(str(what), there)
+        raise CepError(f"view: {what!r} is not known of {whose}.{near} There is {list(there)}")
+    return what or there[0]
+
+
+def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaPicture:
+    from cepkit.plots.nfa import NfaPicture
+
+    return NfaPicture(automaton, texts, **settings)
+
+
+def _lineage(matches: Matches | SequenceMatches, settings: dict) -> View:
+    from cepkit.widgets.lineage_view import LineageView
+
+    events = matches._matchset.events if isinstance(matches, Matches) else matches._found.events
+    clock = matches.query.order_by[:1]
+
+    def rows(low: int, high: int) -> pd.DataFrame:
+        made = matches[low:high].lineage()
+        numbers = made["match"] if low < 2**62 else made["match"].astype(object)
+        made = made.assign(match=numbers + low)
+        for name in clock:
+            at = events.rows(made["position"].to_numpy(np.int64))
+            made["time"] = matches._source.arrow(name, at).to_pandas().astype(str).to_numpy()
+        return made
+
+    chains = None
+    run = getattr(matches, "run", None) if getattr(matches, "engine", None) is not None else None
+    if getattr(run, "engine", "") == "linked":
+        with contextlib.suppress(ResultTooLargeError):
+            chains = run.chains_frame()
+    settings = {"title": str(matches.query.pattern), **settings}
+    return LineageView(rows, n_matches=matches.count(), chains=chains, **settings)

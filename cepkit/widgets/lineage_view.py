@@ -1,0 +1,233 @@
+"""Matches, their events and what they share, and the chains of LinkedCEP: the kernel half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.counts import count_text
+from cepkit.errors import CepError, column_not_found, whole_number
+from cepkit.plots.lineage import (
+    MARKS,
+    LineagePage,
+    levels_of,
+    lineage_figure,
+    lineage_page,
+    lineage_svg,
+    marks_of_variables,
+)
+from cepkit.widgets.view import ResultView
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_CHAINS = 80  # drawn
+PAGE = 24  # matches
+
+
+class LineageView(ResultView):
+    """Matches in rows and their events in columns: which events they have, and which of these they share.
+
+    Bars above say in how many of the matches shown an event is. A click on an event lights all matches that
+    have it, one on a match lights its events; with the chains of LinkedCEP, one on a chain lights the chains
+    that it goes on from and, of a chain of the last component, its matches. Marks differ in shape and colour
+    by variable. Keys: up and down go through the matches, left and right through the events, page up and page
+    down turn pages, Escape selects nothing.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame or callable
+        One line per matched event as ``matches.lineage()`` gives them: ``match``, ``variable``, ``position``,
+        ``index`` and, if wanted, ``time`` (a text); or a function that returns those of the matches from one
+        number to another, exclusive.
+    n_matches : int, optional
+        How many there are; needed with a function.
+    chains : pandas.DataFrame, optional
+        As ``matches.run.chains_frame()`` gives them.
+    size : int
+        Matches of a page.
+    title : str
+        A line above.
+
+    Notes
+    -----
+    ``selected`` is None or a dict with one entry: ``match`` (its number, a text), ``event`` (its position in
+    the stream) or ``chain`` (its number).
+    """
+
+    _esm = shipped("widgets", "lineage_view.js")
+    _css = shipped("widgets", "lineage_view.css")
+    # Python -> browser
+    title = traitlets.Unicode("").tag(sync=True)
+    variables = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, look, path
+    events = traitlets.List(traitlets.Dict()).tag(sync=True)  # position, label, n
+    matches = traitlets.List(traitlets.Dict()).tag(sync=True)  # number (text), events, variables
+    chains = traitlets.List(traitlets.Dict()).tag(sync=True)  # chain, lane, events, before, tail, …
+    lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # of chains: variable
+    total = traitlets.Unicode("0").tag(sync=True)
+    first = traitlets.Unicode("0").tag(sync=True)  # number of the first match shown
+    size = traitlets.Int(PAGE).tag(sync=True)
+    n_rows = traitlets.Int(0).tag(sync=True)  # that every page has room for
+    has_more = traitlets.Bool(False).tag(sync=True)
+    note = traitlets.Unicode("").tag(sync=True)
+    version = traitlets.Int(0).tag(sync=True)  # of the page
+    # browser -> Python
+    wanted = traitlets.Unicode("0").tag(sync=True)  # number of the first match
+    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+
+    def __init__(
+        self,
+        rows: pd.DataFrame | Callable[[int, int], pd.DataFrame],
+        *,
+        n_matches: int | None = None,
+        chains: pd.DataFrame | None = None,
+        size: int = PAGE,
+        title: str = "",
+    ):
+        if isinstance(rows, pd.DataFrame):
+            lineage_page(rows.head(0))  # all columns are there
+            numbers = pd.unique(rows["match"])
+            place = pd.Series(np.arange(len(numbers)), index=numbers).loc[rows["match"]].to_numpy()
+            frame, n_matches = rows, len(numbers)
+            rows = lambda low, high: frame[(place >= low) & (place < high)]  # noqa: E731
+        elif n_matches is None or not callable(rows):
+            raise CepError("LineageView: give the rows of matches.lineage(), or a function and n_matches")
+        for name in ("chain", "component", "variable", "position", "before", "shared"):
+            if chains is not None and name not in chains.columns:
+                raise column_not_found("LineageView: chains", name, chains.columns)
+        self._rows, self._n, self._chains = rows, n_matches, chains
+        size = whole_number("LineageView: size", size, 1)
+        super().__init__(
+            title=title,
+            total=f"{n_matches:,}",
+            size=size,
+            n_rows=min(size, n_matches),
+            **self._page(0, size),
+        )
+        self.observe(lambda change: self._turn(change["new"]), "wanted")
+
+    def figure(self) -> go.Figure:
+        """Return the matches that are shown as a plotly figure."""
+        return lineage_figure(self._shown, title=self.title or None)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the lines of the matches that are shown, as ``matches.lineage()`` has them."""
+        return self._shown_rows
+
+    def svg(self) -> str:
+        """Return the matches that are shown as SVG text."""
+        heading = ": ".join(part for part in (self.title, self.note) if part)
+        return lineage_svg(self._shown, heading, self.chains, self.lanes)
+
+    def _summary(self) -> str:
+        of_chains = "" if self._chains is None else f", {self._chains['chain'].nunique()} chains"
+        return f"{count_text(self._n)} matches{of_chains}"
+
+    # --- parts
+
+    def _turn(self, wanted: str) -> None:
+        first = int(wanted) if wanted.isdigit() else 0
+        first = max(0, min(first, self._n - 1))
+        with self.hold_sync():
+            for name, value in self._page(first, self.size).items():
+                setattr(self, name, value)
+            self.selected = None
+            self.version += 1
+
+    def _page(self, first: int, size: int) -> dict:
+        last = min(first + size, self._n)
+        rows = self._rows(first, last)
+        page = lineage_page(rows, self._chains)
+        self._shown, self._shown_rows = page, rows.reset_index(drop=True)
+        place = marks_of_variables(page.variables)
+        variable_place = {name: v for v, name in enumerate(page.variables)}
+        items = [([], []) for _ in page.numbers]
+        for row, event, variable in zip(
+            page.match_of_item.tolist(), page.event_of_item.tolist(), page.variable_of_item, strict=True
+        ):
+            items[row][0].append(event)
+            items[row][1].append(variable_place[variable])
+        drawn, lanes, cut = self._drawn_chains(page)
+        note = f"matches {first:,} to {last - 1:,} of {count_text(self._n)}" if last > first else "no match"
+        note += f", {page.n_shared:,} of {len(page.positions):,} events shared" if last > first else ""
+        if page.n_left_out:
+            note += f", {page.n_left_out:,} matched events are left out: there are too many columns"
+        return {
+            "variables": [
+                {"name": name, "look": place[name], "path": MARKS[place[name] % len(MARKS)]}
+                for name in page.variables
+            ],
+            "events": [
+                {"position": at, "label": label, "n": n}
+                for at, label, n in zip(
+                    page.positions.tolist(), page.labels, page.n_matches_of_event.tolist(), strict=True
+                )
+            ],
+            "matches": [
+                {"number": str(number), "events": events, "variables": of}
+                for number, (events, of) in zip(page.numbers, items, strict=True)
+            ],
+            "chains": drawn,
+            "lanes": lanes,
+            "first": str(first),
+            "has_more": last < self._n,
+            "note": note + cut,
+        }
+
+    def _drawn_chains(self, page: LineagePage) -> tuple[list[dict], list[dict], str]:
+        """Return the chains with all events on the page, in lanes by variable, and what is left out."""
+        if self._chains is None or not len(page.positions):
+            return [], [], ""
+        column = {at: e for e, at in enumerate(page.positions.tolist())}
+        whole = self._chains.groupby("chain")["position"].transform(lambda of: of.isin(column).all())
+        numbers = self._chains.loc[whole.astype(bool), "chain"].unique()
+        shown = self._chains[self._chains["chain"].isin(numbers[:MOST_CHAINS])]
+        last = int(self._chains["component"].max())
+        lanes: list[dict] = []
+        until: list[int] = []  # the last column taken in each lane
+        made = []
+        for number, rows in shown.sort_values(["component", "chain", "position"]).groupby(
+            ["component", "chain"], sort=True
+        ):
+            component, chain = map(int, number)
+            events = [column[at] for at in rows["position"].tolist()]
+            name = str(rows["variable"].iloc[0])
+            lane = next(
+                (i for i, own in enumerate(lanes) if own["variable"] == name and until[i] < events[0]),
+                len(lanes),
+            )
+            if lane == len(lanes):
+                lanes.append({"variable": name})
+                until.append(-1)
+            until[lane] = events[-1]
+            before, shared = int(rows["before"].iloc[0]), int(rows["shared"].iloc[0])
+            tail = self._chains.loc[self._chains["chain"] == before, "position"].tolist()[:shared]
+            made.append(
+                {
+                    "chain": chain,
+                    "variable": name,
+                    "lane": lane,
+                    "events": events,
+                    "before": before,
+                    "tail": column.get(tail[-1]) if tail else None,
+                    "shared": shared,
+                    "matches": self._matches_of(page, chain) if component == last else None,
+                }
+            )
+        cut = f", the first {MOST_CHAINS} of {len(numbers):,} chains" if len(numbers) > MOST_CHAINS else ""
+        return made, lanes, cut
+
+    def _matches_of(self, page: LineagePage, chain: int) -> list[int]:
+        """Return the rows of the matches that are in the product of a chain's levels."""
+        levels = [events for _, events in levels_of(self._chains, chain)]
+        found = []
+        for row in range(len(page.numbers)):
+            own = page.positions[page.event_of_item[page.match_of_item == row]].tolist()
+            if len(own) == len(levels) and all(at in events for at, events in zip(own, levels, strict=True)):
+                found.append(row)
+        return found

@@ -1,0 +1,32 @@
+"""What the views of results have in common: a static picture, a figure, and short marks for names."""
+
+from __future__ import annotations
+
+from cepkit.widgets.base import View
+
+
+class ResultView(View):
+    """A view of a result: drawn by the browser, with a static picture where there is none."""
+
+    def svg(self) -> str:
+        """Return the view as a static picture, SVG text."""
+        raise NotImplementedError
+
+    def figure(self):
+        """Return the view as a plotly figure."""
+        raise NotImplementedError
+
+    def _static(self) -> dict[str, str]:
+        return {"image/svg+xml": self.svg()}
+
+
+def marks_of(names: list[str]) -> list[str]:
+    """Return a short text per name that tells it from the others where there is no room for the name.
+
+    Examples
+    --------
+    >>> marks_of(["b", "c+", "delivery"]), marks_of(["item_a", "item_b"])
+    (['b', 'c+', 'de'], ['1', '2'])
+    """
+    short = [name[:2] for name in names]
+    return short if len(set(short)) == len(short) else [str(n) for n in range(1, len(names) + 1)]
