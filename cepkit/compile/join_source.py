@@ -259,7 +259,7 @@ class _JoinWriter:
         partner, scan = memo_partner(plan, join), _SCAN
         if partner is not None:
             d = sum(of < partner for of in known)
-            scan = [line.replace("PARTNER", f"p{d}") for line in _SCAN_WITH_MEMO]
+            scan = [line.replace("PARTNER", f"p{d}") for line in (*_SCAN_BY_WORDS, *_SCAN_WITH_MEMO)]
         body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in scan]
         return [
             *_SCAN_HEAD, *loads, *self._trimmed(plan, join, names),
@@ -339,11 +339,43 @@ _SCAN = """    compared = 0
             if n == out.shape[1]:
                 return n, compared, i + 1
     return n, compared, high""".splitlines()
+# Where all events are in their places, 32 of them at a time.
+_SCAN_BY_WORDS = """    i, begin = low, low
+    while rising and i < high:
+        word = i >> 5
+        end = min(high, word + 1 << 5)
+        key = PARTNER << 32 | word
+        m = (PARTNER * 40503 + word * 9973) & (len(memo) - 1)
+        if memo[m, 0] != key:
+            memo[m, 0], memo[m, 1], memo[m, 2] = key, 0, 0
+        of_these = ((1 << end - i) - 1) << (i & 31)
+        new, held = of_these & ~memo[m, 1], memo[m, 2]
+        if new:
+            for j in range(i, end):
+                if new >> (j & 31) & 1:
+                    e = events[0, j]
+                    path[h] = e
+                    if heldSTAGE(path, first, h, WORLD):
+                        held |= 1 << (j & 31)
+            memo[m, 1] |= of_these
+            memo[m, 2] = held
+        held &= of_these
+        while held:
+            while not held >> (i & 31) & 1:
+                i += 1
+            out[0, n], out[1, n], out[2, n] = b, row, events[0, i]
+            held &= held - 1
+            n += 1
+            if n == out.shape[1]:
+                return n, i + 1 - begin, i + 1
+        i = end
+    if rising:
+        return n, high - begin, high""".splitlines()
 _SCAN_WITH_MEMO = """    compared, word, m = 0, -1, 0
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
-        if not (rising or placedSTAGE(path, first, h, WORLD)):
+        if not placedSTAGE(path, first, h, WORLD):
             continue
         compared += 1
         if i >> 5 != word:
