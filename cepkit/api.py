@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.checked import compile_checked, warn_of_unknown_types
+from cepkit.compile.bound import Bound
 from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
@@ -30,7 +31,7 @@ from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, ParallelEngine
 from cepkit.parallel.outcome import ParallelRun
-from cepkit.planner import check_engine, choose_engine
+from cepkit.planner import Engine, check_engine, choose_engine
 from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
@@ -143,13 +144,13 @@ def match(
     )  # fmt: skip
     value = as_query(query, given)
     check_engine(engine, trace=trace)
-    if spark := _spark_frame(frame):
+    if spark := spark_module(frame):
         if isinstance(value, SequenceQuery):
             from cepkit import spark_sequences as spark
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
         return spark.match(frame, value, engine)
-    source, native = _source(frame)
+    source, native = source_of(frame)
     return match_source(value, source, native, engine, trace=trace)
 
 
@@ -202,7 +203,7 @@ def explain(
     """
     value = as_query(query, Given(**keywords))
     check_engine(engine)
-    source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
+    source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
     if chosen.run is None:
@@ -370,12 +371,12 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
             f"{name}() looks at event sequences, and this is a regex query; explain() says how it is "
             "read, and count() of a shorter pattern how far rows get"
         )
-    if _spark_frame(frame):
+    if spark_module(frame):
         raise UnsupportedQueryError(
             f"{name}() looks at the rows one by one, which a Spark frame does not have at hand; take a "
             f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
         )
-    source = _source(frame)[0]
+    source = source_of(frame)[0]
     program = compile_checked(value, source)
     return program, source, choose_engine(program, engine)
 
@@ -392,17 +393,29 @@ def match_source(
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine, trace=trace)
     events = build_events(source, program)
-    if chosen.run is not None:
-        warn_of_unknown_types(program, events)
-        found = report_matches(program, chosen.run(program, events))
-        return SequenceMatches(program, source, found, chosen, native)
-    run = Run()
     with Progress(events.n_events) as progress:
-        matchset = match_regex(program, events, progress=progress, run=run)
+        return match_events(program, source, events, native, chosen, progress)
+
+
+def match_events(
+    program: Bound,
+    source: Any,
+    events: Events,
+    native: Callable,
+    engine: Engine,
+    progress: Callable[[int], None] | None = None,
+) -> Matches | SequenceMatches:
+    """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
+    if engine.run is not None:
+        warn_of_unknown_types(program, events)
+        found = report_matches(program, engine.run(program, events))
+        return SequenceMatches(program, source, found, engine, native)
+    run = Run()
+    matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(program, source, matchset, run, native)
 
 
-def _spark_frame(frame: Any) -> Any:
+def spark_module(frame: Any) -> Any:
     """Return the module for Spark frames when ``frame`` is one, without importing pyspark to ask."""
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
@@ -412,7 +425,7 @@ def _spark_frame(frame: Any) -> Any:
     return spark_matches
 
 
-def _source(frame: Any) -> tuple[Any, Callable]:
+def source_of(frame: Any) -> tuple[Any, Callable]:
     """Return the frame as a source of columns, and the way from the source's frames back to its kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
