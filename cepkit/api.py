@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,9 @@ from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
+
+if TYPE_CHECKING:
+    from cepkit.explorer.explorer import Explorer
 
 
 def match(
@@ -381,6 +384,30 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
     return program, source, choose_engine(program, engine)
 
 
+def explore(frame: Any, query: Query | None = None, **keywords: Any) -> Explorer:
+    """Open the pattern explorer: an editor for a query with its matches beside, in a notebook.
+
+    Parameters
+    ----------
+    frame, query, **keywords
+        As for `match`; the query may come later. Of a Spark frame a sample of at most 100,000 rows is
+        explored, and ``run_on_all`` runs the query on all of it.
+
+    Returns
+    -------
+    cepkit.explorer.explorer.Explorer
+        ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it.
+
+    Raises
+    ------
+    CepError
+        For keywords and columns that there are not. What is wrong with the query is shown in the editor.
+    """
+    from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
+
+    return Explorer(frame, query, **keywords)
+
+
 def match_source(
     value: RegexQuery | SequenceQuery,
     source: Any,
@@ -393,6 +420,8 @@ def match_source(
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine, trace=trace)
     events = build_events(source, program)
+    if chosen.run is not None:
+        warn_of_unknown_types(program, events)
     with Progress(events.n_events) as progress:
         return match_events(program, source, events, native, chosen, progress)
 
@@ -407,7 +436,6 @@ def match_events(
 ) -> Matches | SequenceMatches:
     """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
     if engine.run is not None:
-        warn_of_unknown_types(program, events)
         found = report_matches(program, engine.run(program, events))
         return SequenceMatches(program, source, found, engine, native)
     run = Run()
@@ -464,6 +492,10 @@ class CepAccessor:
     def match(self, query: Query, **keywords: Any) -> Matches | SequenceMatches:
         """Find the matches of a query; see `cepkit.match` for the keywords."""
         return match(self._frame, query, **keywords)
+
+    def explore(self, query: Query | None = None, **keywords: Any) -> Explorer:
+        """Open the pattern explorer; see `cepkit.explore` for the keywords."""
+        return explore(self._frame, query, **keywords)
 
     def tag(self, query: Query, **keywords: Any) -> Any:
         """Return the frame with ``match`` and ``variable`` behind; see `cepkit.tag`."""

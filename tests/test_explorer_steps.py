@@ -80,8 +80,7 @@ def test_a_regex_completes_the_matches_of_the_definition(seed):
     case, program, events = opened_regex(seed)
     keywords = case.keywords()
     wanted = {
-        (match[0], match[-1])
-        for match in naive.matches(case.pattern, case.define, case.rows, **keywords)
+        (match[0], match[-1]) for match in naive.matches(case.pattern, case.define, case.rows, **keywords)
     }
     made = set()
     for partition in range(max(1, events.n_partitions)):
@@ -105,7 +104,9 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
     for partition in range(max(1, events.n_partitions)):
         whole = Stepping(program, events, partition, automaton)
         moments = {k: whole.after(k) for k in range(1, whole.n + 1)}
-        ends = np.array(sorted(whole.position_of(m[-1]) for k in moments for m in moments[k].completed), np.int64)
+        ends = np.array(
+            sorted(whole.position_of(m[-1]) for k in moments for m in moments[k].completed), np.int64
+        )
         monkeypatch.setattr(stepping, "BEHIND", 6)
         for k in range(whole.n, 0, -1):
             near = Stepping(program, events, partition, automaton, ends)
@@ -118,14 +119,18 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_match_passes_states_from_the_start_to_an_end(seed):
-    case, program, _ = opened_regex(seed)
+    _, program, _ = opened_regex(seed)
     automaton = automaton_of(program)
     drawn = drawn_automaton(automaton)
     follow = {(source, name): target for source, name, target in automaton.states.transitions}
     word, state = [], 0
     while state not in automaton.states.accepting:
         ways = sorted(name for source, name in follow if source == state)
-        name = ways[(seed + len(word)) % len(ways)] if len(word) < 8 else min(ways, key=lambda n: -follow[state, n])
+        name = (
+            ways[(seed + len(word)) % len(ways)]
+            if len(word) < 8
+            else min(ways, key=lambda n: -follow[state, n])
+        )
         word.append(name)
         state = follow[state, name]
         if len(word) > 60:

@@ -159,7 +159,9 @@ def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
             "source": drawn.edge.source,
             "target": drawn.edge.target,
             "label": "\n".join(drawn.edge.label_lines()),
-            "tooltip": drawn.edge.tooltip({}) if not automaton.tooltips else _told(automaton, drawn.edge.names),
+            "tooltip": drawn.edge.tooltip({})
+            if not automaton.tooltips
+            else _told(automaton, drawn.edge.names),
             "path": _POINT.sub(moved, drawn.path),
             "x": round(drawn.label_at[0] - left, 1),
             "y": round(drawn.label_at[1] - top, 1),

@@ -1,4 +1,4 @@
-"""Sliders from the constants in a query's text: where each stands, what it may be, and the text with another."""
+"""Sliders from the constants in a query's text: where each stands, how far it may go, and the new text."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Slider:
     label : str
         What it limits.
     kind : str
-        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of them), ``parameter``.
+        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (how many), or ``parameter``.
     value, low, high, step : int or float
-        In ``unit``; value and bounds are multiples of the step away from each other only where they happen to.
+        In ``unit``; the ends are whole steps away from the value.
     unit : str
         Of a duration; else empty.
     start, end : int
@@ -78,7 +78,7 @@ def sliders_of(
     schema: Mapping[str, ColumnType] | None = None,
     sampled: Callable[[str], Column] | None = None,
 ) -> tuple[Slider, ...]:
-    """Return the sliders of a text without mistakes.
+    r"""Return the sliders of a text without mistakes.
 
     Parameters
     ----------
@@ -99,10 +99,14 @@ def sliders_of(
     Examples
     --------
     >>> from cepkit.explorer.text import read_text
-    >>> reading = read_text("a b+\\na: x > 10\\nb: x > 2 * prev(x) + 0.5\\nwithin: 5 min", {"order_by": "t"})
-    >>> [(one.label, one.text, one.kind) for one in sliders_of(reading)]
-    [('a: x > 10', '10', 'whole'), ('b: x > 2 * prev(x) + 0.5', '2', 'whole'), \
-('b: x > 2 * prev(x) + 0.5', '0.5', 'number'), ('within', '5 min', 'duration')]
+    >>> text = "a b c\na: x > 10\nb: x > 2 * prev(x) + 0.5\nc: y < 1\nwithin: 5 min"
+    >>> for one in sliders_of(read_text(text, {"order_by": "t"})):
+    ...     print(one.id, one.label, one.text, one.kind)
+    c0 a: x > 10 10 whole
+    c1 b: x > 2 * prev(x) + 0.5 2 whole
+    c2 b: x > 2 * prev(x) + 0.5 0.5 number
+    c3 c: y < 1 1 whole
+    c4 within 5 min duration
     """
     ranges = _Ranges(dict(schema or {}), sampled)
     found = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
@@ -264,7 +268,9 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
         # Whole steps of a unit in which the duration is not just a few of them, as fine as the column's.
         finest = names.index(column_unit) if column_unit in names else len(names) - 1
         places = range(names.index(unit if one else "w"), finest + 1)
-        unit = next((n for n in (names[i] for i in places) if nanoseconds >= 5 * NANOSECONDS[n]), names[finest])
+        unit = next(
+            (n for n in (names[i] for i in places) if nanoseconds >= 5 * NANOSECONDS[n]), names[finest]
+        )
     if nanoseconds % NANOSECONDS[unit]:
         unit = next(name for name in names if nanoseconds % NANOSECONDS[name] == 0)
     value = nanoseconds // NANOSECONDS[unit]

@@ -156,7 +156,7 @@ def _numbers(column: Column) -> np.ndarray:
 
 
 def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the lane of every event and the names of the lanes: types as the pattern names them, then others."""
+    """Return the lane of every event and the lanes' names: types as the pattern names them, then others."""
     named = list(dict.fromkeys(event.event_type for event in event_patterns(query.pattern)))
     wanted = [of for of in named if of is not None][: LANES - 1]
     if column.type.kind == TEXT:

@@ -127,7 +127,7 @@ class Stepping:
             return Moment()
         k = min(n_read, self.n) - 1
         if self._walk is None or not self._walk.begin <= k < self._walk.stop:
-            self._walk = self._walk_to(k)
+            self._walk = self.walk_to(k)
         return self._walk.after(k)
 
     def next_match(self, n_read: int) -> int:
@@ -137,7 +137,8 @@ class Stepping:
         at = int(np.searchsorted(self.ends, n_read))
         return int(self.ends[at]) + 1 if at < len(self.ends) else self.n
 
-    def _walk_to(self, k: int) -> Walk:
+    def walk_to(self, k: int) -> Walk:
+        """Return a new walk that begins before event ``k``, at a clean slate where one is near."""
         begin = max(0, k - BEHIND)
         if isinstance(self.program, Program):
             is_clean = begin == 0
@@ -149,7 +150,7 @@ class Stepping:
         return _SequenceWalk(self, begin)
 
     def part(self, low: int, high: int) -> Events:
-        """Return the events ``low`` to ``high`` of those that are stepped through, as a stream of their own."""
+        """Return the events ``low`` to ``high`` of those stepped through, as a stream of their own."""
         events = self.events
         rows = slice(low, high) if self.positions is None else self.positions[low:high]
         partition = events.partition_of_event[rows]
@@ -211,7 +212,9 @@ class _RegexWalk(Walk):
         for state, mask in enumerate(self._masks):
             own = starts[(masks & mask) != 0]
             if state and len(own):
-                examples = tuple(f"from event {s + 1:,}, {k - s + 1:,} events" for s in own[:EXAMPLES].tolist())
+                examples = tuple(
+                    f"from event {s + 1:,}, {k - s + 1:,} events" for s in own[:EXAMPLES].tolist()
+                )
                 live.append((state, len(own), examples))
         completed = tuple(zip(first.tolist(), last.tolist(), strict=True))
         return Moment(tuple(live), completed, self.is_whole)

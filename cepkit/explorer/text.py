@@ -9,12 +9,14 @@ window; lines without a name in front continue what stands above them:
     back: price > prev(price)
     within: 2 min
 
-``within: 2 min, exclusive`` leaves the edge out. Keys, order, measures and parameters are keywords of the call.
+``within: 2 min, exclusive`` leaves the edge out. Keys, order, measures and parameters are keywords of the
+call.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,7 +38,7 @@ from cepkit.language.sequence_query import SequenceQuery, sequence_query
 from cepkit.language.sequences import SequencePattern
 
 _ENTRY = re.compile(r"^[^\S\n]*(?P<name>[^\W\d]\w*):[^\S\n]*", re.MULTILINE)
-_EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")
+EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")
 _CARETS = re.compile(r"\n  (?P<line>.*)\n  (?P<pad> *)(?P<carets>\^+)$")
 _ROLE = re.compile(r"(?:predicate|define:?) '(?P<name>\w+)'|(?P<within>within)\b")
 _QUOTED = re.compile(r"'(?P<name>[^']+)'")
@@ -87,11 +89,14 @@ class Reading:
     notes: tuple[str, ...] = ()
 
 
+_HEARING = threading.RLock()  # what is caught is caught for the whole process: one thread at a time
+
+
 @contextmanager
 def warnings_heard() -> Iterator[list[str]]:
-    """Collect what the package warns of inside; other warnings go on as they would."""
+    """Collect what the package warns of inside, which is short; other warnings go on as they would."""
     heard: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+    with _HEARING, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield heard
     for one in caught:
@@ -102,13 +107,13 @@ def warnings_heard() -> Iterator[list[str]]:
 
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    """Return the pattern and the named lines of the text of a regex, without blanks at their ends.
+    r"""Return the pattern and the named lines of the text of a regex, without blanks at their ends.
 
     Examples
     --------
-    >>> text = "a b\\na: x > 1\\n   and y > 2\\nwithin: 5 s"
+    >>> text = "a b\na: x > 1\n   and y > 2\nwithin: 5 s"
     >>> [(piece.name, text[piece.start:piece.stop]) for piece in pieces_of(text)]
-    [(None, 'a b'), ('a', 'x > 1\\n   and y > 2'), ('within', '5 s')]
+    [(None, 'a b'), ('a', 'x > 1\n   and y > 2'), ('within', '5 s')]
     """
     entries = list(_ENTRY.finditer(text))
     stops = [entry.start() for entry in entries] + [len(text)]
@@ -120,7 +125,7 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
 
 
 def read_text(text: str, call: Mapping[str, Any]) -> Reading:
-    """Return the query of a text beside the keywords of a call, or all that is wrong with it.
+    r"""Return the query of a text beside the keywords of a call, or all that is wrong with it.
 
     Parameters
     ----------
@@ -135,7 +140,7 @@ def read_text(text: str, call: Mapping[str, Any]) -> Reading:
 
     Examples
     --------
-    >>> reading = read_text("a b\\na: x >\\nb: y > > 2", {})
+    >>> reading = read_text("a b\na: x >\nb: y > > 2", {})
     >>> [(one.line(reading.text), reading.text[one.start:one.end]) for one in reading.mistakes]
     [(2, '>'), (3, '>')]
     """
@@ -185,7 +190,7 @@ def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[Mistake], d
 
 
 def _window(text: str) -> dict[str, Any]:
-    amount = _EXCLUSIVE.sub("", text).strip()
+    amount = EXCLUSIVE.sub("", text).strip()
     said = {"within": int(amount) if amount.isdecimal() else amount.strip("'\"")}
     return said if amount == text.strip() else {**said, "within_closed": False}
 
@@ -269,7 +274,8 @@ def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, A
 
     Examples
     --------
-    >>> text, call = text_and_call("a+ b", {"define": {"a": "x > 1", "b": "x < 1"}, "order_by": "t", "within": 9})
+    >>> call = {"define": {"a": "x > 1", "b": "x < 1"}, "order_by": "t", "within": 9}
+    >>> text, call = text_and_call("a+ b", call)
     >>> print(text)
     a+ b
     a: x > 1
