@@ -589,6 +589,9 @@ def test_an_explorer_shows_itself(of_trades):
     bundle = of_trades._repr_mimebundle_()
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["text/plain"] == repr(of_trades) and "0x" not in data["text/html"]
+    for shown in ("calm drop{3,} back", "<svg", "AAE"):
+        assert shown in data["text/html"]
     assert repr(of_trades) == "Explorer(20,000 rows, done, 5 matches)"
 
 
