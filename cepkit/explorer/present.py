@@ -289,7 +289,8 @@ class Presenter:
         def show() -> None:
             self.all = matches
             self.board.set(self.board.table, table)
-            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s; timeline, funnel and steps are of the sample"
+            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s"
+            notes.append("timeline, funnel and steps are of the sample")
             self.board.say("done", "; ".join([found, *notes]), version=version)
 
         turn.deliver(show)
