@@ -572,6 +572,26 @@ def test_a_worker_does_the_newest_job_of_a_kind():
     worker.lock.release()
 
 
+def test_an_edit_in_the_browser_is_answered_with_its_number(trades):
+    explorer = trades.cep.explore("calm drop{3,} back", **TRADES).wait(60)
+    editor = explorer.board.editor
+    wrong = explorer.text.replace("size", "sise")
+    editor.set_state({"text": wrong, "edited": 7})  # as messages of the browser do
+    assert (editor.version, editor.status["state"], len(editor.errors)) == (7, "failed", 1)
+    assert wrong[editor.errors[0]["start"] : editor.errors[0]["end"]] == "sise"
+    editor.set_state({"text": wrong.replace("sise", "size"), "edited": 8})
+    assert explorer.wait(60).status["state"] == "done" and (editor.version, editor.errors) == (8, [])
+    explorer.board.sliders.set_state({"moved": {"id": "c1", "value": 60, "n": 1}})
+    assert explorer.wait(60).text.endswith("within: 60 s")
+    shown = explorer.board.sliders.sliders[1]
+    assert (shown["value"], shown["text"], shown["unit"]) == (60, "60", "s")
+    explorer.board.table.set_state({"wanted_order": "reverse"})
+    explorer.wait(60)
+    assert explorer.board.table.numbers == [str(n) for n in reversed(range(explorer.matches.count()))]
+    explorer.board.timeline.set_state({"selected": 0})
+    assert explorer.wait(60).selected == 0 and explorer.board.table.selected == "0"
+
+
 def test_traits_that_python_writes_are_no_wishes():
     board, wishes = Board("", [], []), []
     board.observe(board.table, "selected", wishes.append)
