@@ -446,6 +446,63 @@ def test_the_code_says_the_whole_query(seed):
     assert said["query"] == quiet_query(case.pattern, Given(**call))
 
 
+FRAME = pd.DataFrame(
+    {
+        "t": range(50),
+        "x": np.arange(50) % 7,
+        "kind": list("ABCDE") * 10,
+        "holds": np.arange(50) % 3 == 0,
+        "none": np.nan,
+        "some": [None, "A"] * 25,
+    }
+)
+AC = {"define": {"a": "x > 2", "c": "x < 2"}}
+OF_TYPES = {"order_by": "t", "event_type": "kind"}
+ODD = {
+    "empty": (FRAME.head(0), "a c", AC),
+    "empty with types": (FRAME.head(0), "PATTERN SEQ(A a, B b)", OF_TYPES),
+    "one row": (FRAME.head(1), "a c", AC),
+    "no number": (FRAME[["holds", "none"]], "holds .", {}),
+    "missing types": (FRAME, "PATTERN SEQ(A a, A b)", {"order_by": "t", "event_type": "some"}),
+    "types are numbers": (FRAME, "PATTERN SEQ(3 a, 5 b) WITHIN 10", {"order_by": "t", "event_type": "x"}),
+    "strict over keys": (FRAME, "PATTERN SEQ(A a, B b) WHERE strict_contiguity AND [x]", OF_TYPES),
+    "alternatives": (FRAME, "PATTERN SEQ(A a, OR(B b, C c), D d) WITHIN 12", OF_TYPES),
+    "absent at the end": (FRAME, "PATTERN SEQ(A a, B b, !C c) WITHIN 3", OF_TYPES),
+    "labels of several rows": (FRAME.set_index("some"), "PATTERN SEQ(A a, B b) WITHIN 3", OF_TYPES),
+    "a table": (pa.Table.from_pandas(FRAME), "a c", {**AC, "order_by": "t"}),
+    "order of texts": (FRAME.assign(o=[f"{i:02}" for i in range(50)]), "a c", {**AC, "order_by": "o"}),
+    "not in order": (FRAME.sample(frac=1, random_state=1), "a c", {**AC, "order_by": "t"}),
+    "zone": (
+        FRAME.assign(ts=pd.date_range("2026-01-01", periods=50, freq="h", tz="Europe/Berlin")),
+        "a c",
+        {**AC, "order_by": "ts", "partition_by": "kind"},
+    ),
+    "durations": (FRAME.assign(d=pd.to_timedelta(FRAME["t"], unit="s")), "a c", {**AC, "order_by": "d"}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_frames_are_explored(name):
+    frame, query, call = ODD[name]
+    explorer = cep.explore(frame, query, **call).wait(60)
+    assert explorer.status["state"] == "done", explorer.status
+    matches = cep.match(frame, query, **call)
+    assert explorer.matches.count() == matches.count()
+    board = explorer.board
+    if matches.count():
+        explorer.select(-1)
+        explorer.wait(60)
+        lineage = matches[matches.count() - 1 : matches.count()].lineage()
+        assert [point["label"] for point in board.timeline.points] == lineage["variable"].to_list()
+        assert len(board.stepper.completed) >= 1
+        board.timeline.clicked = board.timeline.points[-1]["x"]
+        explorer.wait(60)
+        assert board.reasons.lines and "label" not in board.reasons.title
+    explorer.step_to(10**9)
+    assert explorer.wait(60).board.stepper.position == board.stepper.n_events
+    explorer._repr_mimebundle_()
+
+
 def test_matches_open_an_explorer(of_trades, trades):
     matches = trades.cep.match("calm drop{3,} back", measures={"top": "max(price)"}, **TRADES)
     explorer = matches.explore().wait(60)

@@ -302,7 +302,9 @@ class Explorer:
     def __repr__(self) -> str:
         result = self._present.result
         found = "no result yet" if result is None else count_of_matches(result.matches.count())
-        return f"Explorer({self._data.source.n_rows:,} rows, {self.status['state']}, {found})"
+        n_rows = self._data.source.n_rows
+        rows = f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}"
+        return f"Explorer({rows}, {self.status['state']}, {found})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = self.board.box._repr_mimebundle_(**kwargs)

@@ -256,6 +256,8 @@ class Presenter:
         notes = [moment.note] if moment.note else []
         if not moment.is_whole and not moment.note:
             notes.append("partial matches that began long before are left out")
+        if result.is_sequence and result.program.query.after_match[0] != "none":
+            notes.append("matches are those before after_match takes some away")
         if self.sampled:
             notes.append(self.sampled)
         traits = {

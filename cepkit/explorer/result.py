@@ -34,6 +34,18 @@ FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone t
 _LARGEST = 2**63
 
 
+class _WithoutLabels:
+    """A source whose rows are asked for by their numbers: labels of an index may stand for several rows."""
+
+    frame = None
+
+    def __init__(self, source: Any):
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
 @dataclass(frozen=True)
 class Chosen:
     """A match that is looked at: places of its events in the stream, what they are, the states passed."""
@@ -333,9 +345,8 @@ class Result:
         names = dict.fromkeys((*query.order_by, *query.partition_by, *of_type, *looked_at, *source.schema))
         names = [name for name in names if name not in source.duplicates][:SHOWN_VALUES]
         label = source.index_labels(row)
-        label = label[0].as_py() if hasattr(label[0], "as_py") else label[0]
         values = [[name, cell(source.arrow(name, row).to_pylist()[0])] for name in names]
-        return [["row", cell(label)], *values]
+        return [["row", cell(label[0])], *values]
 
     # --- why not
 
@@ -346,9 +357,8 @@ class Result:
             from cepkit.explorer.row_reasons import reasons_of_row
 
             return reasons_of_row(self, int(positions[-1]))
-        labels = self.data.source.index_labels(rows)
-        labels = [label.as_py() if hasattr(label, "as_py") else label for label in labels]
-        told = explain_rows(self.program, self.data.source, self.events, self.matches.engine, labels)
+        source = _WithoutLabels(self.data.source)
+        told = explain_rows(self.program, source, self.events, self.matches.engine, rows.tolist())
         lines = [{"text": text, "is_met": False} for text in told.reasons]
         if told.matches:
             lines = [{"text": "all conditions hold", "is_met": True}]
