@@ -8,6 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 
+RETRY_S = 0.02  # between two looks whether a thread may be interrupted
+# Interrupted in the middle, these lose the interrupt or stay broken: a compiler that calls back from C, an
+# import. They end by themselves, some tenths of a second later.
+_UNINTERRUPTED = ("numba.", "llvmlite.", "importlib.", "_frozen_importlib")
 IDLE_S = 20.0  # after which the thread ends, until there is something to do again
 REPORT_S = 0.1  # least time between two reports of progress
 
@@ -83,7 +87,7 @@ class Worker:
     Notes
     -----
     A running job gets a KeyboardInterrupt between two steps of Python, as Ctrl-C gives one to the main
-    thread: kernels return to Python within some hundredths of a second.
+    thread: kernels return to Python within some hundredths of a second. What compiles is compiled first.
     """
 
     def __init__(
@@ -201,14 +205,34 @@ class Worker:
         self._interrupt()
 
     def _interrupt(self) -> None:
-        turn, thread = self._turn, self._thread
-        if turn is None or turn.is_cancelled:
-            return
-        turn.is_cancelled = True
-        if self.may_interrupt and thread is not None and thread.ident is not None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident), ctypes.py_object(Superseded)
-            )
+        turn = self._turn
+        if turn is not None and not turn.is_cancelled:
+            turn.is_cancelled = True
+            self._send(turn)
+
+    def _send(self, turn: Turn) -> None:
+        """Send the one interrupt of a turn as soon as the thread is where it may come."""
+        with self.lock:
+            thread = self._thread
+            if self._turn is not turn or not self.may_interrupt or thread is None:
+                return
+            if _is_uninterrupted(thread.ident):
+                timer = threading.Timer(RETRY_S, self._send, (turn,))
+                timer.daemon = True
+                timer.start()
+                return
+            ident, error = ctypes.c_ulong(thread.ident), ctypes.py_object(Superseded)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
+
+
+def _is_uninterrupted(ident: int) -> bool:
+    """Whether a thread is in the middle of what an interrupt would break."""
+    frame = sys._current_frames().get(ident)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_UNINTERRUPTED):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _forget_interrupt() -> None:
