@@ -21,6 +21,8 @@ from cepkit.matchset import MatchSet
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from cepkit.explorer.explorer import Explorer
+
 SHOWN = 10  # matches in a repr
 
 
@@ -103,6 +105,10 @@ class Matches:
         rng = np.random.default_rng(whole_number("seed", seed))
         drawn = rng.choice(len(self), size=min(whole_number("n", n), len(self)), replace=False)
         return self._frame(np.sort(drawn))
+
+    def take(self, numbers: list[int]):
+        """Return the matches of these numbers, which rise, as a frame; as ``to_frame`` would."""
+        return self._frame(np.asarray(numbers, np.int64))
 
     def __getitem__(self, key: int | slice) -> Match | Matches:
         if isinstance(key, slice):
@@ -217,6 +223,12 @@ class Matches:
         return self._native(self._source.tagged(columns))
 
     # --- pictures
+
+    def explore(self) -> Explorer:
+        """Open the pattern explorer on the query and the frame that was searched; see `cepkit.explore`."""
+        from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
+
+        return Explorer(self._source.frame, self.query)
 
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
         """Draw the first matches over the events of their partitions.

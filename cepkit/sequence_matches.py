@@ -23,6 +23,8 @@ from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from cepkit.explorer.explorer import Explorer
+
 SHOWN = 10  # matches in a repr
 DRAWN = 200  # matches in a picture
 LIMIT = 1_000_000  # matches of a frame, unless another limit is given
@@ -162,6 +164,10 @@ class SequenceMatches:
             The same seed draws the same matches.
         """
         return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
+
+    def take(self, numbers: list[int]):
+        """Return the matches of these numbers, which rise, as a frame; nothing else is made for them."""
+        return self._frame(self._found.take([int(number) for number in numbers]))
 
     def __getitem__(self, key: int | slice) -> Match | SequenceMatches:
         """Return a match by its number, or the matches of a slice: of at most a million numbers."""
@@ -340,6 +346,12 @@ class SequenceMatches:
         return self._native(self._source.tagged(columns))
 
     # --- pictures
+
+    def explore(self) -> Explorer:
+        """Open the pattern explorer on the query and the frame that was searched; see `cepkit.explore`."""
+        from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
+
+        return Explorer(self._source.frame, self.query)
 
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
         """Draw the first matches over the events of their partitions.

@@ -34,7 +34,7 @@ FLOORS = (
             "views", "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation",
             "funnels",
             "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
-            "regex_streaming", "sequence_streaming", "stream_files",
+            "regex_streaming", "sequence_streaming", "stream_files", "explorer",
         ],
     },
     {"experiments": ["experiments"]},
@@ -122,6 +122,7 @@ def test_frames_are_known_to_frames_and_pipelines_only():
                 "streaming",
                 "cli",
                 "files",
+                "explorer",
             )
 
 
@@ -138,9 +139,9 @@ def test_importing_the_package_is_light():
     loaded = modules_after("import cepkit")
     assert "cepkit.api" in loaded
     assert not loaded & {
-        "numba",
         "anywidget",
         "ipywidgets",
+        "numba",
         "plotly",
         "matplotlib",
         "tqdm",

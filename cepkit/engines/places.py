@@ -36,21 +36,15 @@ class Places:
         """Whether places are positions."""
         return self.events.n_partitions < 2
 
-    @cached_property
+    @property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
-        if self.is_one_partition:
-            return np.arange(self.n)
-        return np.argsort(self.events.partition_of_event, kind="stable").astype(np.int64, copy=False)
+        return self.events.by_partition
 
-    @cached_property
+    @property
     def place_of_position(self) -> np.ndarray:
         """Place of every position, int64, (n,)."""
-        if self.is_one_partition:
-            return self.position_of_place
-        place = np.empty(self.n, np.int64)
-        place[self.position_of_place] = np.arange(self.n)
-        return place
+        return self.events.rank_by_partition
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -58,33 +52,28 @@ class Places:
         inputs = self.program.inputs(self.events.columns)
         if self.is_one_partition:
             return inputs
-        by_place = {name: values[self.position_of_place] for name, values in inputs.columns.items()}
-        return inputs.with_columns(by_place)
+        return inputs.with_columns({name: self._by_place(name, own) for name, own in inputs.columns.items()})
 
-    @cached_property
-    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        partition = self.events.partition_of_event
-        size = np.bincount(partition, minlength=max(1, self.events.n_partitions))
-        end = np.cumsum(size)
-        own = partition[self.position_of_place]
-        return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
+    def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
+        column = self.events.columns.get(name)
+        if column is not None and column.values is values:  # texts may have got other codes
+            return self.events.values_by_partition(name)
+        return values[self.position_of_place]
 
     @cached_property
     def start_of_partition(self) -> np.ndarray:
         """First place of the partition of every place, int64, (n,)."""
-        return np.zeros(self.n, np.int64) if self.is_one_partition else self._bounds[0]
+        return np.zeros(self.n, np.int64) if self.is_one_partition else self.events.bounds_by_partition[0]
 
     @cached_property
     def end_of_partition(self) -> np.ndarray:
         """First place behind the partition of every place, int64, (n,)."""
-        return np.full(self.n, self.n) if self.is_one_partition else self._bounds[1]
+        return np.full(self.n, self.n) if self.is_one_partition else self.events.bounds_by_partition[1]
 
     @cached_property
     def time(self) -> np.ndarray:
         """The clock of every place, int64 or float64, (n,)."""
-        values = self.events.columns[self.program.clock].values
-        if not self.is_one_partition:
-            values = values[self.position_of_place]
+        values = self.events.values_by_partition(self.program.clock)
         return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
     # --- limits, all int64, (n,)

@@ -1,0 +1,348 @@
+"""The pattern explorer as users hold it: a query that is edited while its matches are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from cepkit.api import spark_module
+from cepkit.errors import CepError, nearest
+from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
+from cepkit.explorer.board import Board
+from cepkit.explorer.code import code_of, name_of_frame
+from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.present import Presenter, count_of_matches
+from cepkit.explorer.spark_part import part_of
+from cepkit.explorer.text import (
+    Mistake,
+    Reading,
+    applicable,
+    mistake_of,
+    read_text,
+    text_and_call,
+    warnings_heard,
+)
+from cepkit.frames.building import check_columns
+from cepkit.given import Given
+from cepkit.language.functions import BUILT_IN_NAMES
+from cepkit.planner import check_engine
+
+_KEYWORDS = (*(item.name for item in fields(Given)), "engine")
+_START = (
+    "write a query: names in a row and below a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
+)
+
+
+class Explorer:
+    """A query that is edited while its matches are looked at; made by ``df.cep.explore``.
+
+    Parameters
+    ----------
+    frame : DataFrame or table
+        As for `cepkit.match`; it must not be changed. Of a Spark frame a part is looked at, see ``sampled``.
+    query : str, pattern or query, optional
+        What is looked for at first.
+    **call
+        Keywords of `cepkit.match`. Predicates and the window of a regex move into the text.
+
+    Raises
+    ------
+    CepError
+        For keywords that there are not, and columns that the frame does not have. Mistakes in the query are
+        shown in the editor instead.
+
+    Notes
+    -----
+    Runs take place in a thread of their own; only the newest edit counts, and what was found last stays until
+    there is something new. The text of a query is described in `cepkit.explorer.text`.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+    >>> define = {"rise": "price > prev(price)", "drop": "price < prev(price) - 1"}
+    >>> explorer = cep.explore(walk, ". rise+ drop", define=define)
+    >>> explorer.wait()
+    Explorer(7 rows, done, 1 match)
+    >>> [slider.label for slider in explorer.sliders]
+    ['drop: price < prev(price) - 1']
+    >>> explorer.move("c0", 2)
+    >>> explorer.wait().matches.count(), explorer.text.splitlines()[2]
+    (0, 'drop: price < prev(price) - 2')
+    """
+
+    def __init__(self, frame: Any, query: Any = None, **call: Any):
+        _check_keywords(call)
+        engine = call.pop("engine", "auto")
+        check_engine(engine)
+        text, self._call = ("", dict(call)) if query is None else text_and_call(query, call)
+        self._name, self._spark, self._sampled = name_of_frame(frame), None, ""
+        if spark_module(frame):
+            self._spark, (frame, self._sampled) = frame, _part(frame, text, self._call)
+        self._data = SearchedFrame(frame)
+        _check_columns(self._data.source, self._call)
+        self._reading: Reading | None = None
+        self._sliders: tuple[Slider, ...] = ()
+        self._shape: tuple = ()
+        self._automaton: Automaton = NO_AUTOMATON
+        self.board = Board(text, self._data.columns(), self._names())
+        self._present = Presenter(self._data, self.board, engine, self._sampled)
+        self._listen()
+        self._read()
+
+    # --- what there is
+
+    @property
+    def text(self) -> str:
+        """The text in the editor; assigning it is an edit."""
+        return self.board.editor.text
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self.board.editor.text = text
+
+    @property
+    def query(self):
+        """The query of the last result as a value, None before the first."""
+        return None if self.matches is None else self.matches.query
+
+    @property
+    def matches(self):
+        """The last result, as ``df.cep.match`` returns it; None before the first."""
+        own = self._present
+        return own.all if own.all is not None else own.result and own.result.matches
+
+    @property
+    def code(self) -> str:
+        """The call that finds these matches, as a cell to copy."""
+        return self.board.editor.code
+
+    @property
+    def sampled(self) -> str:
+        """Which part of a Spark frame is shown, in words; empty when it is all of the frame."""
+        return self._sampled
+
+    @property
+    def sliders(self) -> tuple[Slider, ...]:
+        """The constants of the query that can be moved."""
+        return self._sliders
+
+    @property
+    def selected(self) -> int | None:
+        """The number of the match that is looked at."""
+        return self._present.chosen and self._present.chosen.number
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """``state``, ``message`` and ``progress`` of the newest run."""
+        return dict(self.board.editor.status)
+
+    def wait(self, timeout: float | None = None) -> Explorer:
+        """Wait until nothing runs.
+
+        Raises
+        ------
+        TimeoutError
+            When it takes longer than ``timeout`` seconds.
+        """
+        if not self._present.worker.wait(timeout):
+            raise TimeoutError(f"the explorer still runs after {timeout:g} s: {self.status['message']}")
+        return self
+
+    def cancel(self) -> None:
+        """Stop what runs; what was found before stays."""
+        is_running = self.status["state"] == "running"
+        self._present.stop()
+        if is_running:
+            self.board.say("cancelled", "cancelled; what is shown was found before")
+
+    # --- what can be asked of it
+
+    def move(self, id: str, value: float) -> None:
+        """Give a constant of the query another value, as its slider does.
+
+        Raises
+        ------
+        CepError
+            For a slider that there is not.
+        """
+        slider = next((one for one in self._sliders if one.id == id), None)
+        if slider is None:
+            known = [one.id for one in self._sliders]
+            raise CepError(f"move: no slider {id!r}.{nearest(id, known)} Sliders: {known}")
+        if slider.start < 0:
+            params = {**self._call["params"], slider.id[1:]: slider.rounded(value)}
+            self._call = {**self._call, "params": params}
+        else:
+            self.board.set(self.board.editor, {"text": moved(self.text, slider, value)})
+        self._read()
+
+    def select(self, number: int | None) -> None:
+        """Look at a match: in the automaton, on the timeline and in the table at once; None: at none."""
+        self._present.select(None if number is None else int(number))
+
+    def show_page(self, page: int, order: str | None = None) -> None:
+        """Show another page of the table, from 1, or another order, such as ``"reverse"``."""
+        self._present.show_page(int(page), order)
+
+    def zoom(self, window: Sequence[float]) -> None:
+        """Show the time from ``window[0]`` to ``window[1]`` as finely as can be drawn; empty: all of it."""
+        self._present.zoom(window)
+
+    def step_to(self, position: int) -> None:
+        """Go to the moment after ``position`` events, -1: to the next event that completes a match."""
+        self._present.step_to(int(position))
+
+    def why_not(self, positions: Sequence[int]) -> None:
+        """Say why events, given by their places in the stream, are not a match."""
+        self._present.why_not([int(position) for position in positions])
+
+    def run_on_all(self) -> None:
+        """Run the query on the whole Spark frame instead of the part that is shown.
+
+        Raises
+        ------
+        CepError
+            When the frame is no Spark frame, or the query has mistakes.
+        """
+        if self._spark is None:
+            raise CepError("run_on_all: the frame is no Spark frame; what is shown is of all rows")
+        if self._reading is None or self._reading.query is None:
+            raise CepError("run_on_all: the query has mistakes; the editor shows them")
+        self._present.run_on_all(self._spark, self._reading.query, self.board.editor.edited)
+
+    # --- edits
+
+    def _read(self) -> None:
+        """Read the text, show what is wrong with it, or run it."""
+        text, version = self.text, self.board.editor.edited
+        if not text.strip():
+            self._present.stop()
+            self._reading = None
+            self.board.say("idle", _START, version=version, errors=[])
+            return
+        reading, program, notes = self._compiled(text)
+        self._reading = reading
+        if program is None:
+            self._present.stop()
+            errors = [_as_trait(one, text) for one in reading.mistakes]
+            head = reading.mistakes[0].message.split("\n")[0]
+            kept = "" if self.matches is None else "; what is shown was found before"
+            self.board.say("failed", f"{head}{kept}", version=version, errors=errors)
+            return
+        is_new = self._show_shape(reading, program)
+        engine = self._present.engine
+        call = applicable(text, self._call) | ({} if engine == "auto" else {"engine": engine})
+        self.board.set(self.board.editor, {"code": code_of(reading, call, self._name)})
+        self._present.run(program, self._automaton, notes, version, is_new)
+
+    def _compiled(self, text: str) -> tuple[Reading, Any, list[str]]:
+        reading = read_text(text, applicable(text, self._call))
+        if reading.query is None:
+            return reading, None, []
+        try:
+            with warnings_heard() as heard:
+                program = self._data.compiled(reading.query)
+        except CepError as error:
+            found = mistake_of(error, text, reading.pieces)
+            return Reading(text, None, (found,), reading.pieces), None, []
+        return reading, program, [*reading.notes, *heard]
+
+    def _show_shape(self, reading: Reading, program: Any) -> bool:
+        """Show the sliders and, of a new shape, the automaton; return whether it is one."""
+        sliders = sliders_of(reading, self._data.schema, self._data.sampled)
+        shape = shape_of(reading.text, sliders)
+        is_new = shape != self._shape
+        self._sliders = sliders if is_new else with_ranges_of(sliders, self._sliders)
+        self.board.set(self.board.sliders, {"sliders": [one.trait() for one in self._sliders]})
+        if not is_new:
+            return False
+        self._shape, self._automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN
+        try:
+            self._automaton = automaton_of(program)
+            drawn, note = drawn_automaton(self._automaton), self._automaton.note
+        except CepError as error:  # too large for a picture, or for its states to be told apart
+            note = str(error)
+        self.board.set(self.board.nfa, {**drawn, "lit": [], "live": [], "selected": None, "tooltip": note})
+        return True
+
+    # --- widgets
+
+    def _names(self) -> list[str]:
+        name = self._call.get("event_type")
+        is_text = name in self._data.schema and self._data.schema[name].kind == "text"
+        return [*(self._data.texts(name)[:200] if is_text else []), *sorted(BUILT_IN_NAMES)]
+
+    def _listen(self) -> None:
+        board, present = self.board, self._present
+
+        def selected(number: Any) -> None:
+            self.select(None if number in (None, "") else int(number))
+
+        def wanted(page: str, order: str) -> None:
+            if present.result is not None:
+                self.show_page(int(page or 1), order)
+
+        board.observe(board.editor, "text", lambda text: self._read())
+        board.observe(board.editor, "cancel", lambda n: self.cancel())
+        board.observe(board.sliders, "moved", lambda wish: wish and self.move(wish["id"], wish["value"]))
+        board.observe(board.table, "selected", selected)
+        board.observe(board.table, "wanted_page", lambda page: wanted(page, board.table.order))
+        board.observe(board.table, "wanted_order", lambda order: wanted("1", order))
+        board.observe(board.timeline, "window", self.zoom)
+        board.observe(board.timeline, "selected", selected)
+        board.observe(board.timeline, "clicked", lambda x: x is None or present.click(x))
+        board.observe(board.stepper, "wanted", lambda wish: wish and self.step_to(wish["to"]))
+        if self._spark is not None:
+            board.add_button("Run on all rows", self._sampled, self.run_on_all)
+
+    def __repr__(self) -> str:
+        result = self._present.result
+        found = "no result yet" if result is None else count_of_matches(result.matches.count())
+        n_rows = self._data.source.n_rows
+        rows = f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}"
+        return f"Explorer({rows}, {self.status['state']}, {found})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = self.board.box._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        alive, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
+        # Text and still pictures are for pages without a kernel, and for comparing notebooks.
+        shown = {**alive, "text/plain": repr(self), "text/html": self.board.still()}
+        return (shown, *metadata) if metadata else shown
+
+
+def _check_keywords(call: Mapping[str, Any]) -> None:
+    unknown = [name for name in call if name not in _KEYWORDS]
+    if unknown:
+        raise CepError(
+            f"explore: {unknown} are no keywords.{nearest(unknown[0], _KEYWORDS)} Keywords: {list(_KEYWORDS)}"
+        )
+
+
+def _check_columns(source: Any, call: Mapping[str, Any]) -> None:
+    for role in ("partition_by", "order_by", "event_type"):
+        given = call.get(role)
+        check_columns(source, role, (given,) if isinstance(given, str) else tuple(given or ()))
+
+
+def _part(frame: Any, text: str, call: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the part of a Spark frame that is looked at, by the keys and the order of the query."""
+    reading = read_text(text, call) if text.strip() else None
+    said = None if reading is None else reading.query
+
+    def named(role: str) -> tuple[str, ...]:
+        given = call.get(role)
+        own = (given,) if isinstance(given, str) else tuple(given or ())
+        return own or (getattr(said, role) if said is not None else ())
+
+    return part_of(frame, named("partition_by"), named("order_by"))
+
+
+def _as_trait(mistake: Mistake, text: str) -> dict[str, Any]:
+    place = {"start": mistake.start, "end": mistake.end, "line": mistake.line(text)}
+    return {**place, "message": mistake.message}
