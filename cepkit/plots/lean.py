@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 FEWEST_NUMBERS = 4  # of a list that becomes a typed array
 PRECISION = 1e-5  # of the range of the values, in single precision: far below a pixel
 
-# Attributes that plotly takes from a template as from the trace or axis itself. Not so `linecolor`: an axis has a
-# line where that stands in the axis.
+# Attributes that plotly takes from a template as from the trace or axis itself. Not so `linecolor`: an axis
+# has a line where that stands in the axis.
 _OF_TRACES = (
     "cliponaxis",
     "hoverinfo",
@@ -82,15 +82,17 @@ def lean(figure: dict) -> dict:
     --------
     >>> two = {"data": [{"type": "bar", "width": 0.8, "y": [1, 2, 3, 4000]}, {"type": "bar", "width": 0.8}]}
     >>> made = lean(two)
-    >>> made["data"], made["layout"]["template"]["data"]["bar"]
-    ([{'type': 'bar', 'y': {'dtype': 'i2', 'bdata': 'AQACAAMAoA8='}}, {'type': 'bar'}], [{'width': 0.8}])
+    >>> made["data"]
+    [{'type': 'bar', 'y': {'dtype': 'i2', 'bdata': 'AQACAAMAoA8='}}, {'type': 'bar'}]
+    >>> made["layout"]["template"]["data"]["bar"]
+    [{'type': 'bar', 'width': 0.8}]
     """
     layout = figure.setdefault("layout", {})
     template = layout.setdefault("template", {})
     of_data, of_layout = template.setdefault("data", {}), template.setdefault("layout", {})
-    for kind in {trace.get("type", "scatter") for trace in figure["data"]}:
+    for kind in dict.fromkeys(trace.get("type", "scatter") for trace in figure["data"]):
         traces = [trace for trace in figure["data"] if trace.get("type", "scatter") == kind]
-        shared = of_data.setdefault(kind, [{}])
+        shared = of_data.setdefault(kind, [{"type": kind}])
         if len(shared) == 1:
             _share(traces, _OF_TRACES, shared[0])
             if not figure.get("frames"):
