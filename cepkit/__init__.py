@@ -8,7 +8,7 @@ import importlib.util as _importlib_util
 
 import pandas as _pandas
 
-from cepkit.api import CepAccessor, explain, funnel, match, simulate, tag, why_not
+from cepkit.api import CepAccessor, explain, explore, funnel, match, simulate, tag, why_not
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.functions import function, pure
@@ -41,6 +41,7 @@ __all__ = [
     "cosine",
     "event",
     "explain",
+    "explore",
     "function",
     "funnel",
     "l2",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from cepkit.checked import compile_checked, warn_of_unknown_types
+from cepkit.compile.bound import Bound
 from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.reuse import report_matches
@@ -30,11 +31,14 @@ from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, ParallelEngine
 from cepkit.parallel.outcome import ParallelRun
-from cepkit.planner import check_engine, choose_engine
+from cepkit.planner import Engine, check_engine, choose_engine
 from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
+
+if TYPE_CHECKING:
+    from cepkit.explorer.explorer import Explorer
 
 
 def match(
@@ -143,13 +147,13 @@ def match(
     )  # fmt: skip
     value = as_query(query, given)
     check_engine(engine, trace=trace)
-    if spark := _spark_frame(frame):
+    if spark := spark_module(frame):
         if isinstance(value, SequenceQuery):
             from cepkit import spark_sequences as spark
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
         return spark.match(frame, value, engine)
-    source, native = _source(frame)
+    source, native = source_of(frame)
     return match_source(value, source, native, engine, trace=trace)
 
 
@@ -202,7 +206,7 @@ def explain(
     """
     value = as_query(query, Given(**keywords))
     check_engine(engine)
-    source = spark.EmptySource(frame) if (spark := _spark_frame(frame)) else _source(frame)[0]
+    source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
     if chosen.run is None:
@@ -370,14 +374,38 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
             f"{name}() looks at event sequences, and this is a regex query; explain() says how it is "
             "read, and count() of a shorter pattern how far rows get"
         )
-    if _spark_frame(frame):
+    if spark_module(frame):
         raise UnsupportedQueryError(
             f"{name}() looks at the rows one by one, which a Spark frame does not have at hand; take a "
             f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
         )
-    source = _source(frame)[0]
+    source = source_of(frame)[0]
     program = compile_checked(value, source)
     return program, source, choose_engine(program, engine)
+
+
+def explore(frame: Any, query: Query | None = None, **keywords: Any) -> Explorer:
+    """Open the pattern explorer: an editor for a query with its matches beside, in a notebook.
+
+    Parameters
+    ----------
+    frame, query, **keywords
+        As for `match`; the query may come later. Of a Spark frame a sample of at most 100,000 rows is
+        explored, and ``run_on_all`` runs the query on all of it.
+
+    Returns
+    -------
+    cepkit.explorer.explorer.Explorer
+        ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it.
+
+    Raises
+    ------
+    CepError
+        For keywords and columns that there are not. What is wrong with the query is shown in the editor.
+    """
+    from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
+
+    return Explorer(frame, query, **keywords)
 
 
 def match_source(
@@ -394,15 +422,28 @@ def match_source(
     events = build_events(source, program)
     if chosen.run is not None:
         warn_of_unknown_types(program, events)
-        found = report_matches(program, chosen.run(program, events))
-        return SequenceMatches(program, source, found, chosen, native)
-    run = Run()
     with Progress(events.n_events) as progress:
-        matchset = match_regex(program, events, progress=progress, run=run)
+        return match_events(program, source, events, native, chosen, progress)
+
+
+def match_events(
+    program: Bound,
+    source: Any,
+    events: Events,
+    native: Callable,
+    engine: Engine,
+    progress: Callable[[int], None] | None = None,
+) -> Matches | SequenceMatches:
+    """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
+    if engine.run is not None:
+        found = report_matches(program, engine.run(program, events))
+        return SequenceMatches(program, source, found, engine, native)
+    run = Run()
+    matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(program, source, matchset, run, native)
 
 
-def _spark_frame(frame: Any) -> Any:
+def spark_module(frame: Any) -> Any:
     """Return the module for Spark frames when ``frame`` is one, without importing pyspark to ask."""
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
@@ -412,7 +453,7 @@ def _spark_frame(frame: Any) -> Any:
     return spark_matches
 
 
-def _source(frame: Any) -> tuple[Any, Callable]:
+def source_of(frame: Any) -> tuple[Any, Callable]:
     """Return the frame as a source of columns, and the way from the source's frames back to its kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
@@ -451,6 +492,10 @@ class CepAccessor:
     def match(self, query: Query, **keywords: Any) -> Matches | SequenceMatches:
         """Find the matches of a query; see `cepkit.match` for the keywords."""
         return match(self._frame, query, **keywords)
+
+    def explore(self, query: Query | None = None, **keywords: Any) -> Explorer:
+        """Open the pattern explorer; see `cepkit.explore` for the keywords."""
+        return explore(self._frame, query, **keywords)
 
     def tag(self, query: Query, **keywords: Any) -> Any:
         """Return the frame with ``match`` and ``variable`` behind; see `cepkit.tag`."""

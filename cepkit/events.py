@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -75,11 +76,12 @@ class Column:
         return replace(self, values=self.values[rows])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Events:
     """Columns in stream order, cut into partitions.
 
     Within a partition the order of rows is the order of events; no engine looks at the clock to order them.
+    What follows from the partitions alone is worked out once, however many queries run over the events.
     """
 
     n_events: int
@@ -91,6 +93,30 @@ class Events:
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the frame's row numbers of these stream positions."""
         return positions if self.row_of_event is None else self.row_of_event[positions]
+
+    @cached_property
+    def by_partition(self) -> np.ndarray:
+        """Positions by partition, in stream order within each, int64, (n_events,)."""
+        if self.n_partitions < 2:
+            return np.arange(self.n_events)
+        return np.argsort(self.partition_of_event, kind="stable").astype(np.int64, copy=False)
+
+    @cached_property
+    def rank_by_partition(self) -> np.ndarray:
+        """Place of every position in `by_partition`, int64, (n_events,)."""
+        if self.n_partitions < 2:
+            return self.by_partition
+        rank = np.empty(self.n_events, np.int64)
+        rank[self.by_partition] = np.arange(self.n_events)
+        return rank
+
+    @cached_property
+    def bounds_by_partition(self) -> tuple[np.ndarray, np.ndarray]:
+        """First place of the partition of every place of `by_partition`, and the first one behind it."""
+        size = np.bincount(self.partition_of_event, minlength=max(1, self.n_partitions))
+        end = np.cumsum(size)
+        own = self.partition_of_event[self.by_partition]
+        return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
 
 
 def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:

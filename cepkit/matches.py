@@ -104,6 +104,10 @@ class Matches:
         drawn = rng.choice(len(self), size=min(whole_number("n", n), len(self)), replace=False)
         return self._frame(np.sort(drawn))
 
+    def take(self, numbers: list[int]):
+        """Return the matches of these numbers, which rise, as a frame; as ``to_frame`` would."""
+        return self._frame(np.asarray(numbers, np.int64))
+
     def __getitem__(self, key: int | slice) -> Match | Matches:
         if isinstance(key, slice):
             return Matches(self._program, self._source, self._matchset.take(key), self._run, self._native)

@@ -163,6 +163,10 @@ class SequenceMatches:
         """
         return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
+    def take(self, numbers: list[int]):
+        """Return the matches of these numbers, which rise, as a frame; nothing else is made for them."""
+        return self._frame(self._found.take([int(number) for number in numbers]))
+
     def __getitem__(self, key: int | slice) -> Match | SequenceMatches:
         """Return a match by its number, or the matches of a slice: of at most a million numbers."""
         n = self.count()

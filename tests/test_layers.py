@@ -33,7 +33,7 @@ FLOORS = (
         "api": [
             "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation", "funnels",
             "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
-            "regex_streaming", "sequence_streaming", "stream_files",
+            "regex_streaming", "sequence_streaming", "stream_files", "explorer",
         ],
     },
     {"experiments": ["experiments"]},

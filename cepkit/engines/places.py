@@ -36,21 +36,15 @@ class Places:
         """Whether places are positions."""
         return self.events.n_partitions < 2
 
-    @cached_property
+    @property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
-        if self.is_one_partition:
-            return np.arange(self.n)
-        return np.argsort(self.events.partition_of_event, kind="stable").astype(np.int64, copy=False)
+        return self.events.by_partition
 
-    @cached_property
+    @property
     def place_of_position(self) -> np.ndarray:
         """Place of every position, int64, (n,)."""
-        if self.is_one_partition:
-            return self.position_of_place
-        place = np.empty(self.n, np.int64)
-        place[self.position_of_place] = np.arange(self.n)
-        return place
+        return self.events.rank_by_partition
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -62,22 +56,14 @@ class Places:
         return inputs.with_columns(by_place)
 
     @cached_property
-    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        partition = self.events.partition_of_event
-        size = np.bincount(partition, minlength=max(1, self.events.n_partitions))
-        end = np.cumsum(size)
-        own = partition[self.position_of_place]
-        return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
-
-    @cached_property
     def start_of_partition(self) -> np.ndarray:
         """First place of the partition of every place, int64, (n,)."""
-        return np.zeros(self.n, np.int64) if self.is_one_partition else self._bounds[0]
+        return np.zeros(self.n, np.int64) if self.is_one_partition else self.events.bounds_by_partition[0]
 
     @cached_property
     def end_of_partition(self) -> np.ndarray:
         """First place behind the partition of every place, int64, (n,)."""
-        return np.full(self.n, self.n) if self.is_one_partition else self._bounds[1]
+        return np.full(self.n, self.n) if self.is_one_partition else self.events.bounds_by_partition[1]
 
     @cached_property
     def time(self) -> np.ndarray:

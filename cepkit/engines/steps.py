@@ -135,13 +135,13 @@ class Steps:
         if not takes:
             yield from self._failing(partial, last, each=False)
         yield from self._failing(grown, c, each=True)
-        ender = self._ender(partial, j)
+        ender = self.ender(partial, j)
         if takes and ender is not None:
             yield Obstacle("until", c, (p, j, ender))
         yield from self._between(partial, j, c, takes)
         preference = self.components[last].preference
         other = {"greedy": not takes, "reluctant": takes}.get(preference, False)
-        if other and all(self._hits(partial, j, ended=ender is not None)):
+        if other and all(self.hits(partial, j, ended=ender is not None)):
             yield Obstacle("preference", last, (j,), number=c)
         if not takes:
             yield from self._occurring(grown, c)
@@ -154,7 +154,7 @@ class Steps:
                 seen = self.conditions.seen(("condition", i), path, first, last)
                 yield Obstacle("condition", c, (partial.path[-1],), i, seen)
 
-    def _ender(self, partial: Partial, j: int) -> int | None:
+    def ender(self, partial: Partial, j: int) -> int | None:
         """Return the first event up to ``j`` that ends the loop of the last component."""
         c = partial.components[-1]
         if self.bound.untils[c] is None:
@@ -167,7 +167,7 @@ class Steps:
         path[d] = y
         return self.conditions.ends(c, path, first, d, y)
 
-    def _hits(self, partial: Partial, y: int, *, ended: bool = False) -> tuple[bool, bool]:
+    def hits(self, partial: Partial, y: int, *, ended: bool = False) -> tuple[bool, bool]:
         """Return whether event ``y`` could continue the last component, and begin the next one."""
         c, p = partial.components[-1], partial.path[-1]
         own, d = self.conditions, len(partial.path)
@@ -207,7 +207,7 @@ class Steps:
         path, first = partial.arrays(self.n, 1)
         for y in range(p + 1, j):
             ended = ended or self._ends(last, path, first, len(partial.path), y)
-            hit_take, hit_begin = self._hits(partial, y, ended=ended)
+            hit_take, hit_begin = self.hits(partial, y, ended=ended)
             own, other = (hit_take, hit_begin) if takes else (hit_begin, hit_take)
             if own or (other and self.query.scope == "run"):
                 yield Obstacle("skipped", c, (p, j, y), number=last if hit_take else last + 1)

@@ -134,7 +134,7 @@ def parse_sase(text: str) -> SaseParts:
                                         ^
     """
     said: dict[str, object] = {}
-    for word, start, stop in _clauses(text):
+    for word, start, stop in clauses(text):
         match word:
             case "PATTERN":
                 said["pattern"] = _read_pattern(text, start, stop)
@@ -171,8 +171,15 @@ def _refuse_open_quotes_and_brackets(text: str) -> None:
         raise located(fault[0], text, (fault[1], fault[1] + fault[2]), None)
 
 
-def _clauses(text: str) -> list[tuple[str, int, int]]:
-    """Return (word, start, stop) of the clauses; the words stand outside of quotes and brackets."""
+def clauses(text: str) -> list[tuple[str, int, int]]:
+    """Return (word, start, stop) of the clauses; the words stand outside of quotes and brackets.
+
+    Examples
+    --------
+    >>> text = "PATTERN SEQ(A a) WITHIN 5 min"
+    >>> [(word, text[start:stop]) for word, start, stop in clauses(text)]
+    [('PATTERN', ' SEQ(A a) '), ('WITHIN', ' 5 min')]
+    """
     _refuse_open_quotes_and_brackets(text)
     found: list[tuple[str, int, int]] = []
     depth = 0

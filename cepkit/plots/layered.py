@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cepkit.compile.automaton import States
 from cepkit.plots import theme
@@ -46,12 +47,10 @@ def layered_svg(states: States, define: Mapping[str, str] | None = None, *, titl
         One ``<svg>`` element with Graphviz's groups and classes; the same automaton gives the same text.
     """
     placed = places(states)
-    tops = [y - stop.above for y, stop in zip(placed.y_of_stop, placed.stops, strict=True)]
-    bottoms = [y + stop.below for y, stop in zip(placed.y_of_stop, placed.stops, strict=True)]
-    title_height = LINE_HEIGHT + GAP if title else 0.0
-    left, top = -START_ARROW - MARGIN, min(tops) - MARGIN - title_height
-    right = max(placed.right_of_column[-1], left + text_width(title or "")) + MARGIN
-    width, height = right - left, max(bottoms) + MARGIN - top
+    left, top, right, bottom = extent(placed)
+    top -= LINE_HEIGHT + GAP if title else 0.0
+    right = max(right, left + text_width(title or "") + MARGIN)
+    width, height = right - left, bottom - top
     root = ET.Element(
         "svg",
         {
@@ -77,13 +76,18 @@ def layered_svg(states: States, define: Mapping[str, str] | None = None, *, titl
     if title:
         _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
     _add_start(graph, placed)
-    for route in placed.routes:
-        _add_route(graph, placed, route, define or {})
-    for edge in placed.loops:
-        _add_loop(graph, placed, edge, define or {})
+    for drawn in drawn_edges(placed):
+        _add_edge(graph, drawn, define or {})
     for state in range(states.n_states):
         _add_state(graph, placed, states, state)
     return ET.tostring(root, encoding="unicode")
+
+
+def extent(placed: Places) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of a picture, the start's arrow and a margin included."""
+    stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
+    top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
+    return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
 
 
 def _add_state(graph: ET.Element, placed: Places, states: States, state: int) -> None:
@@ -111,8 +115,26 @@ def _add_start(graph: ET.Element, placed: Places) -> None:
     _add_arrow(group, tip, y, math.pi)
 
 
-def _add_route(graph: ET.Element, placed: Places, route: Route, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, route.edge, define)
+@dataclass(frozen=True, slots=True)
+class DrawnEdge:
+    """The line of an edge, which ends where the arrow's head begins, and where its label stands."""
+
+    edge: Edge
+    path: str
+    tip: tuple[float, float]  # of the arrow's head
+    angle: float  # the direction from which it comes
+    label_at: tuple[float, float]  # centre of the last line
+
+
+def drawn_edges(placed: Places) -> list[DrawnEdge]:
+    """Return the lines of all edges, first those between states, then the loops."""
+    return [
+        *(_route_line(placed, route) for route in placed.routes),
+        *(_loop_line(placed, edge) for edge in placed.loops),
+    ]
+
+
+def _route_line(placed: Places, route: Route) -> DrawnEdge:
     ys = [placed.y_of_stop[stop] for stop in route.stops]
     columns = [placed.stops[stop].column for stop in route.stops]
     lefts = [placed.left_of_column[column] for column in columns]
@@ -129,22 +151,26 @@ def _add_route(graph: ET.Element, placed: Places, route: Route, define: Mapping[
     after = _beside(placed.centre(last), right_port, CURVE * 0.6)
     end = _beside(placed.centre(last), right_port, 0 if route.backward else ARROW)
     path.append(f"C{_point(*before)} {_point(*after)} {_point(*end)}")
-    _add_line(group, "".join(path))
     tip_state, port = (first, left_port) if route.backward else (last, right_port)
-    _add_arrow(group, *_beside(placed.centre(tip_state), port, 0), port)
     k = route.stops.index(route.label_at)
-    _add_label(group, (lefts[k] + rights[k]) / 2, ys[k] - 5, route.edge)
+    tip, label_at = _beside(placed.centre(tip_state), port, 0), ((lefts[k] + rights[k]) / 2, ys[k] - 5)
+    return DrawnEdge(route.edge, "".join(path), tip, port, label_at)
 
 
-def _add_loop(graph: ET.Element, placed: Places, edge: Edge, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, edge, define)
+def _loop_line(placed: Places, edge: Edge) -> DrawnEdge:
     centre = x, y = placed.centre(edge.source)
     leaving, arriving = -0.68 * math.pi, -0.32 * math.pi
     top = y - RADIUS - LOOP_HEIGHT * 1.15
     start, end = _beside(centre, leaving, 0), _beside(centre, arriving, ARROW)
-    _add_line(group, f"M{_point(*start)}C{_point(x - 20, top)} {_point(x + 20, top)} {_point(*end)}")
-    _add_arrow(group, *_beside(centre, arriving, 0), arriving)
-    _add_label(group, x, y - RADIUS - LOOP_HEIGHT + 2, edge)
+    path = f"M{_point(*start)}C{_point(x - 20, top)} {_point(x + 20, top)} {_point(*end)}"
+    return DrawnEdge(edge, path, _beside(centre, arriving, 0), arriving, (x, y - RADIUS - LOOP_HEIGHT + 2))
+
+
+def _add_edge(graph: ET.Element, drawn: DrawnEdge, define: Mapping[str, str]) -> None:
+    group = _edge_group(graph, drawn.edge, define)
+    _add_line(group, drawn.path)
+    _add_arrow(group, *drawn.tip, drawn.angle)
+    _add_label(group, *drawn.label_at, drawn.edge)
 
 
 def _edge_group(graph: ET.Element, edge: Edge, define: Mapping[str, str]) -> ET.Element:

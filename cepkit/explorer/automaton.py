@@ -1,0 +1,201 @@
+"""The automaton of a query as a widget draws it, and which of its states a match passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cepkit.compile.automaton import ANY, States, states
+from cepkit.compile.program import Program
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.errors import CepError
+from cepkit.language.branches import Branch, Component
+from cepkit.language.printing import times_text
+from cepkit.language.sequence_printing import type_text
+from cepkit.plots.layered import drawn_edges, extent
+from cepkit.plots.places import places
+
+MOST_STATES = 120  # drawn
+MOST_BRANCHES = 12
+_POINT = re.compile(r"(-?[0-9.]+(?:e-?[0-9]+)?),(-?[0-9.]+(?:e-?[0-9]+)?)")
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """The states of a query and the ways between them.
+
+    Parameters
+    ----------
+    states : States
+        State 0 is the start. Of a sequence there is a state per component, shared by branches that begin in
+        the same way.
+    labels : tuple of str
+        Of the states.
+    tooltips : dict of str to str
+        What a transition's name stands for.
+    state_of_component : tuple of tuple of int
+        Of a sequence: the state of every component of every branch that is drawn.
+    note : str
+        What is left out.
+    """
+
+    states: States
+    labels: tuple[str, ...]
+    tooltips: dict[str, str] = field(default_factory=dict)
+    state_of_component: tuple[tuple[int, ...], ...] = ()
+    note: str = ""
+
+
+def automaton_of(program: Program | SequenceProgram) -> Automaton:
+    """Return the automaton of a compiled query.
+
+    Examples
+    --------
+    >>> from cepkit.compile.sequence import compile_sequence
+    >>> from cepkit.events import ColumnType
+    >>> from cepkit.language.sequence_query import sequence_query
+    >>> query = sequence_query("PATTERN SEQ(A a, !C c, B+ b[])", event_type="kind")
+    >>> made = automaton_of(compile_sequence(query, {"kind": ColumnType("text")}))
+    >>> made.labels, made.states.transitions
+    (('', 'a', 'b'), ((0, 'A a', 1), (1, '!C c, B b', 2), (2, 'B+ b', 2)))
+    """
+    if isinstance(program, SequenceProgram):
+        return _of_sequence(program)
+    drawn = states(program.automaton)
+    names = program.automaton.names
+    labels = [""] + [
+        ", ".join(dict.fromkeys(_shown(names[p]) for p in range(len(names)) if mask >> p & 1))
+        for mask in drawn.positions_of_state[1:]
+    ]
+    tooltips = {name: f"{name}: {tree}" for name, tree in program.query.define}
+    return Automaton(drawn, tuple(labels), {**tooltips, ANY: "any row"})
+
+
+def _shown(name: str) -> str:
+    return "any" if name == ANY else name
+
+
+def _of_sequence(program: SequenceProgram) -> Automaton:
+    drawn = [bound.branch for bound in program.branches[:MOST_BRANCHES]]
+    number: dict[tuple, int] = {(): 0}
+    labels, ways, accepting, of_component = [""], [], [], []
+    tooltips: dict[str, str] = {}
+    for branch in drawn:
+        prefix, state, own = (), 0, []
+        for c, component in enumerate(branch.components):
+            name = _name(branch, c)
+            prefix = (*prefix, (name, component.low, component.high))
+            if prefix not in number:
+                number[prefix] = len(labels)
+                labels.append(component.variable)
+                ways.append((state, name, number[prefix]))
+                if component.high is None or component.high > 1:
+                    ways.append((number[prefix], _looped(component), number[prefix]))
+            state = number[prefix]
+            own.append(state)
+            tooltips[name] = "\n".join([name, *_conditions(branch, c)])
+        accepting.append(state)
+        of_component.append(tuple(own))
+    left = len(program.branches) - len(drawn)
+    note = f"{left} more alternatives are not drawn" if left else ""
+    made = States(len(labels), tuple(ways), tuple(dict.fromkeys(accepting)), (0,) * len(labels))
+    return Automaton(made, tuple(labels), tooltips, tuple(of_component), note)
+
+
+def _name(branch: Branch, c: int) -> str:
+    """Return the name of the step into a component: what must not come before, and its event."""
+    component = branch.components[c]
+    absent = [
+        f"!{type_text(absence.event_type)} {absence.variable}"
+        for absence in branch.absences
+        if absence.before == c or (c == len(branch.components) - 1 and absence.before > c)
+    ]
+    return ", ".join([*absent, f"{type_text(component.event_type)} {component.variable}"])
+
+
+def _looped(component: Component) -> str:
+    times = times_text(component.low, component.high)
+    return f"{type_text(component.event_type)}{times} {component.variable}"
+
+
+def _conditions(branch: Branch, c: int) -> list[str]:
+    own = (one for one in branch.conditions if one.absence is None and one.decided_at == c)
+    return [str(one.expression) for one in own]
+
+
+# --- drawing -----------------------------------------------------------------------------------------------
+
+
+def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
+    """Return the traits of an automaton's widget: ``states``, ``transitions``, ``width``, ``height``.
+
+    Raises
+    ------
+    CepError
+        Above ``MOST_STATES`` states.
+    """
+    made = automaton.states
+    if made.n_states > MOST_STATES:
+        raise CepError(f"the automaton has {made.n_states} states; at most {MOST_STATES} are drawn")
+    placed = places(made)
+    left, top, right, bottom = extent(placed)
+
+    def moved(point: re.Match[str]) -> str:
+        return f"{float(point[1]) - left:g},{float(point[2]) - top:g}"
+
+    circles = []
+    for state in range(made.n_states):
+        x, y = placed.centre(state)
+        circles.append(
+            {
+                "id": state, "label": str(state), "x": round(x - left, 1), "y": round(y - top, 1),
+                "is_start": state == 0, "is_final": state in made.accepting,
+            }
+        )  # fmt: skip
+    lines = [
+        {
+            "source": drawn.edge.source,
+            "target": drawn.edge.target,
+            "label": "\n".join(drawn.edge.label_lines()),
+            "tooltip": drawn.edge.tooltip({})
+            if not automaton.tooltips
+            else _told(automaton, drawn.edge.names),
+            "path": _POINT.sub(moved, drawn.path),
+            "x": round(drawn.label_at[0] - left, 1),
+            "y": round(drawn.label_at[1] - top, 1),
+        }
+        for drawn in drawn_edges(placed)
+    ]
+    return {"states": circles, "transitions": lines, "width": right - left, "height": bottom - top}
+
+
+def _told(automaton: Automaton, names: Sequence[str]) -> str:
+    return "\n".join(automaton.tooltips.get(name, name) for name in names)
+
+
+def states_of_match(
+    automaton: Automaton, variables: Sequence[str], components: Sequence[int] | None = None, branch: int = 0
+) -> list[int]:
+    """Return the states that a match passes, the start first, each once.
+
+    Parameters
+    ----------
+    automaton : Automaton
+    variables : sequence of str
+        What the match's events stand for, in stream order.
+    components : sequence of int, optional
+        Of a sequence: the component of each event, in ``branch``.
+    """
+    if components is not None:
+        if branch >= len(automaton.state_of_component):
+            return []
+        own = automaton.state_of_component[branch]
+        return [0, *dict.fromkeys(own[c] for c in components)]
+    follow = {(state, name): target for state, name, target in automaton.states.transitions}
+    state, passed = 0, [0]
+    for variable in variables:
+        state = follow[state, variable]
+        passed.append(state)
+    return list(dict.fromkeys(passed))

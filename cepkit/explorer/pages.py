@@ -1,0 +1,149 @@
+"""Pages of the table of matches: a result is asked for the rows of one page, whatever its size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+PAGE = 15  # matches
+SORTED = 100_000  # matches that are sorted by a column; more have their own order and its reverse
+CANONICAL, REVERSE = "canonical", "reverse"
+
+
+class Pages:
+    """The pages of a result.
+
+    Parameters
+    ----------
+    matches : Matches or SequenceMatches
+        Counted already, or cheap to count: the number of pages is needed.
+    size : int
+        Matches of a page.
+    """
+
+    def __init__(self, matches: Any, size: int = PAGE):
+        self.matches, self.size = matches, size
+        self.n = matches.count()
+        self._sorted: dict[str, np.ndarray] = {}
+        self._whole: pd.DataFrame | None = None
+
+    @property
+    def n_pages(self) -> int:
+        """Number of pages, at least 1."""
+        return max(1, -(-self.n // self.size))
+
+    @property
+    def is_sortable(self) -> bool:
+        """Whether the matches are few enough to be sorted by a column."""
+        return self.n <= SORTED
+
+    @property
+    def limit_note(self) -> str:
+        """What a person should know of the orders there are."""
+        return "" if self.is_sortable else f"sorted by columns up to {SORTED:,} matches"
+
+    def numbers(self, page: int, order: str = CANONICAL) -> list[int]:
+        """Return the numbers of the matches of a page, from 1, in an order.
+
+        Parameters
+        ----------
+        page : int
+            Beyond the ends: the first or the last one.
+        order : str
+            ``canonical``, ``reverse``, or a column and ``up`` or ``down``; ties stay in canonical order.
+        """
+        page = min(max(page, 1), self.n_pages)
+        low, high = (page - 1) * self.size, min(page * self.size, self.n)
+        if order == REVERSE:
+            return list(range(self.n - 1 - low, self.n - 1 - high, -1))
+        if order != CANONICAL and self.is_sortable:
+            column, _, direction = order.rpartition(" ")
+            return self._order(column, direction)[low:high].tolist()
+        return list(range(low, high))
+
+    def page_of(self, number: int, order: str = CANONICAL) -> int:
+        """Return the page that shows a match."""
+        if order == REVERSE:
+            place = self.n - 1 - number
+        elif order != CANONICAL and self.is_sortable:
+            column, _, direction = order.rpartition(" ")
+            place = int(np.flatnonzero(self._order(column, direction) == number)[0])
+        else:
+            place = number
+        return place // self.size + 1
+
+    def _order(self, column: str, direction: str) -> np.ndarray:
+        key = f"{column} {direction}"
+        if key not in self._sorted:
+            if self._whole is None:
+                self._whole = as_pandas(self.matches.to_frame())
+            values = self._whole[column].reset_index(drop=True)
+            try:
+                ranked = values.sort_values(kind="stable", ascending=direction != "down", na_position="last")
+            except TypeError:  # values that have no order, such as lists
+                ranked = values.astype(str).sort_values(kind="stable", ascending=direction != "down")
+            self._sorted[key] = ranked.index.to_numpy()
+        return self._sorted[key]
+
+    def frame(self, numbers: Sequence[int]) -> pd.DataFrame:
+        """Return the measures of these matches, a row each."""
+        place = {number: i for i, number in enumerate(sorted(numbers))}
+        made = as_pandas(self.matches.take(sorted(numbers)))
+        return made.iloc[[place[number] for number in numbers]]
+
+    def traits(self, page: int, order: str = CANONICAL) -> dict[str, Any]:
+        """Return the traits of a table's widget for a page."""
+        numbers = self.numbers(page, order)
+        frame = self.frame(numbers)
+        return {
+            "columns": [
+                {"name": str(name), "align": "right" if is_number(of) else "left"}
+                for name, of in frame.dtypes.items()
+            ],
+            "rows": cells(frame),
+            "numbers": [str(number) for number in numbers],
+            "page": min(max(page, 1), self.n_pages),
+            "n_pages": str(self.n_pages),
+            "total": f"{self.n:,}",
+            "order": order,
+            "sortable": [str(name) for name in frame.columns] if self.is_sortable and self.n > 1 else [],
+            "limit_note": self.limit_note,
+            "busy": False,
+        }
+
+
+def as_pandas(frame: Any) -> pd.DataFrame:
+    """Return a frame of any kind that has rows as a pandas one."""
+    return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+
+
+def is_number(dtype: Any) -> bool:
+    """Whether values of a dtype are numbers that stand at the right."""
+    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+
+
+def cells(frame: pd.DataFrame) -> list[list[str]]:
+    """Return the values of a frame as texts, nothing for what is missing.
+
+    Examples
+    --------
+    >>> cells(pd.DataFrame({"x": [1, 2], "y": [0.25, None], "z": [None, "a"]}))
+    [['1', '0.25', ''], ['2', '', 'a']]
+    """
+    columns = [[cell(value) for value in frame[name]] for name in frame.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def cell(value: Any) -> str:
+    """Return a value as text."""
+    if isinstance(value, list | tuple | np.ndarray):
+        shown = ", ".join(cell(one) for one in value[:8])
+        return f"[{shown}{', …' if len(value) > 8 else ''}]"
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+        return ""
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return str(value)

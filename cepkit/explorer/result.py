@@ -1,0 +1,372 @@
+"""What an explorer shows of a result: pages, bands, the way of a match, reasons, steps, and the funnel."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.program import Program, compile_regex
+from cepkit.compile.sequence import SequenceProgram
+from cepkit.counts import count_text
+from cepkit.engines.funnel import count_funnel
+from cepkit.engines.regex import match_regex
+from cepkit.engines.sequence_measures import variables_of_items
+from cepkit.explorer.automaton import Automaton, automaton_of, states_of_match
+from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.pages import PAGE, Pages, cell, cells
+from cepkit.explorer.series import Series, drawn_series, series_of
+from cepkit.explorer.stepping import Stepping
+from cepkit.funnels import FunnelResult
+from cepkit.language.patterns import Sequence as PatternSequence
+from cepkit.language.patterns import seq, variables
+from cepkit.language.positions import is_nullable
+from cepkit.matches import Matches
+from cepkit.reasons import explain_rows
+from cepkit.sequence_matches import SequenceMatches
+
+SPANS = 2000  # matches drawn as bands
+STAGES = 8  # of a regex's funnel
+SHOWN_VALUES = 14  # columns of the event that is stepped to
+_LARGEST = 2**63
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A match that is looked at: places of its events in the stream, what they are, the states passed."""
+
+    number: int
+    positions: tuple[int, ...]
+    variables: tuple[str, ...]
+    states: tuple[int, ...]
+    partition: int
+
+
+class Result:
+    """A result and all that is shown of it; made anew by every run.
+
+    Parameters
+    ----------
+    data : SearchedFrame
+    program : Program or SequenceProgram
+    matches : Matches or SequenceMatches
+        Of the program in the frame; nothing of it is made that is not asked for.
+    automaton : Automaton, optional
+        Of the program, where it is known already.
+    """
+
+    def __init__(
+        self,
+        data: SearchedFrame,
+        program: Program | SequenceProgram,
+        matches: Matches | SequenceMatches,
+        automaton: Automaton | None = None,
+    ):
+        self.data, self.program, self.matches = data, program, matches
+        self.events = data.events(program)
+        self.automaton = automaton or automaton_of(program)
+        self.is_sequence = isinstance(program, SequenceProgram)
+        self._chosen: OrderedDict[int, Chosen] = OrderedDict()
+        self._steppings: dict[int | None, Stepping] = {}
+        self._drawn: OrderedDict[int | None, Series] = OrderedDict()
+
+    # --- the table
+
+    @cached_property
+    def pages(self) -> Pages:
+        """The pages of the table; all matches are counted."""
+        return Pages(self.matches)
+
+    def first_look(self) -> dict[str, Any] | None:
+        """Return the table as far as it is cheap to know; None where that is all of it."""
+        if not self.is_sequence:
+            return None
+        found = self.matches._found
+        n, is_exact = found.at_least()
+        if is_exact:
+            return None
+        frame = self.matches._as_pandas(self.matches._frame(found.glance(PAGE)))
+        return {
+            "columns": [{"name": str(name), "align": "left"} for name in frame.columns],
+            "rows": cells(frame),
+            "numbers": [""] * len(frame),
+            "page": 1,
+            "n_pages": "1",
+            "total": f"≥ {max(n, len(frame)):,}",
+            "order": "canonical",
+            "sortable": [],
+            "limit_note": "some of them; numbers and order follow when all are counted",
+            "busy": True,
+        }
+
+    # --- which event is where
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions."""
+        return self.events.n_partitions
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """Positions where matches end, rising, int64."""
+        if not self.is_sequence:
+            return self.matches._matchset.last
+        return np.asarray(self._ends[0], np.int64)
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, Any]:
+        return self.matches._found.ends()
+
+    @cached_property
+    def _first_number(self) -> Any:
+        """Number of the first match that ends at each of `ends`, and of all."""
+        counts = self._ends[1]
+        if self.matches.count() < _LARGEST:
+            return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
+        return [0, *accumulate(int(count) for count in counts)]
+
+    def partition_of_first(self) -> int | None:
+        """Return the partition of the first match, or of the first event; None: all are one."""
+        if self.n_partitions < 2:
+            return None
+        position = int(self.ends[0]) if len(self.ends) else 0
+        return int(self.events.partition_of_event[position]) if self.events.n_events else None
+
+    def key_of(self, partition: int | None) -> str:
+        """Return the values of the partition columns, ``symbol = AAB``."""
+        if partition is None:
+            return ""
+        position = int(np.argmax(self.events.partition_of_event == partition))
+        row = self.events.rows(np.array([position]))
+        by = self.program.query.partition_by
+        values = (cell(self.data.source.arrow(name, row).to_pylist()[0]) or "null" for name in by)
+        return ", ".join(f"{name} = {value}" for name, value in zip(by, values, strict=True))
+
+    # --- one match
+
+    def chosen(self, number: int) -> Chosen:
+        """Return a match by its number, negative ones from the end; IndexError where there is none."""
+        number = int(number)
+        n = self.matches.count()
+        if not -n <= number < n:
+            from cepkit.matches import no_such_match
+
+            raise no_such_match(number, n)
+        number %= n
+        if number not in self._chosen:
+            self._chosen[number] = self._looked_up(number)
+            while len(self._chosen) > 64:
+                self._chosen.popitem(last=False)
+        return self._chosen[number]
+
+    def _looked_up(self, number: int) -> Chosen:
+        if self.is_sequence:
+            block = self.matches._found.take([number])
+            names = np.array(self.program.query.variables, dtype=object)
+            told = names[variables_of_items(self.program, block)]
+            positions, branch = block.event_of_item, int(block.branch_of_match[0])
+            passed = states_of_match(self.automaton, told, block.component_of_item.tolist(), branch)
+        else:
+            part = self.matches._matchset.take(np.array([number]))
+            positions, told = part.lineage.event_of_item.astype(np.int64), self.matches._variables(part)
+            passed = states_of_match(self.automaton, told)
+        partition = int(self.events.partition_of_event[positions[-1]])
+        return Chosen(number, tuple(positions.tolist()), tuple(told), tuple(passed), partition)
+
+    # --- the timeline
+
+    def series(self, partition: int | None) -> Series:
+        """Return the events of a partition as a timeline has them."""
+        if partition not in self._drawn:
+            self._drawn[partition] = series_of(self.program, self.data.source, self.events, partition)
+            while len(self._drawn) > 3:
+                self._drawn.popitem(last=False)
+        return self._drawn[partition]
+
+    def take_series(self, other: Result) -> None:
+        """Take over what another result of the same events has drawn."""
+        if other.events is self.events and other.series_key == self.series_key:
+            self._drawn = other._drawn
+
+    @property
+    def series_key(self) -> tuple:
+        """What of the program a timeline depends on."""
+        query = self.program.query
+        types = str(query.pattern) if self.is_sequence else ""
+        return self.program.columns, getattr(query, "event_type", None), types
+
+    def timeline(self, partition: int | None, window: list[float] | None = None) -> dict[str, Any]:
+        """Return the traits of the timeline's widget for a partition and a window of time."""
+        series = self.series(partition)
+        spans, ids, note = self.spans(partition, window)
+        drawn = drawn_series(series, window)
+        shown = [drawn["sampled"]] if drawn["sampled"] else []
+        if self.n_partitions > 1 and partition is not None:
+            shown.insert(0, f"{self.key_of(partition)}, one of {self.n_partitions:,} partitions")
+        return {
+            "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
+            "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
+            "spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown),
+            "view": series.extent,
+        }  # fmt: skip
+
+    def spans(
+        self, partition: int | None, window: list[float] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Return first and last time and number of the first matches in a window, and what is left out."""
+        series = self.series(partition)
+        low, high = 0, len(series)
+        if window:
+            low, high = np.searchsorted(series.time, np.asarray(window) / series.per_tick, side="left")
+        if not len(series) or high < low or not len(self.ends):
+            return np.empty((0, 2)), np.empty(0), ""
+        begin = series.position_of(min(int(low), len(series) - 1))
+        first, last, ids, n_there = self._bands(begin, partition)
+        x = series.x(series.index_of(np.concatenate([first, last])))
+        spans = np.column_stack([x[: len(first)], x[len(first) :]])
+        total = self.matches.count()
+        where = " from here on" if window else ""
+        key = " of this partition" if partition is not None and self.n_partitions > 1 else ""
+        note = ""
+        if len(first) < n_there:
+            note = f"first {len(first):,} of {count_text(n_there)} matches{key}{where}"
+        elif n_there < total:
+            note = f"{n_there:,} matches{key}{where}, {count_text(total)} in all"
+        return spans, ids, note
+
+    def _bands(self, begin: int, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        """Return first, last and number of up to ``SPANS`` matches that end at ``begin`` or later."""
+        ends, of_event = self.ends, self.events.partition_of_event
+        start = int(np.searchsorted(ends, begin))
+        own = np.arange(start, len(ends))
+        if partition is not None and self.n_partitions > 1:
+            own = own[of_event[ends[start:]] == partition]
+        if not self.is_sequence:
+            kept = own[:SPANS]
+            found = self.matches._matchset
+            return found.first[kept], found.last[kept], kept.astype(np.float64), len(own)
+        first_number, numbers = self._first_number, []
+        for end in own.tolist():
+            room = SPANS - len(numbers)
+            if room <= 0:
+                break
+            numbers += range(
+                int(first_number[end]), min(int(first_number[end]) + room, int(first_number[end + 1]))
+            )
+        counts = self._ends[1]
+        if isinstance(first_number, list):
+            n_there = sum(int(counts[end]) for end in own.tolist())
+        else:
+            n_there = int(np.asarray(counts, np.int64)[own].sum())
+        if not numbers:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), n_there
+        block = self.matches._found.take(numbers)
+        return block.first, block.last, np.array(numbers, np.float64), n_there
+
+    def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
+        """Return ``x``, ``y`` and ``label`` of the events of a match on the timeline of a partition."""
+        series = self.series(partition)
+        index = series.index_of(np.array(chosen.positions, np.int64))
+        x, y = series.x(index), np.asarray(series.value[index], np.float64)
+        return [{"x": float(x[i]), "y": float(y[i]), "label": chosen.variables[i]} for i in range(len(index))]
+
+    # --- steps
+
+    def stepping(self, partition: int | None) -> Stepping:
+        """Return what steps through the events of a partition."""
+        if partition not in self._steppings:
+            made = Stepping(self.program, self.events, partition, self.automaton, self.ends)
+            self._steppings = {partition: made}
+        return self._steppings[partition]
+
+    def event(self, position: int) -> list[list[str]]:
+        """Return names and values of an event, the columns that the query looks at in front."""
+        row = self.events.rows(np.array([position]))
+        query, source = self.program.query, self.data.source
+        looked_at = (name for name in self.program.columns if name in source.schema)
+        of_type = [query.event_type] if self.is_sequence and query.event_type else []
+        names = dict.fromkeys((*query.order_by, *query.partition_by, *of_type, *looked_at, *source.schema))
+        names = [name for name in names if name not in source.duplicates][:SHOWN_VALUES]
+        label = source.index_labels(row)
+        label = label[0].as_py() if hasattr(label[0], "as_py") else label[0]
+        values = [[name, cell(source.arrow(name, row).to_pylist()[0])] for name in names]
+        return [["row", cell(label)], *values]
+
+    # --- why not
+
+    def reasons(self, positions: Sequence[int]) -> dict[str, Any]:
+        """Return the traits of the reasons' widget for events that a person expected in one match."""
+        rows = self.events.rows(np.array(sorted(set(positions)), np.int64))
+        if not self.is_sequence:
+            from cepkit.explorer.row_reasons import reasons_of_row
+
+            return reasons_of_row(self, int(positions[-1]))
+        labels = self.data.source.index_labels(rows)
+        labels = [label.as_py() if hasattr(label, "as_py") else label for label in labels]
+        told = explain_rows(self.program, self.data.source, self.events, self.matches.engine, labels)
+        lines = [{"text": text, "is_met": False} for text in told.reasons]
+        if told.matches:
+            lines = [{"text": "all conditions hold", "is_met": True}]
+        note = "; ".join(told.more)
+        return {"title": told.headline, "lines": lines, "note": note}
+
+    # --- the funnel
+
+    def funnel(self) -> list[dict[str, Any]]:
+        """Return the stages of the funnel's widget: how many partial matches reach each part."""
+        return self._sequence_funnel() if self.is_sequence else self._regex_funnel()
+
+    def _sequence_funnel(self) -> list[dict[str, Any]]:
+        made = FunnelResult(
+            self.program.query, count_funnel(self.program, self.events, self.matches.engine.run)
+        )
+        best = max(made.branches, key=lambda branch: branch.complete.n)
+        most = max([1, *(step.partial.n for step in best.steps), best.complete.n])
+        stages = []
+        for step in best.steps:
+            kind = "any event" if step.event_type is None else str(step.event_type)
+            tried = f"{step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
+            alone = f"{step.n_alone:,} of {step.n_of_type:,} events fit alone"
+            share = step.passed / step.looked_at if step.looked_at else None
+            stages.append(
+                _stage(f"{step.variable} ({kind})", str(step.partial), step.partial.n / most, share,
+                       "; ".join(part for part in (alone, tried) if part))
+            )  # fmt: skip
+        of_branch = (
+            "" if len(made.branches) == 1 else f" of the alternative with most, of {len(made.branches)}"
+        )
+        last = best.complete if best.reported is None else best.reported
+        words = "; ".join(made.words())
+        return [*stages, _stage(f"matches{of_branch}", str(last), last.n / most, None, words)]
+
+    def _regex_funnel(self) -> list[dict[str, Any]]:
+        """Return the matches of longer and longer beginnings of the pattern, each a pattern of its own."""
+        query, n_rows = self.program.query, self.events.n_events
+        parts = query.pattern.parts if isinstance(query.pattern, PatternSequence) else ()
+        cuts = [i for i in range(1, len(parts)) if not is_nullable(seq(*parts[:i]))]
+        counted: list[tuple[str, int]] = []
+        for i in cuts[: STAGES - 1]:
+            part = seq(*parts[:i])
+            used = {variable.name for variable in variables(part)}
+            define = tuple((name, tree) for name, tree in query.define if name in used)
+            shorter = replace(query, pattern=part, define=define, measures=None, sources=())
+            program = compile_regex(shorter, self.data.schema)
+            found = match_regex(program, self.data.events(program))
+            counted.append((str(part), len(found)))
+        counted.append((str(query.pattern), self.matches.count()))
+        most = max(1, *(n for _, n in counted))
+        before, stages = n_rows, []
+        for label, n in counted:
+            note = f"matches of this beginning alone; {n_rows:,} rows" if label != counted[-1][0] else ""
+            stages.append(_stage(label, f"{n:,}", n / most, n / before if before else None, note))
+            before = n
+        return stages
+
+
+def _stage(label: str, n: str, share: float, selectivity: float | None, note: str = "") -> dict[str, Any]:
+    return {"label": label, "n": n, "share": share, "selectivity": selectivity, "note": note}

@@ -1,0 +1,218 @@
+"""One thread that does the newest job of every kind; a job can be interrupted as Ctrl-C interrupts a run."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+IDLE_S = 20.0  # after which the thread ends, until there is something to do again
+REPORT_S = 0.1  # least time between two reports of progress
+
+
+class Superseded(KeyboardInterrupt):
+    """A newer job of the kind has come, or the job was cancelled."""
+
+
+class Turn:
+    """A job's time on the thread: whether it is still wanted, how far it is, and what it hands over."""
+
+    def __init__(self, worker: Worker, kind: str, report: Callable[[float], None] | None = None):
+        self._worker, self.kind, self._report = worker, kind, report
+        self.is_cancelled = False
+        self._done, self._total, self._reported = 0, 0, 0.0
+
+    def expect(self, n_events: int) -> None:
+        """Say how many events there are to read, for the progress."""
+        self._done, self._total = 0, n_events
+
+    def progress(self, n_events: int) -> None:
+        """Count events that were read; called by engines from any of their threads.
+
+        Raises
+        ------
+        Superseded
+            When the job is not wanted any more: the engine ends all its threads then.
+        """
+        if self.is_cancelled:
+            raise Superseded
+        self._done += n_events
+        now = time.monotonic()
+        if self._report is not None and self._total and now - self._reported > REPORT_S:
+            self._reported = now
+            self._report(min(1.0, self._done / self._total))
+
+    def deliver(self, hand_over: Callable[[], None]) -> None:
+        """Call ``hand_over``, whole, when the job is still wanted.
+
+        Raises
+        ------
+        Superseded
+            When it is not.
+        """
+        worker = self._worker
+        with worker.lock:
+            worker.may_interrupt = False  # first of all: behind any call an interrupt could come
+            _forget_interrupt()
+            if self.is_cancelled:
+                raise Superseded
+            hand_over()
+            worker.may_interrupt = True
+        if self.is_cancelled:
+            raise Superseded
+
+
+class Worker:
+    """Does jobs in the background, one at a time.
+
+    A job of a kind takes the place of one of the same kind that still waits, and interrupts one that runs; a
+    job of the first kind interrupts and clears whatever is there. A job of the last kind makes room for every
+    other one and begins again behind it.
+
+    Parameters
+    ----------
+    kinds : tuple of str
+        Those of jobs, the most urgent first.
+    failed : callable
+        Called in the thread with the turn and the exception of a job that ends with one.
+
+    Notes
+    -----
+    A running job gets a KeyboardInterrupt between two steps of Python, as Ctrl-C gives one to the main
+    thread: kernels return to Python within some hundredths of a second.
+    """
+
+    def __init__(self, kinds: tuple[str, ...], failed: Callable[[Turn, BaseException], None]):
+        self.kinds, self._failed = kinds, failed
+        # Entered as such, not through the condition: an interrupt must not come between taking and noting it.
+        self.lock = threading.RLock()
+        self.may_interrupt = False
+        self._changed = threading.Condition(self.lock)
+        self._waiting: dict[str, tuple[Turn, Callable[[Turn], None]]] = {}
+        self._turn: Turn | None = None
+        self._again: tuple[Turn, Callable[[Turn], None]] | None = None  # what runs, should it make room
+        self._thread: threading.Thread | None = None
+
+    def submit(
+        self, kind: str, job: Callable[[Turn], None], report: Callable[[float], None] | None = None
+    ) -> Turn:
+        """Let the thread do ``job(turn)`` as soon as nothing more urgent waits."""
+        turn = Turn(self, kind, report)
+        with self.lock:
+            if kind == self.kinds[0]:
+                self._drop_all()
+            elif self._turn is not None and self._turn.kind == kind:
+                self._interrupt()
+            elif self._turn is not None and self._turn.kind == self.kinds[-1]:
+                self._make_room()
+            if kind in self._waiting:
+                self._waiting[kind][0].is_cancelled = True
+            self._waiting[kind] = (turn, job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="cepkit explorer", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return turn
+
+    def cancel(self) -> None:
+        """Interrupt what runs and drop what waits."""
+        with self.lock:
+            self._drop_all()
+            self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is nothing to do; return whether that is so."""
+        with self.lock:
+            return self._changed.wait_for(lambda: self._turn is None and not self._waiting, timeout)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to do."""
+        with self.lock:
+            return self._turn is not None or bool(self._waiting)
+
+    # --- what the thread does
+
+    def _work(self) -> None:
+        while True:
+            with self.lock:
+                if not self._changed.wait_for(lambda: self._waiting, IDLE_S):
+                    self._thread = None
+                    return
+                kind = next(kind for kind in self.kinds if kind in self._waiting)
+                turn, job = self._waiting.pop(kind)
+                self._turn, self._again = turn, (Turn(self, kind, turn._report), job)
+            try:
+                self._do(turn, job)
+            finally:
+                with self.lock:
+                    self._turn = None
+                    self._changed.notify_all()
+
+    def _do(self, turn: Turn, job: Callable[[Turn], None]) -> None:
+        try:
+            try:
+                # Interrupted while it is imported, numba would stay broken.
+                import numba  # noqa: F401
+
+                self._begin(turn)
+                job(turn)
+            finally:
+                try:
+                    self._end()
+                except Superseded:
+                    self._end()  # a turn gets one interrupt at most: this was it
+        except BaseException as error:  # whatever ends a job, the thread goes on
+            _release_leaked(self.lock)
+            if not isinstance(error, Superseded):
+                self._failed(turn, error)
+
+    def _begin(self, turn: Turn) -> None:
+        with self.lock:
+            if turn.is_cancelled:
+                raise Superseded
+            self.may_interrupt = True
+
+    def _end(self) -> None:
+        with self.lock:
+            self.may_interrupt = False
+            _forget_interrupt()
+
+    # --- what others do to it, holding the condition
+
+    def _drop_all(self) -> None:
+        for turn, _ in self._waiting.values():
+            turn.is_cancelled = True
+        self._waiting.clear()
+        self._interrupt()
+
+    def _make_room(self) -> None:
+        if not self._turn.is_cancelled:
+            self._waiting.setdefault(self.kinds[-1], self._again)
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        turn, thread = self._turn, self._thread
+        if turn is None or turn.is_cancelled:
+            return
+        turn.is_cancelled = True
+        if self.may_interrupt and thread is not None and thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident), ctypes.py_object(Superseded)
+            )
+
+
+def _forget_interrupt() -> None:
+    """Let an interrupt that was sent to this thread and has not come yet not come any more."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), None)
+
+
+def _release_leaked(own: threading.RLock) -> None:
+    """Release locks where an interrupt came between taking them and noting that they were taken."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    compiling = getattr(getattr(module, "global_compiler_lock", None), "_lock", None)
+    for lock in (own, compiling):
+        while lock is not None and lock._is_owned():
+            lock.release()

@@ -1,0 +1,59 @@
+"""How many partial matches reach each step of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.widgets import still
+from cepkit.widgets.base import View, counted
+
+
+class FunnelView(View):
+    """The steps of a query and how many partial matches reach each.
+
+    Parameters
+    ----------
+    stages : list of dict
+        ``label``; ``n``: the count as text; ``share``: length of the bar, from 0 to 1; ``selectivity``: share
+        of the step before that is kept, or None; ``note``: shown for the chosen step.
+    busy : bool
+        New counts are on their way; what is drawn stays.
+    selected : int or None
+        Written by both: the chosen step, from 0.
+    """
+
+    _esm = shipped("widgets", "funnel_view.js")
+    _css = shipped("widgets", "funnel_view.css")
+
+    # Python -> browser
+    stages = traitlets.List(traitlets.Dict()).tag(sync=True)
+    busy = traitlets.Bool().tag(sync=True)
+    # browser -> Python
+    selected = traitlets.Int(None, allow_none=True).tag(sync=True)
+
+    def __init__(
+        self, *, stages: Sequence[dict] = (), busy: bool = False, selected: int | None = None
+    ) -> None:
+        super().__init__(stages=list(stages), busy=busy, selected=selected)
+
+    def _summary(self) -> str:
+        return counted(len(self.stages), "step")
+
+    def _static(self) -> dict[str, str]:
+        if not self.stages:
+            return {"text/html": "<p>No steps yet.</p>"}
+        rows = [
+            (
+                stage.get("label", ""),
+                stage.get("n", ""),
+                f"{100 * stage.get('share', 0.0):.3g} %",
+                "" if stage.get("selectivity") is None else f"{stage['selectivity']:.3g}",
+                stage.get("note", ""),
+            )
+            for stage in self.stages
+        ]
+        header = ("step", "partial matches", "share", "selectivity", "note")
+        return {"text/html": still.table_html(header, rows, right=(1, 2, 3))}

@@ -1,0 +1,116 @@
+"""A page of matches as a table; there may be more matches than any page could number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.widgets import still
+from cepkit.widgets.base import View, counted
+
+
+class MatchTable(View):
+    """A page of matches.
+
+    Parameters
+    ----------
+    columns : list of dict
+        ``name`` and ``align``: ``"left"`` or ``"right"``.
+    rows : list of list of str
+        The page's cells.
+    numbers : list of int or str
+        Number of the match in each row. They travel as text, for a browser's numbers end at 2^53.
+    page : int
+        The page shown, from 1; it also travels as text.
+    n_pages, total : str
+        Number of pages and of matches; ``total`` may be a bound such as ``"≥ 10,000"``. An ``n_pages`` of
+        digits alone is where the browser stops.
+    order : str
+        ``"canonical"``, ``"reverse"``, ``"<column> up"`` or ``"<column> down"``.
+    sortable : list of str
+        Columns to sort by; empty where there are too many matches, and ``limit_note`` says so.
+    limit_note : str
+        What the reader should know about what is shown.
+    busy : bool
+        Another page is on its way; what is shown stays.
+    wanted_page : str
+        Written by the browser: digits. It follows ``page`` when that is assigned, so asking for the same
+        page later is a change again.
+    wanted_order : str
+        Written by the browser; it follows ``order``.
+    selected : str or None
+        Written by both: number of the chosen match.
+    """
+
+    _esm = shipped("widgets", "match_table.js")
+    _css = shipped("widgets", "match_table.css")
+
+    # Python -> browser
+    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    numbers = traitlets.List(traitlets.CUnicode()).tag(sync=True)
+    page = traitlets.Int(1).tag(
+        sync=True, to_json=lambda page, _: str(page), from_json=lambda text, _: int(text)
+    )
+    n_pages = traitlets.CUnicode("1").tag(sync=True)
+    total = traitlets.CUnicode("0").tag(sync=True)
+    order = traitlets.Unicode("canonical").tag(sync=True)
+    sortable = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    limit_note = traitlets.Unicode().tag(sync=True)
+    busy = traitlets.Bool().tag(sync=True)
+    # browser -> Python
+    wanted_page = traitlets.Unicode("1").tag(sync=True)
+    wanted_order = traitlets.Unicode("canonical").tag(sync=True)
+    selected = traitlets.CUnicode(None, allow_none=True).tag(sync=True)
+
+    def __init__(
+        self,
+        *,
+        columns: Sequence[dict] = (),
+        rows: Sequence[Sequence[str]] = (),
+        numbers: Sequence[int | str] = (),
+        page: int = 1,
+        n_pages: int | str = "1",
+        total: int | str = "0",
+        order: str = "canonical",
+        sortable: Sequence[str] = (),
+        limit_note: str = "",
+        busy: bool = False,
+        wanted_page: str | None = None,
+        wanted_order: str | None = None,
+        selected: int | str | None = None,
+    ) -> None:
+        super().__init__(
+            columns=list(columns),
+            rows=[list(row) for row in rows],
+            numbers=list(numbers),
+            page=page,
+            n_pages=n_pages,
+            total=total,
+            order=order,
+            sortable=list(sortable),
+            limit_note=limit_note,
+            busy=busy,
+            wanted_page=str(page) if wanted_page is None else wanted_page,
+            wanted_order=order if wanted_order is None else wanted_order,
+            selected=selected,
+        )
+
+    @traitlets.observe("page", "order")
+    def _follow(self, change: Any) -> None:
+        setattr(self, f"wanted_{change['name']}", str(change["new"]))
+
+    def _summary(self) -> str:
+        rows, columns = counted(len(self.rows), "row"), counted(len(self.columns), "column")
+        return f"{rows} x {columns}, page {self.page} of {self.n_pages}, {self.total} matches"
+
+    def _static(self) -> dict[str, str]:
+        if not self.rows:
+            return {"text/html": "<p>No matches.</p>"}
+        right = [k for k, column in enumerate(self.columns) if column.get("align") == "right"]
+        header = [column["name"] for column in self.columns]
+        caption = f"{self.total} matches, page {self.page} of {self.n_pages}"
+        return {"text/html": still.table_html(header, self.rows, caption=caption, right=right)}

@@ -1,0 +1,127 @@
+"""The automaton of a query: where partial matches are, and the way of the selected match."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.plots import theme
+from cepkit.widgets import still
+from cepkit.widgets.base import View, counted
+
+RADIUS, RING, START_ARROW, ARROW = (
+    17.0,
+    4.0,
+    26.0,
+    7.0,
+)  # pixels, as in pictures of automata; also in nfa_view.js
+
+
+class NfaView(View):
+    """An automaton, drawn where Python placed its states.
+
+    Parameters
+    ----------
+    states : list of dict
+        ``id`` (int or str), ``label``, ``x`` and ``y`` of the centre in pixels, ``is_start``, ``is_final``.
+        A circle has a radius of 17 pixels, a final state's outer one 21; the start has an arrow of 26 at its
+        left.
+    transitions : list of dict
+        ``source``, ``target``: ids; ``label``; ``path``: an SVG path that ends 7 pixels before the circle,
+        where the widget draws the arrow's head; ``x``, ``y``: centre of the last line of the label. Lines of
+        a label are divided by line ends; ``tooltip`` may say more.
+    width, height : float
+        Of the drawing, whose upper left corner is (0, 0).
+    live : list of dict
+        ``state``: id, ``n``: number of live partial matches there, an int or a text.
+    lit : list
+        Ids of the states that the selected match passes.
+    selected : int, str or None
+        Written by both: id of the chosen state.
+    """
+
+    _esm = shipped("widgets", "nfa_view.js")
+    _css = shipped("widgets", "nfa_view.css")
+
+    # Python -> browser
+    states = traitlets.List(traitlets.Dict()).tag(sync=True)
+    transitions = traitlets.List(traitlets.Dict()).tag(sync=True)
+    width = traitlets.Float().tag(sync=True)
+    height = traitlets.Float().tag(sync=True)
+    live = traitlets.List(traitlets.Dict()).tag(sync=True)
+    lit = traitlets.List().tag(sync=True)
+    # browser -> Python
+    selected = traitlets.Union([traitlets.Int(), traitlets.Unicode()], allow_none=True).tag(sync=True)
+
+    def __init__(
+        self,
+        *,
+        states: Sequence[dict] = (),
+        transitions: Sequence[dict] = (),
+        width: float = 0.0,
+        height: float = 0.0,
+        live: Sequence[dict] = (),
+        lit: Sequence[int | str] = (),
+        selected: int | str | None = None,
+    ) -> None:
+        super().__init__(
+            states=list(states),
+            transitions=list(transitions),
+            width=width,
+            height=height,
+            live=list(live),
+            lit=list(lit),
+            selected=selected,
+        )
+
+    def _summary(self) -> str:
+        transitions = counted(len(self.transitions), "transition")
+        return f"{counted(len(self.states), 'state')}, {transitions}"
+
+    def _static(self) -> dict[str, str]:
+        if not self.states:
+            return {"text/html": "<p>No automaton yet.</p>"}
+        head = (
+            f'<defs><marker id="cepkit-head" markerUnits="userSpaceOnUse" markerWidth="{ARROW:g}" '
+            f'markerHeight="{ARROW:g}" refX="0" refY="3.5" orient="auto">'
+            '<path d="M0,0L7,3.5L0,7z" fill="currentColor"/></marker></defs>'
+        )
+        parts = [head, *map(_transition, self.transitions), *(self._state(state) for state in self.states)]
+        label = f"automaton with {counted(len(self.states), 'state')}"
+        return {"image/svg+xml": still.svg(self.width, self.height, label, parts)}
+
+    def _state(self, state: dict) -> str:
+        x, y, is_lit = state["x"], state["y"], state["id"] in self.lit
+        hue = theme.ACCEPT_GREEN if state.get("is_final") else theme.STATE_BLUE
+        circle = f'<circle cx="{still.number(x)}" cy="{still.number(y)}" stroke="{hue}"'
+        parts = [
+            f'{circle} r="{RADIUS:g}" fill="{hue}" fill-opacity="{0.45 if is_lit else 0.17}" '
+            f'stroke-width="{3 if is_lit else 1.5}"/>'
+        ]
+        if state.get("is_final"):
+            parts.append(f'{circle} r="{RADIUS + RING:g}" fill="none" stroke-width="1.5"/>')
+        if state.get("is_start"):
+            tip = x - RADIUS - RING
+            start, end = still.number(tip - START_ARROW), still.number(tip - ARROW)
+            parts.append(_line(f"M{start},{still.number(y)}H{end}"))
+        parts.append(still.text(x, y + 4.5, state.get("label", state["id"]), anchor="middle"))
+        return "".join(parts)
+
+
+def _transition(transition: dict) -> str:
+    lines = str(transition.get("label", "")).split("\n")
+    words = [
+        still.text(transition["x"], transition["y"] - 16 * (len(lines) - 1 - k), line, anchor="middle")
+        for k, line in enumerate(lines)
+    ]
+    return _line(transition["path"]) + "".join(words)
+
+
+def _line(path: str) -> str:
+    return (
+        f'<path d="{html.escape(path)}" fill="none" stroke="currentColor" stroke-width="1.2" '
+        'marker-end="url(#cepkit-head)"/>'
+    )

@@ -1,0 +1,48 @@
+"""Why an event is in no match: conditions met and not met."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.widgets.base import View, counted
+
+
+class ReasonView(View):
+    """Reasons, one per line, each met or not.
+
+    Parameters
+    ----------
+    title : str
+        The event in question.
+    lines : list of dict
+        ``text``, and ``is_met``: True, False, or None for a line that is no condition.
+    note : str
+        What could be tried, or what this does not say.
+    """
+
+    _esm = shipped("widgets", "reason_view.js")
+    _css = shipped("widgets", "reason_view.css")
+
+    # Python -> browser
+    title = traitlets.Unicode().tag(sync=True)
+    lines = traitlets.List(traitlets.Dict()).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, *, title: str = "", lines: Sequence[dict] = (), note: str = "") -> None:
+        super().__init__(title=title, lines=list(lines), note=note)
+
+    def _summary(self) -> str:
+        n_unmet = sum(line.get("is_met") is False for line in self.lines)
+        return f"{counted(len(self.lines), 'line')}, {n_unmet} not met"
+
+    def _static(self) -> dict[str, str]:
+        marks = {True: "✓ ", False: "✗ ", None: ""}
+        lines = "".join(
+            f"<li>{marks[line.get('is_met')]}{html.escape(str(line['text']))}</li>" for line in self.lines
+        )
+        title, note = html.escape(self.title), html.escape(self.note)
+        return {"text/html": f"<p><b>{title}</b></p><ul>{lines}</ul><p>{note}</p>"}

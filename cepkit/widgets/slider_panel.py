@@ -1,0 +1,53 @@
+"""Sliders for the constants of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.widgets import still
+from cepkit.widgets.base import View, counted
+
+
+class SliderPanel(View):
+    """Sliders for the constants of a query.
+
+    Parameters
+    ----------
+    sliders : list of dict
+        ``id``; ``label``: where the constant stands, such as ``"price >"``; ``value``, ``low``, ``high``;
+        ``step``, or None for any value; ``unit``; ``text``: the value as Python writes it.
+    moved : dict
+        Written by the browser: ``id``, ``value`` and ``n``, which counts the movements of this panel; at most
+        one per frame of the screen. Empty before the first.
+    """
+
+    _esm = shipped("widgets", "slider_panel.js")
+    _css = shipped("widgets", "slider_panel.css")
+
+    # Python -> browser
+    sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
+    # browser -> Python
+    moved = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, *, sliders: Sequence[dict] = (), moved: dict | None = None) -> None:
+        super().__init__(sliders=list(sliders), moved=moved or {})
+
+    def _summary(self) -> str:
+        return counted(len(self.sliders), "slider")
+
+    def _static(self) -> dict[str, str]:
+        if not self.sliders:
+            return {"text/html": "<p>No constants to move.</p>"}
+        rows = [
+            (
+                slider.get("label", slider["id"]),
+                slider.get("text") or f"{slider['value']:g}",
+                slider.get("unit") or "",
+                f"{slider['low']:g} … {slider['high']:g}",
+            )
+            for slider in self.sliders
+        ]
+        return {"text/html": still.table_html(("constant", "value", "unit", "range"), rows, right=(1, 3))}

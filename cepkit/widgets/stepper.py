@@ -1,0 +1,88 @@
+"""Going through a stream event by event, with the partial matches that live at each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.widgets import still
+from cepkit.widgets.base import View, counted
+
+NEXT_MATCH = -1
+
+
+class Stepper(View):
+    """A stream, event by event.
+
+    Parameters
+    ----------
+    position : int
+        How many events were read, from 0 to ``n_events``.
+    n_events : int
+        How many there are.
+    event : list of (str, str)
+        Names and values of the event read last.
+    live : list of dict
+        ``state``: its id; ``label``; ``n``: how many partial matches are there; ``examples``: some of them.
+    completed : list of str
+        Matches that this event completed.
+    note : str
+        What the reader should know.
+    wanted : dict
+        Written by the browser: ``to``, the position to go to, or -1 for the next event that completes a
+        match; ``n`` counts the wishes. Empty before the first.
+    """
+
+    _esm = shipped("widgets", "stepper.js")
+    _css = shipped("widgets", "stepper.css")
+
+    # Python -> browser
+    position = traitlets.Int().tag(sync=True)
+    n_events = traitlets.Int().tag(sync=True)
+    event = traitlets.List().tag(sync=True)
+    live = traitlets.List(traitlets.Dict()).tag(sync=True)
+    completed = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+    # browser -> Python
+    wanted = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        *,
+        position: int = 0,
+        n_events: int = 0,
+        event: Sequence[Sequence[str]] = (),
+        live: Sequence[dict] = (),
+        completed: Sequence[str] = (),
+        note: str = "",
+        wanted: dict | None = None,
+    ) -> None:
+        super().__init__(
+            position=position,
+            n_events=n_events,
+            event=[list(pair) for pair in event],
+            live=list(live),
+            completed=list(completed),
+            note=note,
+            wanted=wanted or {},
+        )
+
+    def _summary(self) -> str:
+        live = sum(int(state.get("n", 0)) for state in self.live)
+        return f"event {self.position:,} of {self.n_events:,}, {counted(live, 'live partial match')}"
+
+    def _static(self) -> dict[str, str]:
+        event = still.table_html(
+            (), self.event, caption=f"event {self.position:,} of {self.n_events:,}", right=()
+        )
+        rows = [
+            (state.get("label", ""), state.get("n", 0), "; ".join(state.get("examples", ())))
+            for state in self.live
+        ]
+        live = still.table_html(("state", "live", "examples"), rows, right=(1,)) if rows else ""
+        done = (
+            still.table_html(("completed",), [(text,) for text in self.completed]) if self.completed else ""
+        )
+        return {"text/html": event + live + done}
