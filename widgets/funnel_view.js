@@ -1,9 +1,80 @@
+// How many partial matches reach each step: a bar, the count, and what is kept of the step before.
+const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${Number((100 * share).toPrecision(3))} %`);
+
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "cepkit-funnel_view";
-  root.textContent = "funnel_view";
+  const root = node("section", "cepkit-funnel_view");
+  const head = node("div", "head");
+  const list = node("div", "list");
+  const note = node("p", "note");
+  const id = `funnel-${Math.random().toString(36).slice(2)}`;
+  root.setAttribute("aria-label", "Funnel of partial matches");
+  root.dataset.lmSuppressShortcuts = "true";
+  list.tabIndex = 0;
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Steps; arrow keys choose one");
+  note.setAttribute("aria-live", "polite");
+  head.append(...["step", "partial matches", "of the first", "kept"].map((text) => node("span", "", text)));
+  head.lastChild.title = "share of the step before that reaches this one";
+  root.append(head, list, note);
   el.append(root);
-  return () => root.remove();
+
+  const choose = (k) => {
+    model.set("selected", k);
+    model.save_changes();
+  };
+  const build = (stage, k, longest) => {
+    const row = node("div", "step");
+    const bar = node("span", "bar");
+    const fill = node("span", "fill");
+    fill.style.width = `${(100 * Math.max(0, stage.share)) / longest}%`;
+    fill.classList.toggle("none", !(stage.share > 0));
+    bar.append(fill);
+    const amount = node("span", "amount");
+    amount.append(bar, node("span", "n", stage.n));
+    const kept = stage.selectivity == null ? "" : percent(stage.selectivity);
+    row.append(node("span", "label", stage.label), amount, node("span", "share", percent(stage.share)), node("span", "kept", kept));
+    row.firstChild.title = stage.label;
+    row.id = `${id}-${k}`;
+    row.setAttribute("role", "option");
+    row.setAttribute("aria-label", `${stage.label}: ${stage.n} partial matches, ${percent(stage.share)} of the first${kept && `, ${kept} kept`}`);
+    row.onclick = () => choose(model.get("selected") === k ? null : k);
+    return row;
+  };
+  const mark = () => {
+    const chosen = model.get("selected");
+    const stage = model.get("stages")[chosen];
+    [...list.children].forEach((row, k) => row.setAttribute("aria-selected", k === chosen));
+    if (stage) list.setAttribute("aria-activedescendant", `${id}-${chosen}`);
+    else list.removeAttribute("aria-activedescendant");
+    note.textContent = note.title = stage ? `${stage.label}: ${stage.note || "nothing more to say"}` : "";
+  };
+  const draw = () => {
+    const stages = model.get("stages");
+    const longest = Math.max(1, ...stages.map((stage) => stage.share));
+    list.replaceChildren(...stages.map((stage, k) => build(stage, k, longest)));
+    if (!stages.length) list.append(node("p", "hint", "No steps yet. Once the query runs, each step has a bar here."));
+    mark();
+  };
+  const busy = () => root.setAttribute("aria-busy", model.get("busy"));
+  list.onkeydown = (event) => {
+    const last = model.get("stages").length - 1;
+    const now = model.get("selected");
+    const to = { ArrowDown: Math.min(last, (now ?? -1) + 1), ArrowUp: Math.max(0, (now ?? last + 1) - 1), Home: 0, End: last, Escape: null }[event.key];
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    choose(to);
+    if (to != null) list.children[to].scrollIntoView({ block: "nearest" });
+  };
+
+  const listeners = [["change:stages", draw], ["change:selected", mark], ["change:busy", busy]];
+  listeners.forEach(([change, call]) => model.on(change, call));
+  draw();
+  busy();
+  return () => {
+    listeners.forEach(([change, call]) => model.off(change, call));
+    root.remove();
+  };
 }
 
 export default { render };

@@ -1,9 +1,197 @@
+// An editor for the text of a query: a plain text area over a painted copy of its text.
+const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+const TOKEN = /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
+const NAME = /^[\p{L}_][\p{L}\p{N}_]*$/u;
+const STATES = { idle: ["○", "Idle"], running: ["", "Running"], done: ["✓", "Done"], failed: ["✗", "Failed"], cancelled: ["■", "Cancelled"] };
+const PAUSE_MS = 200;
+const MOST_OFFERS = 8;
+const SKELETON = `
+  <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button></div>
+  <div class="progress" role="progressbar" aria-label="Progress of the run"></div>
+  <div class="work"><div class="editor"><pre class="under" aria-hidden="true"></pre>
+    <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"
+      placeholder="PATTERN SEQ(A a, B b)&#10;WHERE b.x > a.x&#10;WITHIN 5 min"></textarea></div>
+    <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div></div>
+  <div class="offers" role="group" aria-label="Completions"></div>
+  <pre class="message" role="status" tabindex="0"></pre>
+  <details class="code"><summary>The call as a cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
+
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "cepkit-query_editor";
-  root.textContent = "query_editor";
+  const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });
+  const [state, cancel, progress, under, area, columns, offers, message, code, copy, cell] = "state cancel progress under area columns offers message code copy cell"
+    .split(" ").map((name) => root.querySelector(`.${name}`));
+  root.setAttribute("aria-label", "Query");
+  message.id = `query-${Math.random().toString(36).slice(2)}`;
+  area.setAttribute("aria-describedby", message.id);
+  for (const part of [cancel, columns, offers, message, code]) part.dataset.lmSuppressShortcuts = "true";
   el.append(root);
-  return () => root.remove();
+
+  let [timer, isPutAway] = [0, false]; // until text is sent; whether completions are away until the next edit
+  const textOfEdit = new Map(); // what the offsets of errors refer to
+
+  const report = () => {
+    clearTimeout(timer);
+    if (!timer) return;
+    timer = 0;
+    model.set("edited", model.get("edited") + 1); // before the text, which is remembered under this number
+    model.set("text", area.value);
+    model.save_changes();
+  };
+  const isStale = () => timer !== 0 || model.get("version") < model.get("edited");
+  // Python counts characters, a browser 16-bit units; what was typed since moves the places behind it.
+  const errors = () => {
+    const before = textOfEdit.get(model.get("version")) ?? area.value;
+    const now = area.value;
+    let [head, tail] = [0, 0];
+    while (head < Math.min(before.length, now.length) && before[head] === now[head]) head++;
+    while (tail < Math.min(before.length, now.length) - head && before.at(-1 - tail) === now.at(-1 - tail)) tail++;
+    const characters = [...before];
+    const place = (k) => {
+      const at = characters.slice(0, k).join("").length;
+      return at <= head ? at : at >= before.length - tail ? at + now.length - before.length : head;
+    };
+    return model.get("errors").map((error) => {
+      const start = place(error.start);
+      return { ...error, start, end: Math.max(start + 1, place(error.end)) };
+    });
+  };
+
+  const paint = () => {
+    const text = area.value;
+    const marks = errors();
+    const cuts = marks.flatMap(({ start, end }) => [start, end]).sort((a, b) => a - b);
+    const kinds = new Map([...model.get("names").map((name) => [name, "name"]), ...model.get("columns").map(({ name }) => [name, "column"])]);
+    const keywords = new Set(model.get("keywords").map((word) => word.toLowerCase()));
+    const pieces = [];
+    const add = (start, end, kind) => {
+      const isWrong = marks.some((mark) => mark.start <= start && end <= mark.end);
+      pieces.push(node("span", `${kind}${isWrong ? " wrong" : ""}`, text.slice(start, end) || " "));
+    };
+    for (const { 0: token, index, groups } of text.matchAll(TOKEN)) {
+      const { word, quoted } = groups;
+      let kind = Object.keys(groups).find((name) => groups[name] !== undefined) ?? "";
+      if (quoted) kind = "column";
+      if (word) kind = kinds.get(word) ?? (keywords.has(word.toLowerCase()) ? "keyword" : "");
+      let at = index;
+      const end = index + token.length;
+      for (const cut of cuts) if (cut > at && cut < end) add(at, (at = cut), kind);
+      add(at, end, kind);
+    }
+    if (cuts.at(-1) > text.length) add(text.length, text.length + 1, "");
+    under.replaceChildren(...pieces, "\n");
+    root.classList.toggle("stale", isStale());
+    tell(marks);
+  };
+  const tell = (marks = errors()) => {
+    const caret = area.selectionStart;
+    const k = Math.max(0, marks.findIndex((mark) => mark.start <= caret && caret <= mark.end));
+    const { state: now, message: said } = model.get("status");
+    area.setAttribute("aria-invalid", marks.length > 0);
+    message.classList.toggle("failing", marks.length > 0 || now === "failed");
+    const many = marks.length > 1 ? `${k + 1} of ${marks.length} errors; the cursor chooses\n` : "";
+    message.textContent = marks.length ? `${many}${marks[k].message}` : said || (area.value.trim() ? "" : "Write a query; it is checked while you write.");
+    message.classList.toggle("quiet", !marks.length);
+  };
+
+  const quoted = (name) => (NAME.test(name) ? name : `\`${name.replaceAll("`", "``")}\``);
+  const insert = (text, nBack = 0) => {
+    area.focus();
+    area.setSelectionRange(area.selectionStart - nBack, area.selectionEnd);
+    document.execCommand("insertText", false, text); // keeps undo, and fires the input event
+    isPutAway = true;
+    offer();
+  };
+  const chooser = (text, act, ...kinds) => {
+    const button = Object.assign(node("button", "choice", text), { type: "button", tabIndex: -1, onclick: act });
+    button.onmousedown = (event) => event.preventDefault(); // the text keeps the focus
+    button.title = [text, ...kinds].filter(Boolean).join(" · ");
+    button.append(...kinds.map((kind) => node("span", "kind", kind)));
+    return button;
+  };
+  const offer = () => {
+    const start = area.value.slice(0, area.selectionStart).match(/[\p{L}\p{N}_]*$/u)[0];
+    const isOpen = start && !/^\d/.test(start) && !isPutAway && area.selectionStart === area.selectionEnd;
+    const known = [
+      ...model.get("columns").map(({ name, dtype }) => [name, dtype ?? "column", quoted(name)]),
+      ...model.get("names").map((name) => [name, "name", name]),
+      ...model.get("keywords").map((name) => [name, "keyword", name]),
+    ];
+    const fitting = known.filter(([name]) => isOpen && name.toLowerCase().startsWith(start.toLowerCase()) && name !== start);
+    const choices = fitting.slice(0, MOST_OFFERS).map(([name, kind, text]) => chooser(name, () => insert(text, start.length), kind));
+    const hint = node("span", "kind", choices.length ? "Tab" : "Tab takes a completion while there is one; Esc puts them away.");
+    offers.replaceChildren(hint, ...choices);
+  };
+
+  const edit = () => {
+    clearTimeout(timer);
+    timer = setTimeout(report, PAUSE_MS);
+    isPutAway = false;
+    paint();
+    offer();
+  };
+  area.oninput = edit;
+  area.onblur = report;
+  area.onscroll = () => ([under.scrollTop, under.scrollLeft] = [area.scrollTop, area.scrollLeft]);
+  area.onclick = area.onkeyup = () => (tell(), offer());
+  area.onkeydown = (event) => {
+    const first = offers.querySelector("button");
+    if (event.key === "Escape") (isPutAway = true), offer();
+    if (event.key === "Tab" && !event.shiftKey && first) event.preventDefault(), first.click();
+  };
+
+  const drawColumns = () => {
+    const rows = model.get("columns").map(({ name, dtype, note }) => chooser(name, () => insert(quoted(name)), dtype ?? "", note ?? ""));
+    columns.replaceChildren(...(rows.length ? rows : [node("p", "hint", "No columns yet.")]));
+    if (rows.length) rows[0].tabIndex = 0;
+    paint();
+  };
+  columns.onkeydown = ({ key, target }) => target[{ ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[key]]?.focus();
+  const drawStatus = () => {
+    const { state: now, progress: share } = model.get("status");
+    const [mark, word] = STATES[now] ?? STATES.idle;
+    const percent = now === "running" && share != null ? ` ${Math.floor(100 * share)} %` : "";
+    state.replaceChildren(node("i", `mark ${now}`, mark), `${word}${percent}`);
+    cancel.classList.toggle("hidden", now !== "running");
+    progress.className = `progress ${now} ${share == null ? "unknown" : ""}`;
+    progress.style.setProperty("--share", now === "running" ? share ?? 1 : 0);
+    progress.ariaValueNow = percent ? Math.floor(100 * share) : null;
+    cell.textContent = model.get("code");
+    code.classList.toggle("hidden", !model.get("code"));
+    tell();
+  };
+  const receive = () => {
+    if (timer) return; // what is being typed wins
+    const caret = area.selectionStart;
+    if (model.get("text") !== area.value) (area.value = model.get("text")), area.setSelectionRange(caret, caret);
+    textOfEdit.set(model.get("edited"), area.value);
+    textOfEdit.delete(model.get("edited") - 50);
+    paint();
+  };
+  cancel.onclick = () => {
+    model.set("cancel", model.get("cancel") + 1);
+    model.save_changes();
+  };
+  copy.onclick = () => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    copy.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
+  };
+  copy.onblur = () => (copy.textContent = "Copy");
+
+  const listeners = [["text", receive], ["errors", paint], ["version", paint], ["names", paint], ["keywords", paint], ["columns", drawColumns], ["status", drawStatus], ["code", drawStatus]];
+  listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
+  receive();
+  drawColumns();
+  drawStatus();
+  offer();
+  return () => {
+    listeners.forEach(([name, call]) => model.off(`change:${name}`, call));
+    area.onblur = null;
+    clearTimeout(timer);
+    root.remove();
+  };
 }
 
 export default { render };

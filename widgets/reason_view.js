@@ -1,9 +1,50 @@
+// Why an event is in no match: a list of conditions, each met or not.
+const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+const WORD = new Map([[true, "met"], [false, "not met"]]);
+
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "cepkit-reason_view";
-  root.textContent = "reason_view";
+  const root = node("section", "cepkit-reason_view");
+  const head = node("div", "head");
+  const title = node("h4", "title");
+  const tally = node("span", "tally");
+  const list = node("ul", "lines");
+  const note = node("p", "note");
+  root.setAttribute("aria-label", "Reasons");
+  list.tabIndex = 0; // it scrolls
+  list.setAttribute("aria-label", "Conditions");
+  root.setAttribute("aria-live", "polite");
+  root.dataset.lmSuppressShortcuts = "true";
+  head.append(title, tally);
+  root.append(head, list, note);
   el.append(root);
-  return () => root.remove();
+
+  const draw = () => {
+    const lines = model.get("lines");
+    const asked = lines.filter((line) => WORD.has(line.is_met));
+    const nMet = asked.filter((line) => line.is_met).length;
+    title.textContent = model.get("title") || "Why not?";
+    tally.textContent = asked.length ? `${nMet} of ${asked.length} met` : "";
+    note.textContent = note.title = model.get("note");
+    list.replaceChildren(...lines.map((line) => {
+      const word = WORD.get(line.is_met);
+      const item = node("li", word ? word.replace(" ", "-") : "plain");
+      if (word) item.append(node("span", "mark", line.is_met ? "✓" : "✗"), node("span", "word", word));
+      item.append(node("span", "text", line.text));
+      return item;
+    }));
+    root.classList.toggle("empty", !lines.length && !model.get("title"));
+    if (root.classList.contains("empty")) {
+      list.append(node("li", "hint", "Click an event that is in no match: its conditions are listed here, with those that failed."));
+    }
+  };
+
+  const changes = ["change:title", "change:lines", "change:note"];
+  changes.forEach((change) => model.on(change, draw));
+  draw();
+  return () => {
+    changes.forEach((change) => model.off(change, draw));
+    root.remove();
+  };
 }
 
 export default { render };

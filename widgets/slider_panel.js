@@ -1,9 +1,90 @@
+// Sliders for the constants of a query; movements are reported at most once per frame of the screen.
+const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "cepkit-slider_panel";
-  root.textContent = "slider_panel";
+  const root = node("section", "cepkit-slider_panel");
+  const list = node("div", "list");
+  root.setAttribute("aria-label", "Constants of the query");
+  root.dataset.lmSuppressShortcuts = "true";
+  root.append(node("h4", "title", "Constants"), list);
   el.append(root);
-  return () => root.remove();
+
+  const rows = new Map(); // id -> its elements
+  const waiting = new Map(); // id -> value to report in the next frame
+  let frame = 0;
+  let held = null; // id of the slider under the hand: Python's older values do not pull it back
+
+  const report = () => {
+    frame = 0;
+    for (const [id, value] of waiting) {
+      model.set("moved", { id, value, n: (model.get("moved").n ?? 0) + 1 });
+      model.save_changes();
+    }
+    waiting.clear();
+  };
+  const shown = (slider, value) => (value === slider.value && slider.text ? slider.text : `${Number(value.toPrecision(6))}`);
+  const say = (row, value) => {
+    const { slider, input, output } = row;
+    output.textContent = [shown(slider, value), slider.unit].filter(Boolean).join(" ");
+    input.setAttribute("aria-valuetext", output.textContent);
+    input.style.setProperty("--share", (value - slider.low) / (slider.high - slider.low || 1));
+  };
+
+  const build = (id) => {
+    const box = node("label", "slider");
+    const name = node("span", "name");
+    const output = node("output", "value");
+    const input = node("input");
+    const ends = node("span", "ends");
+    const low = node("span");
+    const high = node("span");
+    const row = { box, name, output, input, low, high, slider: null };
+    input.type = "range";
+    input.oninput = () => {
+      held = id;
+      waiting.set(id, input.valueAsNumber);
+      say(row, input.valueAsNumber);
+      frame ||= requestAnimationFrame(report);
+    };
+    input.onchange = input.onblur = () => (held = held === id ? null : held);
+    ends.append(low, high);
+    box.append(name, output, input, ends);
+    return row;
+  };
+
+  const draw = () => {
+    const sliders = model.get("sliders");
+    const wanted = new Set(sliders.map((slider) => slider.id));
+    for (const [id, row] of rows) {
+      if (!wanted.has(id)) {
+        row.box.remove();
+        rows.delete(id);
+      }
+    }
+    list.querySelector(".hint")?.remove();
+    sliders.forEach((slider, k) => {
+      const row = rows.get(slider.id) ?? build(slider.id);
+      rows.set(slider.id, row);
+      row.slider = slider;
+      row.name.textContent = row.name.title = slider.label;
+      Object.assign(row.input, { min: slider.low, max: slider.high, step: slider.step ?? "any" });
+      if (held !== slider.id) row.input.value = slider.value;
+      row.low.textContent = slider.low.toLocaleString("en");
+      row.high.textContent = slider.high.toLocaleString("en");
+      say(row, held === slider.id ? row.input.valueAsNumber : slider.value);
+      // Moving a slider in the page would take it out of the hand.
+      if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
+    });
+    if (!sliders.length) list.append(node("p", "hint", "No constants to move. A number in a condition, such as price > 100, gets a slider here."));
+  };
+
+  model.on("change:sliders", draw);
+  draw();
+  return () => {
+    model.off("change:sliders", draw);
+    cancelAnimationFrame(frame);
+    root.remove();
+  };
 }
 
 export default { render };

@@ -1,9 +1,129 @@
+// A stream event by event: where it is, the event, the live partial matches, what it completed.
+const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+const NEXT_MATCH = -1;
+
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "cepkit-stepper";
-  root.textContent = "stepper";
+  const root = node("section", "cepkit-stepper");
+  root.setAttribute("aria-label", "Stepping through the events");
+  root.dataset.lmSuppressShortcuts = "true";
+  const bar = node("div", "bar");
+  const where = node("output", "where");
+  const range = node("input", "range");
+  const note = node("p", "note");
+  range.type = "range";
+  range.min = 0;
+  range.setAttribute("aria-label", "Event; arrow keys go one back or forward");
+  note.setAttribute("aria-live", "polite");
+
+  let aimed = null; // where the person wants to be while Python is on its way
+  let asked = 0; // when that was said, ms
+  let frame = 0;
+  const want = (to) => {
+    const wanted = to === NEXT_MATCH ? to : Math.max(0, Math.min(model.get("n_events"), to));
+    aimed = to === NEXT_MATCH ? null : wanted;
+    asked = performance.now();
+    place();
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
+      model.set("wanted", { to: aimed ?? NEXT_MATCH, n: (model.get("wanted").n ?? 0) + 1 });
+      model.save_changes();
+    });
+  };
+  const position = () => aimed ?? model.get("position");
+  const button = (text, label, act) => {
+    const one = Object.assign(node("button", "", text), { type: "button", title: label, onclick: act });
+    one.setAttribute("aria-label", label);
+    return one;
+  };
+  const back = [button("|◀", "Before the first event", () => want(0)), button("◀", "One event back", () => want(position() - 1))];
+  const on = [
+    button("▶", "One event forward", () => want(position() + 1)),
+    button("▶▶ match", "Forward to the next event that completes a match", () => want(NEXT_MATCH)),
+  ];
+  bar.append(...back, ...on, range, where);
+  range.oninput = () => want(range.valueAsNumber);
+  root.onkeydown = (event) => {
+    const to = { ArrowLeft: position() - 1, ArrowRight: position() + 1 }[event.key];
+    if (to === undefined || event.target === range || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    want(to);
+  };
+
+  const panels = node("div", "panels");
+  const panel = (title) => {
+    const box = node("div", "panel");
+    const list = node("div", "list");
+    list.tabIndex = 0; // it scrolls
+    list.setAttribute("role", "group");
+    list.setAttribute("aria-label", title);
+    box.append(node("h4", "title", title), list);
+    panels.append(box);
+    return list;
+  };
+  const event = panel("Event");
+  const live = panel("Live partial matches");
+  const done = panel("Completed here");
+  root.append(bar, panels, note);
   el.append(root);
-  return () => root.remove();
+
+  const place = () => {
+    const end = model.get("n_events");
+    range.max = end;
+    range.value = position();
+    range.disabled = !end;
+    where.textContent = end ? `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events` : "no events";
+    range.setAttribute("aria-valuetext", where.textContent);
+    back.forEach((one) => (one.disabled = position() <= 0));
+    on.forEach((one) => (one.disabled = position() >= end));
+    root.classList.toggle("going", aimed != null && aimed !== model.get("position"));
+  };
+  const fill = (list, rows, hint) => list.replaceChildren(...(rows.length ? rows : [node("p", "hint", hint)]));
+  const drawEvent = () => {
+    const rows = model.get("event").map(([name, value]) => {
+      const row = node("div", "pair");
+      row.append(node("span", "name", name), node("span", "value", value));
+      row.title = `${name}: ${value}`;
+      return row;
+    });
+    fill(event, rows, model.get("n_events") ? "Before the first event." : "No events.");
+  };
+  const drawLive = () => {
+    const rows = model.get("live").map((state) => {
+      const row = node("div", "state");
+      const examples = state.examples ?? [];
+      row.append(node("span", "n", Number(state.n).toLocaleString("en")), node("span", "label", state.label));
+      row.append(...examples.map((text) => node("span", "example", text)));
+      return row;
+    });
+    fill(live, rows, "None: nothing has begun that could still become a match.");
+  };
+  const drawDone = () => {
+    const rows = model.get("completed").map((text) => {
+      const row = node("div", "match");
+      row.append(node("span", "mark", "✓"), node("span", "", text));
+      return row;
+    });
+    fill(done, rows, "No match ends at this event.");
+  };
+  const say = () => (note.textContent = note.title = model.get("note"));
+  const arrive = () => {
+    // Answers to earlier wishes do not pull the handle back, unless the last one is long ago.
+    if (aimed === model.get("position") || performance.now() - asked > 1000) aimed = null;
+    place();
+    drawEvent();
+  };
+
+  const listeners = [["position", arrive], ["n_events", arrive], ["event", drawEvent], ["live", drawLive], ["completed", drawDone], ["note", say]];
+  listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
+  arrive();
+  drawLive();
+  drawDone();
+  say();
+  return () => {
+    listeners.forEach(([name, call]) => model.off(`change:${name}`, call));
+    cancelAnimationFrame(frame);
+    root.remove();
+  };
 }
 
 export default { render };

@@ -1,9 +1,191 @@
+// Events over time on a canvas, matches as bands; wheel and keys zoom, dragging pans, a click selects.
+const SKELETON = `
+  <div class="head"><h4>Timeline</h4><i class="key band"></i>match <i class="key chosen"></i>selected match
+    <i class="key cursor"></i>stepping <span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
+    title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
+    ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button></span></div>
+  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
+  <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
+
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "cepkit-timeline_view";
-  root.textContent = "timeline_view";
+  const root = Object.assign(document.createElement("section"), { className: "cepkit-timeline_view", innerHTML: SKELETON });
+  root.setAttribute("aria-label", "Timeline");
+  root.dataset.lmSuppressShortcuts = "true";
   el.append(root);
-  return () => root.remove();
+  const [stage, canvas, hint, readout, note] = [".stage", "canvas", ".hint", ".readout", ".note"].map((name) => root.querySelector(name));
+  let x, y, spans, ids, range; // what Python sent
+  let [win, frame, timer, drag, isArmed] = [null, 0, 0, null, false];
+  let box = placed(1, 1, 0, [0, 1], null, [0, 1]);
+
+  const get = (name) => model.get(name);
+  const send = (values) => {
+    Object.entries(values).forEach(([name, value]) => model.set(name, value));
+    model.save_changes();
+  };
+  const extent = () => (get("view").length ? get("view") : x.length ? [x[0], x.at(-1)] : [0, 1]);
+  const shown = () => win ?? (extent()[1] > extent()[0] ? extent() : [extent()[0] - 0.5, extent()[0] + 0.5]);
+  const isClock = () => get("time_kind") === "datetime";
+  const timeText = (time) => (isClock() ? new Date(time).toISOString().slice(0, -1).replace("T", " ").replace(/\.000$/, "") : numberText(time));
+  const later = () => (frame ||= requestAnimationFrame(draw));
+  const look = (low, high) => {
+    const [first, last] = extent();
+    const width = clamp(high - low, Math.min(last - first, Math.max((last - first) * 1e-9, isClock() ? 2 : 0)), last - first);
+    const start = clamp(low, first, last - width);
+    win = width < last - first ? [start, start + width] : null;
+    readout.textContent = shown().map(timeText).join(" to ");
+    clearTimeout(timer);
+    timer = setTimeout(() => ((timer = 0), send({ window: shown() })), 150);
+    later();
+  };
+  const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) => look(...shown().map((time) => at + (time - at) * factor));
+  const pan = (share) => look(...shown().map((time) => time + share * (shown()[1] - shown()[0])));
+
+  function draw() {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    const [width, height] = [stage.clientWidth, stage.clientHeight];
+    if (!width) return; // not in a page, or hidden
+    Object.assign(canvas, { width: width * devicePixelRatio, height: height * devicePixelRatio });
+    const pen = canvas.getContext("2d");
+    pen.scale(devicePixelRatio, devicePixelRatio);
+    const style = getComputedStyle(root);
+    const colour = (name) => style.getPropertyValue(`--${name}`);
+    const ink = colour("ink");
+    pen.font = `12px ${style.fontFamily}`;
+    const words = (text, at, base, textAlign, globalAlpha = 0.85, most = undefined) =>
+      Object.assign(pen, { textAlign, globalAlpha, fillStyle: ink }).fillText(text, at, base, most);
+    const rule = (path, globalAlpha, lineWidth = 1, dash = []) => {
+      Object.assign(pen, { globalAlpha, lineWidth, strokeStyle: ink }).setLineDash(dash);
+      pen.stroke(new Path2D(path));
+    };
+    const lanes = get("form") === "lanes" ? get("lane_names") : null;
+    const isEmpty = !x.length && !ids.length;
+    const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
+    const left = clamp(Math.max(0, ...levels.map(({ text }) => pen.measureText(text).width)) + 18, 58, 190);
+    box = placed(width, height, left, shown(), lanes, range);
+    const { right, bottom, toX, toY } = box;
+    for (const { text, at } of levels) {
+      rule(`M${left},${Math.round(toY(at)) + 0.5}H${right}`, 0.14);
+      words(text, left - 8, toY(at) + 4, "right", 0.85, left - 14);
+    }
+    if (!lanes) words(get("y_label"), 4, 12, "left");
+    const ticks = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), Math.max(2, Math.floor(box.width / 110)));
+    for (const { at, text, sub } of ticks) {
+      rule(`M${Math.round(toX(at)) + 0.5},${TOP}V${bottom + 4}`, 0.14);
+      words(text, toX(at), bottom + 17, "center");
+      words(sub, toX(at), bottom + 31, "center", 0.7);
+    }
+    rule(`M${left},${bottom + 0.5}H${right}`, 0.5);
+    words(get("x_label"), right, height - 3, "right", 0.7);
+
+    pen.save();
+    pen.clip(new Path2D(`M${left},0H${right}V${bottom + 1}H${left}z`));
+    paintBands(pen, box, spans, colour("accent"));
+    if (lanes) paintLanes(pen, box, x, y, (lane) => colour(`lane-${lane % 6}`));
+    else paintLine(pen, box, x, y, ink);
+    const chosen = ids.indexOf(get("selected") ?? NaN);
+    if (chosen >= 0) {
+      const [from, to] = [toX(spans[2 * chosen]), toX(spans[2 * chosen + 1])];
+      rule(`M${from - 1},${TOP - 1}H${Math.max(from + 1, to) + 1}V${bottom}H${from - 1}z`, 1, 2);
+      const text = `${to < left ? "◀ " : ""}match ${get("selected")}${from > right ? " ▶" : ""}`;
+      words(text, clamp((from + to) / 2, left + 45, right - 45), 13, "center", 1);
+    }
+    if (get("cursor") != null) rule(`M${toX(get("cursor"))},${TOP}V${bottom}`, 1, 1.5, [5, 3]);
+    pen.setLineDash([]);
+    paintPoints(pen, box, get("points"), ink, colour("paper"));
+    pen.restore();
+    const what = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches, ${shown().map(timeText).join(" to ")}.`;
+    canvas.setAttribute("aria-label", `${what} Arrow keys pan, plus and minus zoom, 0 shows all, N and P choose the next and previous match.`);
+  }
+
+  const nearest = (pixel) => {
+    let best = -1;
+    x.forEach((time, k) => (best = Math.abs(box.toX(time) - pixel) < (best < 0 ? NEAR : Math.abs(box.toX(x[best]) - pixel)) ? k : best));
+    return best;
+  };
+  // A second click at the same place chooses the next of the matches there, the shortest first.
+  const pick = (pixel) => {
+    const length = (k) => spans[2 * k + 1] - spans[2 * k];
+    const isThere = (_, k) => box.toX(spans[2 * k]) - NEAR / 2 <= pixel && pixel <= box.toX(spans[2 * k + 1]) + NEAR / 2;
+    const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
+    const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
+    const event = nearest(pixel);
+    send({ selected: next === undefined ? null : ids[next], ...(event < 0 ? {} : { clicked: x[event] }) });
+  };
+  const walk = (step) => {
+    const now = ids.indexOf(get("selected") ?? NaN);
+    const to = now < 0 ? (step > 0 ? 0 : ids.length - 1) : clamp(now + step, 0, ids.length - 1);
+    if (ids.length) send({ selected: ids[to] });
+  };
+  const keys = { ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.625), "=": () => zoom(0.625), "-": () => zoom(1.6),
+    0: () => zoom(1e99), n: () => walk(1), p: () => walk(-1), Escape: () => send({ selected: null }) };
+  canvas.onkeydown = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  };
+  // Only where the pointer was moved on purpose: scrolling the page across the timeline goes on scrolling.
+  canvas.onwheel = (event) => {
+    if (!isArmed || (event.deltaY > 0 && !win)) return;
+    event.preventDefault();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / box.width);
+    else zoom(Math.exp(clamp(event.deltaY, -200, 200) / 400), box.toTime(event.offsetX));
+  };
+  canvas.onpointerdown = (event) => {
+    if (event.button) return;
+    drag = { at: event.offsetX, time: shown(), isMoved: false };
+    canvas.setPointerCapture(event.pointerId);
+  };
+  canvas.onpointermove = (event) => {
+    isArmed ||= event.movementX !== 0 || event.movementY !== 0;
+    const moved = drag ? event.offsetX - drag.at : 0;
+    if (drag) drag.isMoved ||= Math.abs(moved) > 3;
+    if (drag?.isMoved) return look(...drag.time.map((time) => time - moved / box.scale));
+    const k = nearest(event.offsetX);
+    const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
+    readout.textContent = k < 0 ? "" : `${timeText(x[k])}   ${level}`;
+  };
+  canvas.onpointerleave = () => (isArmed = false);
+  canvas.onpointercancel = () => (drag = null);
+  canvas.onclick = (event) => {
+    if (!drag?.isMoved && event.detail < 2) pick(event.offsetX);
+    drag = null;
+  };
+  canvas.ondblclick = () => zoom(1e99);
+  root.querySelectorAll("button").forEach((button) => (button.onclick = () => zoom(Number(button.dataset.zoom))));
+
+  const read = () => {
+    [x, y, spans, ids] = ["x", "y", "spans", "span_ids"].map((name) => floats(get(name)));
+    const [low, high] = y.reduce(([low, high], value) => (value === value ? [Math.min(low, value), Math.max(high, value)] : [low, high]), [Infinity, -Infinity]);
+    range = low > high ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high];
+    hint.textContent = x.length || ids.length ? "" : "No events to draw.";
+    note.textContent = note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
+    root.setAttribute("aria-busy", get("busy"));
+    later();
+  };
+  const follow = () => {
+    const [first, last] = extent();
+    if (!drag && !timer) win = get("window").length ? get("window") : null;
+    if (win && (win[0] >= last || win[1] <= first || (win[0] <= first && win[1] >= last))) win = null;
+    later();
+  };
+  const calls = { window: follow, view: follow };
+  const names = ["time_kind", "form", "x", "y", "lane_names", "x_label", "y_label", "spans", "span_ids", "points", "span_note", "sampled", "view", "cursor", "busy", "window", "selected"];
+  names.forEach((name) => model.on(`change:${name}`, calls[name] ?? read));
+  const size = new ResizeObserver(later);
+  const theme = new MutationObserver(later);
+  size.observe(stage);
+  theme.observe(document.body, { attributes: true });
+  read();
+  follow();
+  return () => {
+    names.forEach((name) => model.off(`change:${name}`, calls[name] ?? read));
+    size.disconnect();
+    theme.disconnect();
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+    root.remove();
+  };
 }
 
 export default { render };

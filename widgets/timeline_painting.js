@@ -1,0 +1,119 @@
+// How numbers become pixels on a timeline. Python puts this text in front of timeline_view.js: modules import nothing.
+const DAY = 864e5; // ms
+const STEPS = [[1, [1, 2, 5, 10, 20, 50, 100, 200, 500]], [1e3, [1, 2, 5, 10, 15, 30]], [6e4, [1, 2, 5, 10, 15, 30]],
+  [36e5, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14]]].flatMap(([unit, counts]) => counts.map((k) => k * unit));
+const [TOP, BOTTOM, RIGHT, NEAR] = [20, 46, 14, 8]; // px around the events, and how far a click reaches
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+// The bytes may begin anywhere in a message, also where no float64 may; a copy begins at 0.
+const floats = (bytes) => {
+  const start = bytes?.byteOffset ?? 0;
+  return new Float64Array(bytes?.byteLength ? (bytes.buffer ?? bytes).slice(start, start + bytes.byteLength) : 0);
+};
+const numberText = (value) => (Math.abs(value) < 1e15 ? value.toLocaleString("en", { maximumSignificantDigits: 12 }) : value.toPrecision(7));
+function numberTicks(low, high, most) {
+  const size = 10 ** Math.floor(Math.log10((high - low) / most));
+  const step = [1, 2, 5, 10].find((k) => k * size * most >= (high - low) * 0.999) * size;
+  const all = Array.from({ length: most + 3 }, (_, k) => (Math.ceil(low / step) + k) * step);
+  return all.filter((at) => at <= high).map((at) => ({ at, text: numberText(Number(at.toPrecision(12))), sub: "" }));
+}
+function timeTicks(low, high, most) {
+  const step = STEPS.find((one) => one * most >= high - low);
+  const months = [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((k) => k * 30 * DAY * most >= high - low) ?? 12000;
+  const monday = step >= 7 * DAY ? 4 * DAY : 0;
+  const monthOf = (new Date(low).getUTCFullYear() - 1970) * 12 + new Date(low).getUTCMonth();
+  const first = step ? Math.ceil((low - monday) / step) : Math.floor(monthOf / months);
+  const all = Array.from({ length: 2 * most + 3 }, (_, k) => (step ? monday + (first + k) * step : Date.UTC(1970, (first + k) * months)));
+  let before = "";
+  return all.filter((at) => at >= low && at <= high).map((at) => {
+    const [, day, month, year] = new Date(at).toUTCString().split(" ");
+    const clock = new Date(at).toISOString().slice(11, step < 1e3 ? 23 : step < 6e4 ? 19 : 16);
+    const date = `${Number(day)} ${month}`;
+    const [text, sub] = step ? (step < DAY ? [clock, `${date} ${year}`] : [date, year]) : months < 12 ? [month, year] : [year, ""];
+    return { at, text, sub: sub === before ? "" : (before = sub) };
+  });
+}
+
+// Where everything stands: times from left to right between two margins, levels from the bottom up or lanes from the top down.
+function placed(width, height, left, [first, last], lanes, [low, high]) {
+  const box = { left, right: width - RIGHT, bottom: height - BOTTOM, width: width - RIGHT - left, height: height - BOTTOM - TOP, low: first, lanes };
+  box.scale = box.width / (last - first);
+  box.toX = (time) => left + (time - first) * box.scale;
+  box.toTime = (pixel) => first + (pixel - left) / box.scale;
+  box.toY = lanes
+    ? (lane) => TOP + ((lane + 0.5) / lanes.length) * box.height
+    : (value) => box.bottom - 6 - ((value - low) / (high - low)) * (box.height - 12);
+  return box;
+}
+// However many bands lie over one another, what is below stays visible; the strip on top shows the thinnest.
+function paintBands(pen, box, spans, fillStyle) {
+  const depth = new Float64Array(Math.ceil(box.width) + 2);
+  for (let k = 0; k + 1 < spans.length; k += 2) {
+    const [from, to] = [spans[k], spans[k + 1]].map((time) => clamp(Math.floor(box.toX(time) - box.left), -1, depth.length - 2));
+    if (to < 0) continue;
+    depth[Math.max(0, from)]++;
+    depth[to + 1]--;
+  }
+  depth.forEach((change, k) => (depth[k] = change + (depth[k - 1] ?? 0)));
+  const most = Math.log(Math.max(2, ...depth));
+  depth.forEach((n, k) => {
+    if (n < 1) return;
+    Object.assign(pen, { fillStyle, globalAlpha: 0.16 + (0.2 * Math.log(n)) / most }).fillRect(box.left + k, TOP, 1, box.height);
+    Object.assign(pen, { globalAlpha: 1 }).fillRect(box.left + k, TOP, 1, 3);
+  });
+}
+// In a column of pixels only what reaches beyond the drawn is drawn: 100,000 events are a few thousand lines.
+function paintLine(pen, box, x, y, strokeStyle) {
+  const [low, high, end] = [box.low, box.toTime(box.right), x.length - 1];
+  const isSparse = x.length < box.width / 6;
+  let [column, top, base] = [NaN, 0, 0];
+  pen.beginPath();
+  for (let k = 0; k <= end; k++) {
+    if (x[Math.min(k + 1, end)] < low || x[Math.max(k - 1, 0)] > high) continue;
+    const [at, level] = [box.toX(x[k]), box.toY(y[k])];
+    const isSame = Math.floor(at) === column;
+    if (level !== level) column = NaN; // a gap
+    else if (!isSame || level < top || level > base) {
+      if (column !== column) pen.moveTo(at - 0.1, level);
+      pen.lineTo(at, level);
+      [top, base] = isSame ? [Math.min(top, level), Math.max(base, level)] : [level, level];
+      column = Math.floor(at);
+    }
+    if (isSparse && level === level) pen.roundRect(at - 2, level - 2, 4, 4, 2), pen.moveTo(at, level);
+  }
+  Object.assign(pen, { strokeStyle, lineWidth: 1.25, lineJoin: "round", lineCap: "round", globalAlpha: 0.85 }).stroke();
+}
+// The more events of a lane share a column of pixels, the darker it is.
+function paintLanes(pen, box, x, y, colourOf) {
+  const columns = Math.ceil(box.width) + 1;
+  const tall = Math.min(40, (0.56 * box.height) / box.lanes.length);
+  const counts = new Float64Array(columns * box.lanes.length);
+  x.forEach((time, k) => {
+    const column = Math.floor(box.toX(time) - box.left);
+    if (column >= 0 && column < columns && y[k] >= 0 && y[k] < box.lanes.length) counts[y[k] * columns + column]++;
+  });
+  const most = Math.log(Math.max(2, counts.reduce((a, b) => Math.max(a, b), 0)) + 1);
+  box.lanes.forEach((_, lane) => {
+    pen.fillStyle = colourOf(lane);
+    for (let column = 0; column < columns; column++) {
+      const n = counts[lane * columns + column];
+      pen.globalAlpha = 0.45 + (0.55 * Math.log(n + 1)) / most;
+      if (n) pen.fillRect(box.left + column - 0.25, box.toY(lane) - tall / 2, 1.5, tall);
+    }
+  });
+}
+function paintPoints(pen, box, points, ink, paper) {
+  let free = -Infinity; // where the last label ended
+  for (const { x, y, label } of points) {
+    const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
+    Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper, fillStyle: ink, textAlign: "center" });
+    const disc = new Path2D(`M${at - 5},${level}a5,5 0 1 0 10,0a5,5 0 1 0-10,0`);
+    pen.stroke(disc);
+    pen.fill(disc);
+    const half = pen.measureText(label).width / 2;
+    if (at - half < free + 4) continue; // no room
+    free = at + half;
+    const base = level > TOP + 21 ? level - 11 : level + 21;
+    pen.strokeText(label, at, base);
+    pen.fillText(label, at, base);
+  }
+}
