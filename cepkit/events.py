@@ -118,6 +118,19 @@ class Events:
         own = self.partition_of_event[self.by_partition]
         return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
 
+    @cached_property
+    def _values_by_partition(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def values_by_partition(self, name: str) -> np.ndarray:
+        """Return the values of a column in the order of `by_partition`."""
+        values = self.columns[name].values
+        if self.n_partitions < 2:
+            return values
+        if name not in self._values_by_partition:
+            self._values_by_partition[name] = values[self.by_partition]
+        return self._values_by_partition[name]
+
 
 def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
     """Return the text columns coded by one list of categories, so that codes can be compared.

@@ -56,7 +56,7 @@ def test_what_becomes_a_match_lives_until_then(seed, family):
         live = {}
         for k in range(1, steps.n + 1):
             assert steps.after(k).is_whole
-            live[k] = {steps._walk._events_of(partial) for _, partial in steps._walk._live}
+            live[k] = set(steps.walk.partials())
         for match in matches:
             own = [steps.index_of(row) for row in sorted(match.rows)]
             if [steps.position_of(i) for i in own if i < steps.n] != sorted(match.rows):
@@ -89,7 +89,7 @@ def test_a_regex_completes_the_matches_of_the_definition(seed):
         for k in range(1, steps.n + 1):
             completed = {tuple(map(steps.position_of, match)) for match in steps.after(k).completed}
             made |= completed
-            starts_after[k] = set(map(steps.position_of, steps._walk.partials()[0].tolist()))
+            starts_after[k] = set(map(steps.position_of, steps.walk.partials()[0].tolist()))
             for first, _ in completed:
                 for before in range(steps.index_of(first) + 1, k):
                     assert first in starts_after[before]

@@ -52,8 +52,13 @@ class Places:
         inputs = self.program.inputs(self.events.columns)
         if self.is_one_partition:
             return inputs
-        by_place = {name: values[self.position_of_place] for name, values in inputs.columns.items()}
-        return inputs.with_columns(by_place)
+        return inputs.with_columns({name: self._by_place(name, own) for name, own in inputs.columns.items()})
+
+    def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
+        column = self.events.columns.get(name)
+        if column is not None and column.values is values:  # texts may have got other codes
+            return self.events.values_by_partition(name)
+        return values[self.position_of_place]
 
     @cached_property
     def start_of_partition(self) -> np.ndarray:
@@ -68,9 +73,7 @@ class Places:
     @cached_property
     def time(self) -> np.ndarray:
         """The clock of every place, int64 or float64, (n,)."""
-        values = self.events.columns[self.program.clock].values
-        if not self.is_one_partition:
-            values = values[self.position_of_place]
+        values = self.events.values_by_partition(self.program.clock)
         return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
     # --- limits, all int64, (n,)

@@ -48,6 +48,10 @@ class Automaton:
     note: str = ""
 
 
+NO_AUTOMATON = Automaton(States(1, (), (), (0,)), ("",))  # where there are too many states
+NOTHING_DRAWN: dict[str, Any] = {"states": [], "transitions": [], "width": 0.0, "height": 0.0}
+
+
 def automaton_of(program: Program | SequenceProgram) -> Automaton:
     """Return the automaton of a compiled query.
 
@@ -193,6 +197,8 @@ def states_of_match(
             return []
         own = automaton.state_of_component[branch]
         return [0, *dict.fromkeys(own[c] for c in components)]
+    if not automaton.states.transitions:
+        return []
     follow = {(state, name): target for state, name, target in automaton.states.transitions}
     state, passed = 0, [0]
     for variable in variables:

@@ -15,7 +15,7 @@ import numpy as np
 from cepkit.api import match, spark_module
 from cepkit.checked import warn_of_unknown_types
 from cepkit.errors import CepError, nearest
-from cepkit.explorer.automaton import Automaton, automaton_of, drawn_automaton
+from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
 from cepkit.explorer.code import code_of, name_of_frame
 from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.data import SearchedFrame
@@ -90,6 +90,7 @@ class Explorer:
         self._shape: tuple = ()
         self._automaton: Automaton | None = None
         self._partition: int | None = None
+        self._drawn_events: Any = None  # of the partition's timeline
         self._chosen: Chosen | None = None
         self._asked: list[int] = []  # positions of the rows that are asked about
         self._writing = threading.local()  # traits that Python writes are no wishes
@@ -258,10 +259,10 @@ class Explorer:
         self.editor.code = code_of(reading, self._code_call(), self._name)
         shape = "compiling a pattern of a new shape, then running it" if is_new else "running"
         self._say("running", shape, version=version, errors=[])
-        known = None if is_new else self._automaton
+        automaton = self._automaton
         self._worker.submit(
             RUN,
-            lambda turn: self._run(turn, program, notes, version, known),
+            lambda turn: self._run(turn, program, notes, version, automaton, is_new),
             lambda done: self._say("running", shape, progress=done),
         )
 
@@ -288,12 +289,12 @@ class Explorer:
         if shape == self._shape and self._automaton is not None:
             return False
         self._shape = shape
+        self._automaton, drawn = NO_AUTOMATON, NOTHING_DRAWN
         try:
             self._automaton = automaton_of(program)
             drawn = drawn_automaton(self._automaton)
-        except CepError as error:  # too large for a picture
-            self._automaton = None
-            drawn = {"states": [], "transitions": [], "width": 0.0, "height": 0.0}
+            self.nfa.tooltip = self._automaton.note
+        except CepError as error:  # too large for a picture, or for its states to be told apart
             self.nfa.tooltip = str(error)
         with self.nfa.hold_sync():
             self.nfa.lit, self.nfa.live, self.nfa.selected = [], [], None
@@ -320,13 +321,13 @@ class Explorer:
     # --- jobs of the thread
 
     def _run(
-        self, turn: Turn, program: Any, notes: list[str], version: int, automaton: Automaton | None
+        self, turn: Turn, program: Any, notes: list[str], version: int, automaton: Automaton, is_new: bool
     ) -> None:
         began = time.perf_counter()
         events = self._data.events(program)
         turn.expect(events.n_events)
         matches = self._data.run(program, self._engine, turn.progress)
-        result = Result(self._data, program, matches, automaton or self._automaton)
+        result = Result(self._data, program, matches, automaton)
         if result.is_sequence:
             with warnings_heard() as heard:
                 warn_of_unknown_types(program, events)
@@ -335,16 +336,23 @@ class Explorer:
             result.take_series(self._result)
         if (look := result.first_look()) is not None:
             turn.deliver(lambda: self._set(self.table, look))
-        table = result.pages.traits(1, CANONICAL)
+        result.matches.count()
+        took = time.perf_counter() - began
+        if is_new and (table := result.first_rows()) is not None:
+            turn.deliver(lambda: self._show(result, table, notes, version, took))
+            table = result.pages.traits(1, CANONICAL)
+            turn.deliver(lambda: self._set(self.table, table))
+        else:
+            table = result.pages.traits(1, CANONICAL)
+            took = time.perf_counter() - began
+            turn.deliver(lambda: self._show(result, table, notes, version, took))
         partition = self._partition_for(result)
         timeline = result.timeline(partition, self._kept_window(result, partition))
-        took = time.perf_counter() - began
-        turn.deliver(lambda: self._show(result, partition, table, timeline, notes, version, took))
+        turn.deliver(lambda: self._show_bands(result, partition, timeline))
 
     def _partition_for(self, result: Result) -> int | None:
         """Return the partition to show: the one that is shown, where it still has a match."""
-        before = self._result
-        is_same = before is not None and before.events is result.events and self._partition is not None
+        is_same = self._drawn_events is result.events and self._partition is not None
         if is_same and (result.events.partition_of_event[result.ends] == self._partition).any():
             return self._partition
         return result.partition_of_first()
@@ -354,23 +362,23 @@ class Explorer:
         is_same = list(self.timeline.view) == extent
         return window if window and is_same else None
 
-    def _show(
-        self, result: Result, partition: int | None, table: dict, timeline: dict, notes: list[str],
-        version: int, took: float,
-    ) -> None:  # fmt: skip
-        self._result, self._all, self._partition, self._chosen = result, None, partition, None
-        self._asked = []
+    def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
+        self._result, self._all, self._chosen, self._asked = result, None, None, []
         n = result.matches.count()
         found = f"{n:,} {'match' if n == 1 else 'matches'} in {took:.2f} s"
         self._set(self.table, {**table, "selected": None})
-        kept = {} if list(self.timeline.view) == timeline["view"] else {"window": []}
-        self._set(self.timeline, {**timeline, **kept, "points": [], "selected": None, "busy": False})
-        self.nfa.lit = []
+        self._set(self.timeline, {"points": [], "selected": None, "busy": True})
+        self._set(self.nfa, {"lit": [], "live": []})
         self.funnel.busy = True
         self._set(
             self.reasons, {"title": "", "lines": [], "note": "click an event to ask why it is in no match"}
         )
         self._say("done", "; ".join(part for part in (self.sampled, found, *notes) if part), version=version)
+
+    def _show_bands(self, result: Result, partition: int | None, timeline: dict) -> None:
+        self._partition, self._drawn_events = partition, result.events
+        kept = {} if list(self.timeline.view) == timeline["view"] else {"window": []}
+        self._set(self.timeline, {**timeline, **kept, "busy": False})
         self._worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self._worker.submit(STEP, lambda turn: self._step(turn, result, self.stepper.position))
 

@@ -97,7 +97,10 @@ class Pages:
     def traits(self, page: int, order: str = CANONICAL) -> dict[str, Any]:
         """Return the traits of a table's widget for a page."""
         numbers = self.numbers(page, order)
-        frame = self.frame(numbers)
+        return self.described(self.frame(numbers), numbers, page, order)
+
+    def described(self, frame: pd.DataFrame, numbers: Sequence[int], page: int, order: str) -> dict[str, Any]:
+        """Return the traits for a page whose rows are there already."""
         return {
             "columns": [
                 {"name": str(name), "align": "right" if is_number(of) else "left"}

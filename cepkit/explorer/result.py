@@ -14,14 +14,17 @@ import numpy as np
 from cepkit.compile.program import Program, compile_regex
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.counts import count_text
+from cepkit.engines.chained import ChainedMatches
 from cepkit.engines.funnel import count_funnel
+from cepkit.engines.places import Places
 from cepkit.engines.regex import match_regex
 from cepkit.engines.sequence_measures import variables_of_items
-from cepkit.explorer.automaton import Automaton, automaton_of, states_of_match
+from cepkit.events import Events
+from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.pages import PAGE, Pages, cell, cells
+from cepkit.explorer.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.series import Series, drawn_series, series_of
-from cepkit.explorer.stepping import Stepping
+from cepkit.explorer.stepping import Stepping, matches_at_end
 from cepkit.funnels import FunnelResult
 from cepkit.language.patterns import Sequence as PatternSequence
 from cepkit.language.patterns import seq, variables
@@ -29,10 +32,12 @@ from cepkit.language.positions import is_nullable
 from cepkit.matches import Matches
 from cepkit.reasons import explain_rows
 from cepkit.sequence_matches import SequenceMatches
+from cepkit.sequence_set import joined
 
 SPANS = 2000  # matches drawn as bands
 STAGES = 8  # of a regex's funnel
 SHOWN_VALUES = 14  # columns of the event that is stepped to
+FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
 _LARGEST = 2**63
 
 
@@ -56,8 +61,8 @@ class Result:
     program : Program or SequenceProgram
     matches : Matches or SequenceMatches
         Of the program in the frame; nothing of it is made that is not asked for.
-    automaton : Automaton, optional
-        Of the program, where it is known already.
+    automaton : Automaton
+        Of the program.
     """
 
     def __init__(
@@ -65,11 +70,11 @@ class Result:
         data: SearchedFrame,
         program: Program | SequenceProgram,
         matches: Matches | SequenceMatches,
-        automaton: Automaton | None = None,
+        automaton: Automaton,
     ):
         self.data, self.program, self.matches = data, program, matches
         self.events = data.events(program)
-        self.automaton = automaton or automaton_of(program)
+        self.automaton = automaton
         self.is_sequence = isinstance(program, SequenceProgram)
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
         self._steppings: dict[int | None, Stepping] = {}
@@ -103,6 +108,43 @@ class Result:
             "limit_note": "some of them; numbers and order follow when all are counted",
             "busy": True,
         }
+
+    def first_rows(self) -> dict[str, Any] | None:
+        """Return the first page of counted matches without what would have to be compiled for it, or None.
+
+        The few events in front of the first last ones are gone through; what is found must be as many.
+        """
+        found, policy = (
+            (self.matches._found, self.program.query.after_match[0]) if self.is_sequence else (None, "")
+        )
+        if not isinstance(found, ChainedMatches) or policy != "none":
+            return None
+        places, counts = Places(self.program, self.events), self._ends[1]
+        blocks, n_rows = [], min(PAGE, self.matches.count())
+        for end in range(len(self.ends)):
+            if sum(map(len, blocks)) >= n_rows:
+                break
+            place = places.place_of_position[self.ends[end : end + 1]]
+            start, stop = int(places.window_start_of(place)[0]), int(place[0]) + 1
+            if stop - start > FEW_EVENTS or int(counts[end]) > FEW_EVENTS or self._looks_around:
+                return None
+            positions = self.events.by_partition[start:stop]
+            columns = {name: column.take(positions) for name, column in self.events.columns.items()}
+            part = Events(len(positions), columns, np.zeros(len(positions), np.int32), 1)
+            block = matches_at_end(self.program, part)
+            if block is None or len(block) != int(counts[end]):
+                return None
+            blocks.append(replace(block, event_of_item=positions[block.event_of_item]))
+        frame = as_pandas(self.matches._frame(joined(blocks).take(slice(0, n_rows))))
+        table = self.pages.described(frame, list(range(n_rows)), 1, CANONICAL)
+        return {**table, "busy": True}
+
+    @property
+    def _looks_around(self) -> bool:
+        """Whether matches depend on events outside of their windows or partitions."""
+        branches = [bound.branch for bound in self.program.branches]
+        strict = any("strict" in (c.step, c.inner) for branch in branches for c in branch.components)
+        return strict or any(branch.absences for branch in branches)
 
     # --- which event is where
 

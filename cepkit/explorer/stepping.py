@@ -22,6 +22,7 @@ from cepkit.engines.regex import advance
 from cepkit.engines.steps import Partial, Steps
 from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton
+from cepkit.sequence_set import MatchBlock
 
 BEHIND = 200  # events that are gone through in front of the wanted one, where no clean slate is nearer
 AHEAD = 400  # events that are gone through from where a walk began, before another one begins
@@ -104,7 +105,7 @@ class Stepping:
         self.positions = np.flatnonzero(events.partition_of_event == partition) if is_part else None
         self.n = events.n_events if self.positions is None else len(self.positions)
         self.ends = None if ends is None else self._own(np.asarray(ends, np.int64))
-        self._walk: Walk | None = None
+        self.walk: Walk | None = None
 
     def _own(self, ends: np.ndarray) -> np.ndarray:
         if self.positions is None:
@@ -126,9 +127,9 @@ class Stepping:
         if n_read < 1:
             return Moment()
         k = min(n_read, self.n) - 1
-        if self._walk is None or not self._walk.begin <= k < self._walk.stop:
-            self._walk = self.walk_to(k)
-        return self._walk.after(k)
+        if self.walk is None or not self.walk.begin <= k < self.walk.stop:
+            self.walk = self.walk_to(k)
+        return self.walk.after(k)
 
     def next_match(self, n_read: int) -> int:
         """Return how many events to read to complete the next match; all of them when there is none."""
@@ -223,66 +224,48 @@ class _RegexWalk(Walk):
 # --- sequences ---------------------------------------------------------------------------------------------
 
 
-class _SequenceWalk(Walk):
-    def __init__(self, stepping: Stepping, begin: int):
-        super().__init__(begin, stepping.n, begin == 0)
-        # Beyond the last event stands what an absence behind a match may look at.
-        own = stepping.part(begin, min(stepping.n, self.stop + BEHIND))
-        self._places = Places(stepping.program, own)
-        self._steps = [Steps(self._places, bound) for bound in stepping.program.branches]
-        self._states = stepping.automaton.state_of_component
-        self._variables = [
-            [component.variable for component in bound.branch.components]
-            for bound in stepping.program.branches
-        ]
-        self._live: list[tuple[int, Partial]] = []
-        self._left_out = 0
-        self._known_from = None if self.is_whole else begin + self._first_whole(own.n_events)
+class PartialMatches:
+    """The live partial matches of a sequence, advanced event by event.
 
-    def _first_whole(self, n: int) -> int:
-        """Return the first event whose window lies within the neighbourhood; ``n`` when that is not known."""
-        window = self._places.program.window
-        if self._places.is_one_partition and (window.within is not None or window.within_events is not None):
-            begun = np.flatnonzero(self._places.window_start > 0)
-            return int(begun[0]) if len(begun) else n
-        return n
+    Parameters
+    ----------
+    program : SequenceProgram
+    events : Events
+        Few of them; a partial match is dropped when nothing that may follow can make it a match.
+    """
 
-    def _step(self, k: int) -> Moment:
-        j = int(self._places.place_of_position[k - self.begin])
+    def __init__(self, program: SequenceProgram, events: Events):
+        self.places = Places(program, events)
+        self.live: list[tuple[int, Partial]] = []  # number of the branch, and its partial match
+        self.n_left_out = 0
+        self._steps = [Steps(self.places, bound) for bound in program.branches]
+
+    def read(self, j: int) -> list[tuple[int, Partial]]:
+        """Read the event at place ``j`` of those there are; return the matches it completes."""
         made: list[tuple[int, Partial]] = []
-        completed: list[tuple[int, ...]] = []
+        completed: list[tuple[int, Partial]] = []
         for b, steps in enumerate(self._steps):
-            every = [partial for own, partial in self._live if own == b]
+            every = [partial for own, partial in self.live if own == b]
             for partial in (Partial(), *every):
                 for c in _next_components(steps, partial):
                     if not steps.obstacles(partial, j, c):
-                        grown = partial.grown(j, c)
-                        made.append((b, grown))
-                        if not steps.at_end(grown):
-                            completed.append(self._events_of(grown))
-        kept = [one for one in self._live if self._lives(*one, j)]
+                        made.append((b, partial.grown(j, c)))
+                        if not steps.at_end(made[-1][1]):
+                            completed.append(made[-1])
+        kept = [one for one in self.live if self._lives(*one, j)]
         kept += [one for one in made if self._lives(*one, None)]
-        if len(kept) > MOST_LIVE:
-            self._left_out += len(kept) - MOST_LIVE
-            kept = kept[-MOST_LIVE:]
-        self._live = kept
-        note = f"{self._left_out:,} of the oldest partial matches are left out" if self._left_out else ""
-        is_whole = not self._left_out and (self._known_from is None or k >= self._known_from)
-        unique = tuple(sorted(set(completed), key=lambda match: match[::-1]))
-        return Moment(self._counted(), unique, is_whole, note)
-
-    def _events_of(self, partial: Partial) -> tuple[int, ...]:
-        position = self._places.position_of_place
-        return tuple(self.begin + int(position[place]) for place in partial.path)
+        self.n_left_out += max(0, len(kept) - MOST_LIVE)
+        self.live = kept[-MOST_LIVE:]
+        return completed
 
     def _lives(self, b: int, partial: Partial, j: int | None) -> bool:
         """Whether a partial match may go on after event ``j``; None: after its own last one."""
-        steps, places = self._steps[b], self._places
+        steps, places = self._steps[b], self.places
         s, p, c = partial.path[0], partial.path[-1], partial.components[-1]
-        last = p if j is None else max(j, p)
         may_take, may_begin = not steps.is_full(partial, c), c + 1 < steps.n
+        last = p if j is None else max(j, p)
         if places.start_of_partition[last] != places.start_of_partition[p]:
-            last = p  # an event of another partition ends nothing, but to a strict step it stands between
+            # An event of another partition ends nothing, but for a strict step it stands between.
             may_take = may_take and steps.components[c].inner != "strict"
             may_begin = may_begin and steps.components[c + 1].step != "strict"
             return may_take or may_begin
@@ -301,9 +284,67 @@ class _SequenceWalk(Walk):
             may_begin and goes_on(steps.components[c + 1].step, hit_begin)
         )
 
+
+def matches_at_end(program: SequenceProgram, events: Events) -> MatchBlock | None:
+    """Return the matches that end with the last of a few events of one partition, in canonical order.
+
+    None where there are more partial matches than are kept.
+    """
+    partials, completed = PartialMatches(program, events), []
+    for j in range(events.n_events):
+        completed = partials.read(j)
+    if partials.n_left_out:
+        return None
+    first_item = np.cumsum([0, *(len(partial.path) for _, partial in completed)])
+    return MatchBlock(
+        np.array([place for _, partial in completed for place in partial.path], np.int64),
+        np.array([c for _, partial in completed for c in partial.components], np.int16),
+        first_item.astype(np.int64),
+        np.array([b for b, _ in completed], np.int16),
+    ).sorted()
+
+
+class _SequenceWalk(Walk):
+    def __init__(self, stepping: Stepping, begin: int):
+        super().__init__(begin, stepping.n, begin == 0)
+        # Beyond the last event stands what an absence behind a match may look at.
+        own = stepping.part(begin, min(stepping.n, self.stop + BEHIND))
+        self._partials = PartialMatches(stepping.program, own)
+        self._places = self._partials.places
+        self._states = stepping.automaton.state_of_component
+        self._variables = [
+            [component.variable for component in bound.branch.components]
+            for bound in stepping.program.branches
+        ]
+        self._known_from = begin if self.is_whole else begin + self._first_whole(own.n_events)
+
+    def _first_whole(self, n: int) -> int:
+        """Return the first event whose window lies within the neighbourhood; ``n`` when that is not known."""
+        window = self._places.program.window
+        if self._places.is_one_partition and (window.within is not None or window.within_events is not None):
+            begun = np.flatnonzero(self._places.window_start > 0)
+            return int(begun[0]) if len(begun) else n
+        return n
+
+    def partials(self) -> list[tuple[int, ...]]:
+        """Return the live partial matches, each as its events."""
+        return [self._events_of(partial) for _, partial in self._partials.live]
+
+    def _step(self, k: int) -> Moment:
+        completed = self._partials.read(int(self._places.place_of_position[k - self.begin]))
+        made = {self._events_of(partial) for _, partial in completed}
+        left_out = self._partials.n_left_out
+        note = f"{left_out:,} of the oldest partial matches are left out" if left_out else ""
+        is_whole = not left_out and k >= self._known_from
+        return Moment(self._counted(), tuple(sorted(made, key=lambda match: match[::-1])), is_whole, note)
+
+    def _events_of(self, partial: Partial) -> tuple[int, ...]:
+        position = self._places.position_of_place
+        return tuple(self.begin + int(position[place]) for place in partial.path)
+
     def _counted(self) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
         of_state: dict[int, list[tuple[int, Partial]]] = {}
-        for b, partial in self._live:
+        for b, partial in self._partials.live:
             if b < len(self._states):
                 of_state.setdefault(self._states[b][partial.components[-1]], []).append((b, partial))
         return tuple(
