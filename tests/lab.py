@@ -31,6 +31,17 @@ KERNEL_IS_IDLE = """() => {
     const kernel = panel?.sessionContext?.session?.kernel;
     return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
+ASK = """async code => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    const said = [];
+    const future = kernel.requestExecute({ code, store_history: false });
+    future.onIOPub = ({ header, content }) => {
+        if (header.msg_type === 'stream' && content.name === 'stdout') said.push(content.text);
+        if (header.msg_type === 'error') said.push(`${content.ename}: ${content.evalue}`);
+    };
+    await future.done;
+    return said.join('');
+}"""
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells"
 
 
@@ -160,6 +171,21 @@ class Browser:
         """Run all cells to the end, or to the first error; return the cells as nbformat has them."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
         return self.page.evaluate(CELLS)
+
+    def ask(self, expression: str):
+        """Return the value of an expression in the kernel; it has to have a JSON form."""
+        said = self.page.evaluate(ASK, f"import json; print(json.dumps({expression}))")
+        try:
+            return json.loads(said)
+        except json.JSONDecodeError:
+            raise AssertionError(f"{expression}: {said}") from None
+
+    def wait_until(self, expression: str, value, timeout_s: float = 20) -> None:
+        """Wait until an expression in the kernel has a value: what a page reports takes a moment."""
+        until = time.monotonic() + timeout_s
+        while (found := self.ask(expression)) != value:
+            assert time.monotonic() < until, f"{expression} is {found!r}, not {value!r}"
+            self.page.wait_for_timeout(50)
 
     def theme(self, name: str) -> None:
         """Switch to ``"light"`` or ``"dark"``."""

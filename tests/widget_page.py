@@ -120,7 +120,9 @@ def blank_page(**context):
         )
         page = browser.new_page(viewport={"width": 1000, "height": 900}, **context)
         page.trouble, page.requests = [], []
-        page.on("console", lambda message: page.trouble.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console", lambda message: page.trouble.append(message.text) if message.type == "error" else None
+        )
         page.on("pageerror", lambda error: page.trouble.append(str(error)))
         page.on(
             "request",
@@ -137,7 +139,9 @@ def blank_page(**context):
 def browser_path():
     """Return the program Chromium, or None where there is none."""
     named = os.environ.get("CHROMIUM")
-    return named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return named or next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
 
 
 def set_theme(page, name):
