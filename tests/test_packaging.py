@@ -216,7 +216,9 @@ import cepkit
 from cepkit._shipped import shipped
 loaded = sorted({"numba", "anywidget", "pyspark", "matplotlib"} & set(sys.modules))
 peaks = str(shipped("sample_data", "peaks.csv"))
-print(json.dumps({"from": cepkit.__file__, "sample": peaks, "loaded": loaded}))
+from cepkit.widgets.timeline_view import TimelineView  # reads its modules and its stylesheet
+drawn = "export default" in str(TimelineView._esm) and ".cepkit-timeline_view" in str(TimelineView._css)
+print(json.dumps({"from": cepkit.__file__, "sample": peaks, "loaded": loaded, "drawn": drawn}))
 """
 
 
@@ -240,7 +242,7 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
         pip(environment, "install", *(what if isinstance(what, tuple) else (what,)))
         found = json.loads(run(environment, "-c", LOOK))
         assert Path(found["from"]).is_relative_to(inside) and Path(found["sample"]).is_relative_to(inside)
-        assert found["loaded"] == []
+        assert found["loaded"] == [] and found["drawn"]
         assert "3 matches, in the order of their last row:" in run(cepkit_command, "demo")
     assert "123 matches of" in run(cepkit_command, *RUN[-1][1:])
     done = subprocess.run(

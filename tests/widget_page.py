@@ -1,4 +1,4 @@
-"""A blank page in Chromium in which ES modules of widgets run against a stub of the model, without Jupyter."""
+"""A blank page in Chromium: ES modules of widgets run there against a stub of the model, without Jupyter."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ THEMES = {
 # The page counts what a module leaves behind: listeners on what outlives it, timers, frames and observers.
 HOST = """
 () => {
+  const isOfModule = () => new Error().stack.includes("blob:");  // not the page's driver
   window.left = { listeners: 0, timers: new Set(), frames: new Set(), observers: new Set() };
   for (const target of [window, document, document.body, document.documentElement]) {
-    const { addEventListener: add, removeEventListener: remove } = target;
-    target.addEventListener = (...a) => { left.listeners++; return add.apply(target, a); };
-    target.removeEventListener = (...a) => { left.listeners--; return remove.apply(target, a); };
+    for (const [name, change] of [["addEventListener", 1], ["removeEventListener", -1]]) {
+      const own = target[name];
+      target[name] = (...a) => { left.listeners += change * isOfModule(); return own.apply(target, a); };
+    }
   }
   const counted = (start, stop, set, isOnce) => {
     const [begin, end] = [window[start], window[stop]];
     window[start] = (call, ...rest) => {
       const id = begin((...a) => { if (isOnce) set.delete(id); call(...a); }, ...rest);
-      set.add(id);
+      if (isOfModule()) set.add(id);
       return id;
     };
     window[stop] = (id) => { set.delete(id); end(id); };
@@ -50,7 +52,7 @@ HOST = """
   for (const name of ["ResizeObserver", "MutationObserver", "IntersectionObserver"]) {
     const Own = window[name];
     window[name] = class extends Own {
-      observe(...a) { left.observers.add(this); return super.observe(...a); }
+      observe(...a) { if (isOfModule()) left.observers.add(this); return super.observe(...a); }
       disconnect() { left.observers.delete(this); return super.disconnect(); }
     };
   }
@@ -64,7 +66,8 @@ HOST = """
   window.hosts = {};
   window.mount = async (name, esm, css, state) => {
     const url = URL.createObjectURL(new Blob([esm], { type: "text/javascript" }));
-    const { default: widget } = await import(url);
+    const module = await import(url);
+    const widget = module.default;
     URL.revokeObjectURL(url);
     state = Object.fromEntries(Object.entries(state).map(([key, value]) => [key, revived(value)]));
     const calls = new Map();
@@ -103,7 +106,7 @@ HOST = """
     const n_listeners = () => [...calls.values()].reduce((sum, all) => sum + all.length, 0);
     const cleanup = await widget.render({ model, el });
     const remove = () => { cleanup(); style.remove(); };
-    hosts[name] = { model, el, saved, receive, n_listeners, remove, exports: Object.keys(widget) };
+    hosts[name] = { model, el, saved, receive, n_listeners, remove, exports: Object.keys(module) };
   };
 }
 """
@@ -148,7 +151,7 @@ def set_theme(page, name):
     """Paint the page as JupyterLab does in its light or dark theme."""
     page.evaluate(
         """([values, isLight]) => {
-          document.body.style.cssText = Object.entries(values).map(([key, value]) => `${key}:${value}`).join(";");
+          Object.entries(values).forEach(([key, value]) => document.body.style.setProperty(key, value));
           document.body.style.background = "var(--jp-layout-color0)";
           document.body.dataset.jpThemeLight = isLight;
         }""",

@@ -1,5 +1,10 @@
 // How many partial matches reach each step: a bar, the count, and what is kept of the step before.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${Number((100 * share).toPrecision(3))} %`);
 
 function render({ model, el }) {
@@ -9,7 +14,6 @@ function render({ model, el }) {
   const note = node("p", "note");
   const id = `funnel-${Math.random().toString(36).slice(2)}`;
   root.setAttribute("aria-label", "Funnel of partial matches");
-  root.dataset.lmSuppressShortcuts = "true";
   list.tabIndex = 0;
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Steps; arrow keys choose one");

@@ -1,5 +1,10 @@
 // A page of matches. Page and match numbers are texts: they may be larger than a browser's numbers.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 const isNumber = (text) => /^\d+$/.test(text);
 
@@ -7,7 +12,6 @@ function render({ model, el }) {
   const root = node("section", "cepkit-match_table");
   const id = `match-${Math.random().toString(36).slice(2)}`;
   root.setAttribute("aria-label", "Matches");
-  root.dataset.lmSuppressShortcuts = "true";
 
   const head = node("div", "head");
   const total = node("span", "total");

@@ -1,5 +1,10 @@
 // The automaton of a query, drawn where Python placed it: live partial matches, the selected match's way.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const SVG = "http://www.w3.org/2000/svg";
 const RADIUS = 17, RING = 4, START_ARROW = 26, ARROW = 7; // px, as in cepkit/widgets/nfa_view.py
 const LEAST_SCALE = 0.6;
@@ -18,7 +23,6 @@ function render({ model, el }) {
   const says = node("p", "says");
   const headId = `cepkit-head-${Math.random().toString(36).slice(2)}`; // ids are the page's
   root.setAttribute("aria-label", "Automaton");
-  frame.dataset.lmSuppressShortcuts = "true";
   says.setAttribute("aria-live", "polite");
   for (const [kind, text] of [["live", "live partial matches"], ["lit", "on the selected match's way"], ["final", "a match ends here"]]) {
     const item = node("span", "item");
@@ -43,7 +47,7 @@ function render({ model, el }) {
 
   const drawState = (state) => {
     const { id, x, y } = state;
-    const group = shape("g", { class: state.is_final ? "state final" : "state", role: "button" });
+    const group = shape("g", { class: state.is_final ? "state final" : "state", role: "button", "data-lm-suppress-shortcuts": "true" });
     if (state.is_start) {
       const tip = x - RADIUS - RING;
       group.append(shape("path", { class: "line", d: `M${tip - START_ARROW},${y}H${tip - ARROW}`, "marker-end": `url(#${headId})` }));

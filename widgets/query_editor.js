@@ -1,5 +1,10 @@
 // An editor for the text of a query: a plain text area over a painted copy of its text.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const TOKEN = /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
 const NAME = /^[\p{L}_][\p{L}\p{N}_]*$/u;
 const STATES = { idle: ["○", "Idle"], running: ["", "Running"], done: ["✓", "Done"], failed: ["✗", "Failed"], cancelled: ["■", "Cancelled"] };
@@ -23,7 +28,7 @@ function render({ model, el }) {
   root.setAttribute("aria-label", "Query");
   message.id = `query-${Math.random().toString(36).slice(2)}`;
   area.setAttribute("aria-describedby", message.id);
-  for (const part of [cancel, columns, offers, message, code]) part.dataset.lmSuppressShortcuts = "true";
+  for (const part of [cancel, message, copy, root.querySelector("summary")]) part.dataset.lmSuppressShortcuts = "true";
   el.append(root);
 
   let [timer, isPutAway] = [0, false]; // until text is sent; whether completions are away until the next edit
@@ -68,12 +73,10 @@ function render({ model, el }) {
       pieces.push(node("span", `${kind}${isWrong ? " wrong" : ""}`, text.slice(start, end) || " "));
     };
     for (const { 0: token, index, groups } of text.matchAll(TOKEN)) {
-      const { word, quoted } = groups;
-      let kind = Object.keys(groups).find((name) => groups[name] !== undefined) ?? "";
-      if (quoted) kind = "column";
-      if (word) kind = kinds.get(word) ?? (keywords.has(word.toLowerCase()) ? "keyword" : "");
-      let at = index;
-      const end = index + token.length;
+      const form = Object.keys(groups).find((name) => groups[name] !== undefined) ?? "";
+      const named = kinds.get(token) ?? (keywords.has(token.toLowerCase()) ? "keyword" : "");
+      const kind = form === "quoted" ? "column" : form === "word" ? named : form;
+      let [at, end] = [index, index + token.length];
       for (const cut of cuts) if (cut > at && cut < end) add(at, (at = cut), kind);
       add(at, end, kind);
     }
@@ -167,10 +170,7 @@ function render({ model, el }) {
     textOfEdit.delete(model.get("edited") - 50);
     paint();
   };
-  cancel.onclick = () => {
-    model.set("cancel", model.get("cancel") + 1);
-    model.save_changes();
-  };
+  cancel.onclick = () => (model.set("cancel", model.get("cancel") + 1), model.save_changes());
   copy.onclick = () => {
     const range = document.createRange();
     range.selectNodeContents(cell);

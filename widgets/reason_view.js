@@ -1,5 +1,10 @@
 // Why an event is in no match: a list of conditions, each met or not.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const WORD = new Map([[true, "met"], [false, "not met"]]);
 
 function render({ model, el }) {
@@ -13,7 +18,6 @@ function render({ model, el }) {
   list.tabIndex = 0; // it scrolls
   list.setAttribute("aria-label", "Conditions");
   root.setAttribute("aria-live", "polite");
-  root.dataset.lmSuppressShortcuts = "true";
   head.append(title, tally);
   root.append(head, list, note);
   el.append(root);

@@ -1,11 +1,15 @@
 // Sliders for the constants of a query; movements are reported at most once per frame of the screen.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 
 function render({ model, el }) {
   const root = node("section", "cepkit-slider_panel");
   const list = node("div", "list");
   root.setAttribute("aria-label", "Constants of the query");
-  root.dataset.lmSuppressShortcuts = "true";
   root.append(node("h4", "title", "Constants"), list);
   el.append(root);
 

@@ -1,11 +1,16 @@
 // A stream event by event: where it is, the event, the live partial matches, what it completed.
-const node = (tag, className = "", text = "") => Object.assign(document.createElement(tag), { className, textContent: text });
+// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
+const node = (tag, className = "", text = "") => {
+  const element = Object.assign(document.createElement(tag), { className, textContent: text });
+  element.dataset.lmSuppressShortcuts = "true";
+  return element;
+};
 const NEXT_MATCH = -1;
+const PATIENCE_MS = 1000; // after that, what Python says is shown whatever was wished
 
 function render({ model, el }) {
   const root = node("section", "cepkit-stepper");
   root.setAttribute("aria-label", "Stepping through the events");
-  root.dataset.lmSuppressShortcuts = "true";
   const bar = node("div", "bar");
   const where = node("output", "where");
   const range = node("input", "range");
@@ -16,12 +21,13 @@ function render({ model, el }) {
   note.setAttribute("aria-live", "polite");
 
   let aimed = null; // where the person wants to be while Python is on its way
-  let asked = 0; // when that was said, ms
+  let timer = 0;
   let frame = 0;
   const want = (to) => {
     const wanted = to === NEXT_MATCH ? to : Math.max(0, Math.min(model.get("n_events"), to));
     aimed = to === NEXT_MATCH ? null : wanted;
-    asked = performance.now();
+    clearTimeout(timer);
+    timer = setTimeout(() => ((aimed = null), place()), PATIENCE_MS);
     place();
     frame ||= requestAnimationFrame(() => {
       frame = 0;
@@ -107,8 +113,7 @@ function render({ model, el }) {
   };
   const say = () => (note.textContent = note.title = model.get("note"));
   const arrive = () => {
-    // Answers to earlier wishes do not pull the handle back, unless the last one is long ago.
-    if (aimed === model.get("position") || performance.now() - asked > 1000) aimed = null;
+    if (aimed === model.get("position")) aimed = null; // answers to earlier wishes do not pull the handle back
     place();
     drawEvent();
   };
@@ -122,6 +127,7 @@ function render({ model, el }) {
   return () => {
     listeners.forEach(([name, call]) => model.off(`change:${name}`, call));
     cancelAnimationFrame(frame);
+    clearTimeout(timer);
     root.remove();
   };
 }

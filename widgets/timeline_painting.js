@@ -85,6 +85,7 @@ function paintLine(pen, box, x, y, strokeStyle) {
 // The more events of a lane share a column of pixels, the darker it is.
 function paintLanes(pen, box, x, y, colourOf) {
   const columns = Math.ceil(box.width) + 1;
+  const wide = x.length < box.width / 6 ? 3 : 1.5;
   const tall = Math.min(40, (0.56 * box.height) / box.lanes.length);
   const counts = new Float64Array(columns * box.lanes.length);
   x.forEach((time, k) => {
@@ -97,7 +98,7 @@ function paintLanes(pen, box, x, y, colourOf) {
     for (let column = 0; column < columns; column++) {
       const n = counts[lane * columns + column];
       pen.globalAlpha = 0.45 + (0.55 * Math.log(n + 1)) / most;
-      if (n) pen.fillRect(box.left + column - 0.25, box.toY(lane) - tall / 2, 1.5, tall);
+      if (n) pen.fillRect(box.left + column - wide / 4, box.toY(lane) - tall / 2, wide, tall);
     }
   });
 }

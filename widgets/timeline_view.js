@@ -10,7 +10,8 @@ const SKELETON = `
 function render({ model, el }) {
   const root = Object.assign(document.createElement("section"), { className: "cepkit-timeline_view", innerHTML: SKELETON });
   root.setAttribute("aria-label", "Timeline");
-  root.dataset.lmSuppressShortcuts = "true";
+  // JupyterLab's shortcuts keep off elements that say so themselves.
+  root.querySelectorAll("canvas, button").forEach((part) => (part.dataset.lmSuppressShortcuts = "true"));
   el.append(root);
   const [stage, canvas, hint, readout, note] = [".stage", "canvas", ".hint", ".readout", ".note"].map((name) => root.querySelector(name));
   let x, y, spans, ids, range; // what Python sent

@@ -40,6 +40,8 @@ class ReasonView(View):
         return f"{counted(len(self.lines), 'line')}, {n_unmet} not met"
 
     def _static(self) -> dict[str, str]:
+        if not (self.title or self.lines):
+            return {"text/html": "<p>No event in question.</p>"}
         marks = {True: "✓ ", False: "✗ ", None: ""}
         lines = "".join(
             f"<li>{marks[line.get('is_met')]}{html.escape(str(line['text']))}</li>" for line in self.lines

@@ -19,8 +19,8 @@ def table_html(
 
     Examples
     --------
-    >>> table_html(["a<b"], [[1], [2]], right=[0])[:64]
-    '<table><thead><tr><th align="right">a&lt;b</th></tr></thead><tbod'
+    >>> table_html(["a<b"], [[1], [2]], right=[0])[:60]
+    '<table><thead><tr><th align="right">a&lt;b</th></tr></thead>'
     """
     numbers = frozenset(right)
 

@@ -1,0 +1,142 @@
+"""One widget of every kind, with content and without."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cepkit.widgets.funnel_view import FunnelView
+from cepkit.widgets.match_table import MatchTable
+from cepkit.widgets.nfa_view import NfaView
+from cepkit.widgets.query_editor import QueryEditor
+from cepkit.widgets.reason_view import ReasonView
+from cepkit.widgets.slider_panel import SliderPanel
+from cepkit.widgets.stepper import Stepper
+from cepkit.widgets.timeline_view import TimelineView
+
+KINDS = {
+    "query_editor": QueryEditor,
+    "nfa_view": NfaView,
+    "timeline_view": TimelineView,
+    "funnel_view": FunnelView,
+    "match_table": MatchTable,
+    "slider_panel": SliderPanel,
+    "stepper": Stepper,
+    "reason_view": ReasonView,
+}
+
+QUERY = "PATTERN SEQ(A a, B b)\nWHERE b.prise > a.price AND b.kind = '𝄞'"
+MARCH = 1_709_287_200_000.0  # 2024-03-01 10:00 UTC in milliseconds
+
+FULL = {
+    "query_editor": {
+        "text": QUERY,
+        "errors": [{"start": 30, "end": 35, "line": 2, "message": "column 'prise' not found\n  ^^^^^"}],
+        "columns": [
+            {"name": "price", "dtype": "float64", "note": ""},
+            {"name": "kind", "dtype": "string", "note": "event type"},
+            {"name": "lot no", "dtype": "int64", "note": ""},
+        ],
+        "names": ["A", "B", "average"],
+        "status": {"state": "running", "message": "", "progress": 0.42},
+        "code": "df.cep.match(query)",
+    },
+    "nfa_view": {
+        "states": [
+            {"id": 0, "label": "0", "x": 60, "y": 80, "is_start": True, "is_final": False},
+            {"id": 1, "label": "1", "x": 190, "y": 80, "is_start": False, "is_final": False},
+            {"id": 2, "label": "2", "x": 320, "y": 80, "is_start": False, "is_final": True},
+        ],
+        "transitions": [
+            {"source": 0, "target": 1, "label": "A a", "path": "M77,80L166,80", "x": 125, "y": 74},
+            {"source": 1, "target": 2, "label": "B b\nsmall", "path": "M207,80L292,80", "x": 250, "y": 74},
+        ],
+        "width": 360,
+        "height": 140,
+        "live": [{"state": 1, "n": 1234}],
+        "lit": [0, 1],
+        "selected": 1,
+    },
+    "timeline_view": {
+        "time_kind": "datetime",
+        "x": MARCH + 1000.0 * np.arange(3600),
+        "y": np.sin(np.arange(3600) / 300),
+        "x_label": "ts (UTC)",
+        "y_label": "load (kW)",
+        "spans": MARCH + 1000.0 * np.array([[600, 1200], [900, 1000], [3000, 3300]]),
+        "span_ids": [7, 8, 9],
+        "points": [
+            {"x": MARCH + 600e3, "y": 0.9, "label": "a"},
+            {"x": MARCH + 1200e3, "y": None, "label": "b"},
+        ],
+        "span_note": "first 3 of 1.2e9 matches",
+        "sampled": "",
+        "selected": 7,
+        "cursor": MARCH + 700e3,
+    },
+    "funnel_view": {
+        "stages": [
+            {"label": "A a", "n": "1,200", "share": 1.0, "selectivity": None, "note": "all events"},
+            {"label": "B b", "n": "300", "share": 0.25, "selectivity": 0.25, "note": "b.price > a.price"},
+            {"label": "C c", "n": "0", "share": 0.0, "selectivity": 0.0, "note": ""},
+        ],
+        "selected": 1,
+    },
+    "match_table": {
+        "columns": [{"name": "match", "align": "right"}, {"name": "start", "align": "left"}],
+        "rows": [[str(10**21 + k), f"10:{k:02d}"] for k in range(20)],
+        "numbers": [10**21 + k for k in range(20)],
+        "page": 50_000_000_000_000_000_001,
+        "n_pages": str(10**20),
+        "total": str(2 * 10**21),
+        "sortable": ["start"],
+        "order": "start up",
+        "limit_note": "matches are made when they are looked at",
+        "selected": 10**21 + 1,
+    },
+    "slider_panel": {
+        "sliders": [
+            {
+                "id": "a",
+                "label": "price >",
+                "value": 1.5,
+                "low": 0,
+                "high": 3,
+                "step": 0.25,
+                "unit": "€",
+                "text": "",
+            },
+            {
+                "id": "b",
+                "label": "WITHIN",
+                "value": 60,
+                "low": 1,
+                "high": 240,
+                "step": 1,
+                "unit": "min",
+                "text": "60",
+            },
+        ]
+    },
+    "stepper": {
+        "position": 4,
+        "n_events": 10,
+        "event": [["kind", "B"], ["price", "12.5"]],
+        "live": [{"state": 1, "label": "after a", "n": 1234, "examples": ["a=1", "a=2"]}],
+        "completed": ["match 7: a=1 b=4"],
+        "note": "one event of all partitions",
+    },
+    "reason_view": {
+        "title": "B at 10:02",
+        "lines": [
+            {"text": "event type is B", "is_met": True},
+            {"text": "b.price > a.price", "is_met": False},
+            {"text": "The furthest partial match got to a.", "is_met": None},
+        ],
+        "note": "With a.price below 11 it would be a match.",
+    },
+}
+
+
+def full(stem):
+    """Return a widget with content."""
+    return KINDS[stem](**FULL[stem])
