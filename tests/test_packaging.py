@@ -190,6 +190,12 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     assert modules <= names
     assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     assert shipped_files <= names
+    modules_of_widgets = (ROOT / "cepkit" / "widgets").glob("*.py")
+    read = {
+        name for path in modules_of_widgets for name in re.findall(r'"(\w+\.(?:js|css))"', path.read_text())
+    }
+    assert {f"cepkit/_data/widgets/{name}" for name in read} <= names and len(read) >= 16
+    assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     assert {name.split("/")[0] for name in names} == {"cepkit", f"cepkit-{PROJECT['version']}.dist-info"}
     assert wheel.stat().st_size < 3_000_000
 
@@ -221,6 +227,17 @@ drawn = "export default" in str(TimelineView._esm) and ".cepkit-timeline_view" i
 print(json.dumps({"from": cepkit.__file__, "sample": peaks, "loaded": loaded, "drawn": drawn}))
 """
 
+EXPLORE = """
+import json
+from cepkit.datasets import load_sample
+from cepkit.widgets.base import View
+explorer = load_sample("peaks").cep.explore("up{3,}\\nup: price > prev(price)", order_by="ts")
+n = explorer.wait(300).matches.count()
+views = {type(view).__name__: view for view in vars(explorer).values() if isinstance(view, View)}
+lengths = {name: [len(str(of._esm)), len(str(of._css))] for name, of in views.items()}
+print(json.dumps({"n": n, "views": lengths}))
+"""
+
 
 @pytest.mark.slow
 def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, tmp_path):
@@ -244,6 +261,9 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
         assert Path(found["from"]).is_relative_to(inside) and Path(found["sample"]).is_relative_to(inside)
         assert found["loaded"] == [] and found["drawn"]
         assert "3 matches, in the order of their last row:" in run(cepkit_command, "demo")
+        explored = json.loads(run(environment, "-c", EXPLORE))
+        assert explored["n"] > 0 and len(explored["views"]) == 8
+        assert all(min(lengths) > 100 for lengths in explored["views"].values()), "modules and styles"
     assert "123 matches of" in run(cepkit_command, *RUN[-1][1:])
     done = subprocess.run(
         [cepkit_command, "match", "sample:trades", ".", "--engine", "spark"], capture_output=True, text=True
