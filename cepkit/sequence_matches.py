@@ -23,6 +23,8 @@ from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from cepkit.explorer.explorer import Explorer
+
 SHOWN = 10  # matches in a repr
 DRAWN = 200  # matches in a picture
 LIMIT = 1_000_000  # matches of a frame, unless another limit is given
@@ -344,6 +346,12 @@ class SequenceMatches:
         return self._native(self._source.tagged(columns))
 
     # --- pictures
+
+    def explore(self) -> Explorer:
+        """Open the pattern explorer on the query and the frame that was searched; see `cepkit.explore`."""
+        from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
+
+        return Explorer(self._source.frame, self.query)
 
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
         """Draw the first matches over the events of their partitions.

@@ -28,6 +28,8 @@ from cepkit.planner import Engine, choose_engine
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from cepkit.explorer.explorer import Explorer
+
 T = TypeVar("T")
 Q = TypeVar("Q", RegexQuery, SequenceQuery)
 
@@ -276,6 +278,12 @@ class LazyMatches(ABC):
                 raise CepError(
                     f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
                 )
+
+    def explore(self) -> Explorer:
+        """Open the pattern explorer on the query and a sample of the frame; see `cepkit.explore`."""
+        from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
+
+        return Explorer(self._frame, self.query)
 
     # --- reprs
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from cepkit.errors import CepError
-from cepkit.events import DURATION, FLOAT, INTEGER, NULL_INTEGER, Column, ColumnType
+from cepkit.events import Column, ColumnType
+from cepkit.explorer.ranges import Ranges, nice_step
 from cepkit.explorer.text import Reading
 from cepkit.language import expressions as ex
 from cepkit.language.durations import NANOSECONDS, UNITS, parse_duration
@@ -65,6 +64,18 @@ class Slider:
         """The constant as the query spells it."""
         return self.spelled(self.value)
 
+    def trait(self) -> dict[str, Any]:
+        """Return the slider as a widget has it."""
+        return {
+            "id": self.id, "label": self.label, "value": self.value, "low": self.low, "high": self.high,
+            "step": self.step, "unit": self.unit, "text": self.text,
+        }  # fmt: skip
+
+    def rounded(self, value: float) -> float:
+        """Return a value of a parameter, rounded to the step, of the type that it had."""
+        number = float(_number_text(value, self.step, is_whole=isinstance(self.value, int)))
+        return int(number) if isinstance(self.value, int) else number
+
     def spelled(self, value: float) -> str:
         """Return a value as the query spells it, rounded to the step."""
         number = _number_text(value, self.step, is_whole=self.kind in (_WHOLE, _EVENTS) or self.step >= 1)
@@ -108,7 +119,7 @@ def sliders_of(
     c3 c: y < 1 1 whole
     c4 within 5 min duration
     """
-    ranges = _Ranges(dict(schema or {}), sampled)
+    ranges = Ranges(dict(schema or {}), sampled)
     found = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
     found.sort(key=lambda slider: slider.start)
     numbered = [replace(slider, id=f"c{i}") for i, slider in enumerate(found)]
@@ -162,7 +173,7 @@ def _in_unit(slider: Slider, unit: str) -> float | None:
 # --- constants in conditions -----------------------------------------------------------------------------
 
 
-def _in_conditions(reading: Reading, ranges: _Ranges) -> Iterator[Slider]:
+def _in_conditions(reading: Reading, ranges: Ranges) -> Iterator[Slider]:
     for name, tree, offset in _trees(reading):
         for condition in ex.conjuncts(tree):
             yield from _of_condition(reading.text, name, condition, offset, ranges)
@@ -188,7 +199,7 @@ def _trees(reading: Reading) -> Iterator[tuple[str, ex.Expression, int]]:
 
 
 def _of_condition(
-    text: str, name: str, condition: ex.Expression, offset: int, ranges: _Ranges
+    text: str, name: str, condition: ex.Expression, offset: int, ranges: Ranges
 ) -> Iterator[Slider]:
     for comparison in condition.walk():
         if not isinstance(comparison, ex.Comparison) or comparison.span is None:
@@ -198,9 +209,8 @@ def _of_condition(
         label = f"{name}: {said}" if name else said
         label = label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
         for side, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
-            for literal, place in _literals(side, "alone"):
-                start, end = literal.span[0] + offset, literal.span[1] + offset
-                value = literal.value
+            for value, span, place in _constants(side, "alone"):
+                start, end = span[0] + offset, span[1] + offset
                 if isinstance(value, str):
                     yield from _duration(text, label, start + 1, end - 1, ranges.clock_unit(other))
                     continue
@@ -212,19 +222,24 @@ def _of_condition(
                 yield _slider(label, value, reach, is_float, start, end)
 
 
-def _literals(tree: ex.Expression, place: str) -> Iterator[tuple[ex.Literal, str]]:
-    """Yield the movable constants of a side of a comparison and how they take part in it."""
+def _constants(tree: ex.Expression, place: str) -> Iterator[tuple[Any, tuple[int, int], str]]:
+    """Yield value and place of the movable constants of a side, and how they take part in the comparison."""
     match tree:
+        case ex.Negative(operand=ex.Literal(value=value)) if _is_number(value) and tree.span is not None:
+            yield -value, tree.span, place
         case ex.Literal(value=value) if tree.span is not None:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number or (isinstance(value, str) and place == "alone"):
-                yield tree, place
+            if _is_number(value) or (isinstance(value, str) and place == "alone"):
+                yield value, tree.span, place
         case ex.Negative(operand=operand):
-            yield from _literals(operand, "negated" if place == "alone" else place)
+            yield from _constants(operand, "added" if place == "alone" else place)
         case ex.Arithmetic(operator=sign, left=left, right=right):
             inner = "added" if sign in "+-" and place in ("alone", "added") else "scaled"
-            yield from _literals(left, inner)
-            yield from _literals(right, inner)
+            yield from _constants(left, inner)
+            yield from _constants(right, inner)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _slider(
@@ -244,7 +259,7 @@ def _on_steps(slider: Slider) -> Slider:
     below = math.ceil((slider.value - slider.low) / slider.step - 1e-9)
     above = math.ceil((slider.high - slider.value) / slider.step - 1e-9)
     low, high = slider.value - below * slider.step, slider.value + above * slider.step
-    if slider.kind in (_DURATION, _EVENTS) and low <= 0:
+    if slider.kind in (_DURATION, _EVENTS) and low <= 0 < slider.value:
         low += slider.step * math.floor(1 - low / slider.step)
     return replace(slider, low=_tidy(low), high=_tidy(high))
 
@@ -282,7 +297,7 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
 # --- windows and parameters --------------------------------------------------------------------------------
 
 
-def _windows(reading: Reading, ranges: _Ranges) -> Iterator[Slider]:
+def _windows(reading: Reading, ranges: Ranges) -> Iterator[Slider]:
     query, text = reading.query, reading.text
     clock = query.order_by[0] if query.order_by else None
     unit = ranges.schema[clock].unit if clock in ranges.schema else None
@@ -309,98 +324,20 @@ def _windows(reading: Reading, ranges: _Ranges) -> Iterator[Slider]:
             value = int(amount)
             high = max(10, 4 * value)
             step = max(1, round(nice_step(high / STEPS)))
-            yield _on_steps(Slider("", label, _WHOLE, value, step, high, step, "", first, last))
+            low = min(step, value)
+            yield _on_steps(Slider("", label, _WHOLE, value, low, high, step, "", first, last))
         else:
             yield from _duration(text, label, first, last, unit)
 
 
 def _parameters(query: Any) -> Iterator[Slider]:
     for name, value in query.params:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        if not _is_number(value):
             continue
-        is_float = isinstance(value, float | np.floating)
-        low, high = _Ranges.around(value)
+        is_float = isinstance(value, float)
+        low, high = Ranges.around(value)
         made = _slider(f":{name}", value, (low, high), is_float, -1, -1)
         yield replace(made, id=f":{name}", kind=_PARAMETER)
-
-
-# --- ranges ----------------------------------------------------------------------------------------------
-
-
-class _Ranges:
-    """How far constants may reach, by what they are compared with."""
-
-    def __init__(self, schema: dict[str, ColumnType], sampled: Callable[[str], Column] | None):
-        self.schema, self._sampled = schema, sampled
-        self._known: dict[str, tuple[float, float] | None] = {}
-
-    def of_column(self, name: str) -> tuple[float, float] | None:
-        """Return the least and greatest of some values of a column of numbers."""
-        if name not in self._known:
-            self._known[name] = self._looked_up(name)
-        return self._known[name]
-
-    def _looked_up(self, name: str) -> tuple[float, float] | None:
-        of = self.schema.get(name)
-        if of is None or of.kind not in (INTEGER, FLOAT) or self._sampled is None:
-            return None
-        values = self._sampled(name).values
-        values = values[np.isfinite(values)] if values.dtype.kind == "f" else values[values != NULL_INTEGER]
-        return (float(values.min()), float(values.max())) if len(values) else None
-
-    def of_values(self, tree: ex.Expression, value: float) -> tuple[float, float]:
-        """Return the range of a constant that is compared with ``tree``."""
-        match tree:
-            case ex.Attribute(name=name) | ex.Reference(name=name) if name is not None:
-                return self.of_column(name) or self.around(value)
-            case ex.Previous(operand=operand):
-                return self.of_values(operand, value)
-            case ex.Aggregate(function="first" | "last" | "min" | "max" | "avg", operand=operand) if operand:
-                return self.of_values(operand, value)
-        return self.around(value)
-
-    def reach(self, comparison: ex.Expression, value: float) -> tuple[float, float]:
-        """Return the range of a constant that is added to what is compared: the width of the columns."""
-        names = [node.name for node in comparison.walk() if isinstance(node, ex.Attribute | ex.Reference)]
-        known = [self.of_column(name) for name in names if name is not None]
-        widths = [one[1] - one[0] for one in known if one is not None]
-        if not widths or not max(widths):
-            return self.around(value)
-        return 0, max(widths)
-
-    @staticmethod
-    def around(value: float) -> tuple[float, float]:
-        """Return a range for a constant of which nothing else is known."""
-        if value == 0:
-            return -10, 10
-        return (0, 4 * value) if value > 0 else (4 * value, 0)
-
-    def has_fractions(self, tree: ex.Expression) -> bool:
-        """Whether a column of floats stands in ``tree``."""
-        names = (node.name for node in tree.walk() if isinstance(node, ex.Attribute | ex.Reference))
-        return any(name in self.schema and self.schema[name].kind == FLOAT for name in names)
-
-    def clock_unit(self, tree: ex.Expression) -> str | None:
-        """Return the unit of the durations that ``tree`` has."""
-        names = [node.name for node in tree.walk() if isinstance(node, ex.Attribute | ex.Reference)]
-        units = [self.schema[name].unit for name in names if name in self.schema]
-        kinds = [self.schema[name].kind for name in names if name in self.schema]
-        return units[0] if units and kinds[0] in ("time", DURATION) else None
-
-
-def nice_step(width: float) -> float:
-    """Return the largest of 1, 2 and 5 times a power of ten that is no more than ``width``.
-
-    Examples
-    --------
-    >>> nice_step(0.37), nice_step(7), nice_step(20)
-    (0.2, 5, 20)
-    """
-    if not width > 0 or not math.isfinite(width):
-        return 1
-    power = math.floor(math.log10(width) + 1e-9)
-    digit = max(d for d in (1, 2, 5) if d <= width / 10.0**power * (1 + 1e-9))
-    return digit * 10**power if power >= 0 else round(digit * 10.0**power, -power)
 
 
 def _number_text(value: float, step: float, *, is_whole: bool) -> str:

@@ -1,4 +1,4 @@
-"""What an explorer shows of a result: pages, bands, the way of a match, reasons, steps, and the funnel."""
+"""What an explorer shows of a result: pages, bands, the way of a match, reasons and steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.program import Program, compile_regex
+from cepkit.compile.program import Program
 from cepkit.compile.sequence import SequenceProgram
 from cepkit.counts import count_text
 from cepkit.engines.chained import ChainedMatches
-from cepkit.engines.funnel import count_funnel
 from cepkit.engines.places import Places
-from cepkit.engines.regex import match_regex
 from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton, states_of_match
@@ -25,17 +23,12 @@ from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.series import Series, drawn_series, series_of
 from cepkit.explorer.stepping import Stepping, matches_at_end
-from cepkit.funnels import FunnelResult
-from cepkit.language.patterns import Sequence as PatternSequence
-from cepkit.language.patterns import seq, variables
-from cepkit.language.positions import is_nullable
 from cepkit.matches import Matches
 from cepkit.reasons import explain_rows
 from cepkit.sequence_matches import SequenceMatches
 from cepkit.sequence_set import joined
 
 SPANS = 2000  # matches drawn as bands
-STAGES = 8  # of a regex's funnel
 SHOWN_VALUES = 14  # columns of the event that is stepped to
 FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
 _LARGEST = 2**63
@@ -144,7 +137,12 @@ class Result:
         """Whether matches depend on events outside of their windows or partitions."""
         branches = [bound.branch for bound in self.program.branches]
         strict = any("strict" in (c.step, c.inner) for branch in branches for c in branch.components)
-        return strict or any(branch.absences for branch in branches)
+        edges = any(
+            absence.after < 0 or absence.before >= len(branch.components)
+            for branch in branches
+            for absence in branch.absences
+        )
+        return strict or edges
 
     # --- which event is where
 
@@ -356,59 +354,3 @@ class Result:
             lines = [{"text": "all conditions hold", "is_met": True}]
         note = "; ".join(told.more)
         return {"title": told.headline, "lines": lines, "note": note}
-
-    # --- the funnel
-
-    def funnel(self) -> list[dict[str, Any]]:
-        """Return the stages of the funnel's widget: how many partial matches reach each part."""
-        return self._sequence_funnel() if self.is_sequence else self._regex_funnel()
-
-    def _sequence_funnel(self) -> list[dict[str, Any]]:
-        made = FunnelResult(
-            self.program.query, count_funnel(self.program, self.events, self.matches.engine.run)
-        )
-        best = max(made.branches, key=lambda branch: branch.complete.n)
-        most = max([1, *(step.partial.n for step in best.steps), best.complete.n])
-        stages = []
-        for step in best.steps:
-            kind = "any event" if step.event_type is None else str(step.event_type)
-            tried = f"{step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
-            alone = f"{step.n_alone:,} of {step.n_of_type:,} events fit alone"
-            share = step.passed / step.looked_at if step.looked_at else None
-            stages.append(
-                _stage(f"{step.variable} ({kind})", str(step.partial), step.partial.n / most, share,
-                       "; ".join(part for part in (alone, tried) if part))
-            )  # fmt: skip
-        of_branch = (
-            "" if len(made.branches) == 1 else f" of the alternative with most, of {len(made.branches)}"
-        )
-        last = best.complete if best.reported is None else best.reported
-        words = "; ".join(made.words())
-        return [*stages, _stage(f"matches{of_branch}", str(last), last.n / most, None, words)]
-
-    def _regex_funnel(self) -> list[dict[str, Any]]:
-        """Return the matches of longer and longer beginnings of the pattern, each a pattern of its own."""
-        query, n_rows = self.program.query, self.events.n_events
-        parts = query.pattern.parts if isinstance(query.pattern, PatternSequence) else ()
-        cuts = [i for i in range(1, len(parts)) if not is_nullable(seq(*parts[:i]))]
-        counted: list[tuple[str, int]] = []
-        for i in cuts[: STAGES - 1]:
-            part = seq(*parts[:i])
-            used = {variable.name for variable in variables(part)}
-            define = tuple((name, tree) for name, tree in query.define if name in used)
-            shorter = replace(query, pattern=part, define=define, measures=None, sources=())
-            program = compile_regex(shorter, self.data.schema)
-            found = match_regex(program, self.data.events(program))
-            counted.append((str(part), len(found)))
-        counted.append((str(query.pattern), self.matches.count()))
-        most = max(1, *(n for _, n in counted))
-        before, stages = n_rows, []
-        for label, n in counted:
-            note = f"matches of this beginning alone; {n_rows:,} rows" if label != counted[-1][0] else ""
-            stages.append(_stage(label, f"{n:,}", n / most, n / before if before else None, note))
-            before = n
-        return stages
-
-
-def _stage(label: str, n: str, share: float, selectivity: float | None, note: str = "") -> dict[str, Any]:
-    return {"label": label, "n": n, "share": share, "selectivity": selectivity, "note": note}

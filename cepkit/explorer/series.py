@@ -200,12 +200,14 @@ def drawn_series(series: Series, window: list[float] | None = None, buckets: int
     low, high = 0, len(series)
     if window:
         first, last = window[0] / series.per_tick, window[1] / series.per_tick
-        # One event more at either side: the line goes on beyond the window.
-        low = max(0, int(np.searchsorted(series.time, first, "left")) - 1)
-        high = min(len(series), int(np.searchsorted(series.time, last, "right")) + 1)
+        low = int(np.searchsorted(series.time, first, "left"))
+        high = max(low, int(np.searchsorted(series.time, last, "right")))
     n = high - low
     thin = _thin_line if series.form == "line" else _thin_lanes
     index = np.arange(low, high) if n <= 4 * buckets else thin(series, low, high, buckets)
+    # One event more at either side: a line goes on beyond the window.
+    beside = [i for i in (low - 1, high) if 0 <= i < len(series)]
+    index, n = np.unique(np.concatenate([index, np.array(beside, np.int64)])), n + len(beside)
     x, y = series.x(index), np.asarray(series.value[index], np.float64)
     left_out = ""
     if len(index) < n:

@@ -24,10 +24,10 @@ from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton
 from cepkit.sequence_set import MatchBlock
 
-BEHIND = 200  # events that are gone through in front of the wanted one, where no clean slate is nearer
-AHEAD = 400  # events that are gone through from where a walk began, before another one begins
+BEHIND = 120  # events that are gone through in front of the wanted one, where no clean slate is nearer
+AHEAD = 300  # events that are gone through from where a walk began, before another one begins
 LOOK_BACK = 64  # rows in front of them, for the rows that `prev` looks at
-MOST_LIVE = 1000  # partial matches of a sequence
+MOST_LIVE = 300  # partial matches of a sequence
 EXAMPLES = 3
 
 
@@ -61,11 +61,15 @@ class Walk(ABC):
         self.begin, self.is_whole = begin, is_whole
         self.stop = min(n, begin + AHEAD)
         self._moments: list[Moment] = []
+        self.is_broken = False
 
     def after(self, k: int) -> Moment:
         """Return what there is after event ``k`` of the stream, ``begin <= k < stop``."""
         while len(self._moments) <= k - self.begin:
-            self._moments.append(self._step(self.begin + len(self._moments)))
+            self.is_broken = True  # an interrupt may come in the middle of a step
+            moment = self._step(self.begin + len(self._moments))
+            self._moments.append(moment)
+            self.is_broken = False
         return self._moments[k - self.begin]
 
     @abstractmethod
@@ -127,7 +131,7 @@ class Stepping:
         if n_read < 1:
             return Moment()
         k = min(n_read, self.n) - 1
-        if self.walk is None or not self.walk.begin <= k < self.walk.stop:
+        if self.walk is None or self.walk.is_broken or not self.walk.begin <= k < self.walk.stop:
             self.walk = self.walk_to(k)
         return self.walk.after(k)
 

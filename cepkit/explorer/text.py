@@ -34,7 +34,7 @@ from cepkit.language.printing import print_expression, print_pattern
 from cepkit.language.query import RegexQuery
 from cepkit.language.sase import is_sase
 from cepkit.language.sequence_printing import duration_text, sase_text
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.language.sequence_query import SequenceQuery
 from cepkit.language.sequences import SequencePattern
 
 _ENTRY = re.compile(r"^[^\S\n]*(?P<name>[^\W\d]\w*):[^\S\n]*", re.MULTILINE)
@@ -296,7 +296,7 @@ def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, A
     functions = dict(value.functions)
     define = {
         name: functions[tree.function].call
-        if isinstance(tree, ex.Call) and not is_registered(tree.function)
+        if isinstance(tree, ex.Call) and tree.function in functions and not is_registered(tree.function)
         else tree
         for name, tree in value.define
     }
@@ -347,7 +347,6 @@ def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
         "measures": query.measures and dict(query.measures),
         "params": dict(query.params) or None,
     }
-    again = sequence_query(sase_text(query))
-    if again.within_closed != query.within_closed:  # without a window, where it means nothing to the text
-        said["within_closed"] = query.within_closed
+    if not query.within_closed and query.within is None and query.gap_within is None:
+        said["within_closed"] = False  # which the text has no window to say of
     return {name: value for name, value in said.items() if value is not None}

@@ -68,8 +68,8 @@ class Worker:
     """Does jobs in the background, one at a time.
 
     A job of a kind takes the place of one of the same kind that still waits, and interrupts one that runs; a
-    job of the first kind interrupts and clears whatever is there. A job of the last kind makes room for every
-    other one and begins again behind it.
+    job of the first kind interrupts and clears whatever is there. Modest jobs make room for more urgent ones
+    and begin again behind them.
 
     Parameters
     ----------
@@ -77,6 +77,8 @@ class Worker:
         Those of jobs, the most urgent first.
     failed : callable
         Called in the thread with the turn and the exception of a job that ends with one.
+    n_modest : int
+        So many of the last kinds are modest.
 
     Notes
     -----
@@ -84,8 +86,11 @@ class Worker:
     thread: kernels return to Python within some hundredths of a second.
     """
 
-    def __init__(self, kinds: tuple[str, ...], failed: Callable[[Turn, BaseException], None]):
+    def __init__(
+        self, kinds: tuple[str, ...], failed: Callable[[Turn, BaseException], None], n_modest: int = 1
+    ):
         self.kinds, self._failed = kinds, failed
+        self._modest = kinds[len(kinds) - n_modest :]
         # Entered as such, not through the condition: an interrupt must not come between taking and noting it.
         self.lock = threading.RLock()
         self.may_interrupt = False
@@ -105,8 +110,8 @@ class Worker:
                 self._drop_all()
             elif self._turn is not None and self._turn.kind == kind:
                 self._interrupt()
-            elif self._turn is not None and self._turn.kind == self.kinds[-1]:
-                self._make_room()
+            elif self._turn is not None and self._turn.kind in self._modest:
+                self._make_room(kind)
             if kind in self._waiting:
                 self._waiting[kind][0].is_cancelled = True
             self._waiting[kind] = (turn, job)
@@ -188,9 +193,11 @@ class Worker:
         self._waiting.clear()
         self._interrupt()
 
-    def _make_room(self) -> None:
-        if not self._turn.is_cancelled:
-            self._waiting.setdefault(self.kinds[-1], self._again)
+    def _make_room(self, kind: str) -> None:
+        own = self._turn.kind
+        if self._turn.is_cancelled or self.kinds.index(kind) > self.kinds.index(own):
+            return
+        self._waiting.setdefault(own, self._again)
         self._interrupt()
 
     def _interrupt(self) -> None:

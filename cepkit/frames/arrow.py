@@ -155,6 +155,11 @@ class ArrowSource:
             for i, field in enumerate(table.schema)
         }
 
+    @property
+    def frame(self) -> pa.Table:
+        """The table."""
+        return self.table
+
     def column(self, name: str) -> Column:
         """Return a column by name."""
         return column_of_arrow(self.table.column(name), name)

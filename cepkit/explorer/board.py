@@ -1,0 +1,104 @@
+"""The widgets of an explorer side by side, and what it means that one of them is touched."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ipywidgets
+
+from cepkit.errors import CepError
+from cepkit.widgets.funnel_view import FunnelView
+from cepkit.widgets.match_table import MatchTable
+from cepkit.widgets.nfa_view import NfaView
+from cepkit.widgets.query_editor import QueryEditor
+from cepkit.widgets.reason_view import ReasonView
+from cepkit.widgets.slider_panel import SliderPanel
+from cepkit.widgets.stepper import Stepper
+from cepkit.widgets.timeline_view import TimelineView
+
+
+class Board:
+    """The widgets; traits that Python writes through it are no wishes of a person.
+
+    Parameters
+    ----------
+    text : str
+        In the editor.
+    columns : list of dict
+        ``name``, ``dtype`` and ``note`` of each.
+    names : list of str
+        For completion.
+    """
+
+    def __init__(self, text: str, columns: list[dict[str, str]], names: list[str]):
+        self.editor = QueryEditor(text=text, columns=columns, names=names)
+        self.sliders, self.nfa, self.timeline = SliderPanel(), NfaView(), TimelineView()
+        self.table, self.funnel, self.stepper = MatchTable(), FunnelView(), Stepper()
+        self.reasons = ReasonView()
+        self.box = ipywidgets.VBox(
+            [
+                self.editor,
+                ipywidgets.HBox([self.sliders, self.nfa]),
+                self.timeline,
+                ipywidgets.HBox([self.table, self.funnel]),
+                ipywidgets.HBox([self.stepper, self.reasons]),
+            ]
+        )
+        self._writing = threading.local()
+
+    def add_button(self, text: str, tooltip: str, pressed: Callable[[], None]) -> None:
+        """Put a button below the editor."""
+        button = ipywidgets.Button(description=text, tooltip=tooltip)
+        button.on_click(lambda _: pressed())
+        self.box.children = [self.box.children[0], button, *self.box.children[1:]]
+
+    def observe(self, widget: Any, trait: str, wish: Callable[[Any], Any]) -> None:
+        """Call ``wish`` with the new value when the browser, or a person's Python, writes a trait."""
+
+        def told(change: Any) -> None:
+            if getattr(self._writing, "depth", 0):
+                return
+            try:
+                wish(change["new"])
+            except (CepError, IndexError, ValueError) as error:  # a wish that came too late
+                self.give_reasons(str(error).split("\n")[0])
+
+        widget.observe(told, trait)
+
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Hold off wishes in this thread while it writes traits."""
+        self._writing.depth = getattr(self._writing, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._writing.depth -= 1
+
+    def set(self, widget: Any, traits: Mapping[str, Any]) -> None:
+        """Write traits of a widget, all in one message."""
+        with self.quietly(), widget.hold_sync():
+            for name, value in traits.items():
+                setattr(widget, name, value)
+
+    def say(
+        self,
+        state: str,
+        message: str,
+        *,
+        progress: float | None = None,
+        version: int | None = None,
+        errors: list[dict] | None = None,
+    ) -> None:
+        """Show the state of the newest run, of the edit ``version``, and what is wrong with the text."""
+        traits: dict[str, Any] = {} if version is None else {"version": version}
+        if errors is not None:
+            traits["errors"] = errors
+        status = {"state": state, "message": message, "progress": progress}
+        self.set(self.editor, {**traits, "status": status})
+
+    def give_reasons(self, title: str, lines: list[dict] | None = None, note: str = "") -> None:
+        """Show why events are not a match."""
+        self.set(self.reasons, {"title": title, "lines": lines or [], "note": note})

@@ -1,0 +1,312 @@
+"""What an explorer shows, and the jobs of its thread that find it: runs, pages, selections, steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cepkit.api import match
+from cepkit.checked import warn_of_unknown_types
+from cepkit.errors import CepError
+from cepkit.explorer.automaton import Automaton
+from cepkit.explorer.board import Board
+from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
+from cepkit.explorer.result import Chosen, Result
+from cepkit.explorer.stages import stages_of
+from cepkit.explorer.text import warnings_heard
+from cepkit.explorer.worker import Turn, Worker
+from cepkit.parallel.engines import ParallelEngine
+from cepkit.widgets.stepper import NEXT_MATCH
+
+# Jobs of the thread, the most urgent first; the last two make room for the others.
+KINDS = (*("run", "select", "page", "window", "reasons"), "step", "funnel")
+RUN, SELECT, PAGE_OF, WINDOW, REASONS, STEP, FUNNEL = KINDS
+ROWS_NAMED = 8  # clicked rows that are asked about together
+_HINT = "click an event to ask why it is in no match"
+
+
+class Presenter:
+    """Finds what a board shows, in a thread.
+
+    Parameters
+    ----------
+    data : SearchedFrame
+    board : Board
+    engine : str or ParallelEngine
+    sampled : str
+        Of which part of a frame everything is, in words; empty: all of it.
+    """
+
+    def __init__(self, data: SearchedFrame, board: Board, engine: str | ParallelEngine, sampled: str):
+        self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
+        self.worker = Worker(KINDS, self._failed, n_modest=2)
+        self.result: Result | None = None
+        self.all: Any = None  # the matches of a whole Spark frame
+        self.partition: int | None = None
+        self.chosen: Chosen | None = None
+        self.asked: list[int] = []  # positions of the rows that are asked about
+        self._drawn_events: Any = None  # of the partition's timeline
+
+    def shown(self, what: str) -> Result:
+        """Return the last result, or raise the error that ``what`` has none."""
+        if self.result is None:
+            raise CepError(f"{what}: there is no result yet; write a query and wait() for it")
+        return self.result
+
+    # --- wishes
+
+    def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
+        """Run a compiled query; ``is_new`` where its shape was not there before."""
+        message = "compiling a pattern of a new shape, then running it" if is_new else "running"
+        self.board.say("running", message, version=version, errors=[])
+        self.worker.submit(
+            RUN,
+            lambda turn: self._run(turn, program, automaton, notes, version, is_new),
+            lambda done: self.board.say("running", message, progress=done),
+        )
+
+    def run_on_all(self, frame: Any, value: Any, version: int) -> None:
+        """Run a query on the Spark frame of which a part is shown."""
+        self.board.say("running", "on all rows, by Spark", version=version)
+        self.worker.submit(RUN, lambda turn: self._run_on_all(turn, frame, value, version))
+
+    def select(self, number: int | None) -> None:
+        """Look at a match, or at none."""
+        if number is None:
+            self.chosen = None
+            for widget, name in ((self.board.table, "selected"), (self.board.timeline, "selected")):
+                self.board.set(widget, {name: None})
+            self.board.set(self.board.nfa, {"lit": []})
+            self.board.set(self.board.timeline, {"points": []})
+            return
+        result = self.shown("select")
+        result.chosen(number)  # refused here rather than in the thread
+        self.worker.submit(SELECT, lambda turn: self._select(turn, result, number))
+
+    def show_page(self, page: int, order: str | None = None) -> None:
+        """Show another page of the table, or another order."""
+        result, order = self.shown("show_page"), order or self.board.table.order
+        self.board.set(self.board.table, {"busy": True})
+        self.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
+
+    def zoom(self, window: Sequence[float]) -> None:
+        """Show a part of the time, or with no window all of it."""
+        result, window = self.shown("zoom"), [float(bound) for bound in window]
+        self.board.set(self.board.timeline, {"window": window, "busy": True})
+        self.worker.submit(WINDOW, lambda turn: self._zoom(turn, result, window))
+
+    def step_to(self, position: int) -> None:
+        """Go to the moment after so many events."""
+        result = self.shown("step_to")
+        self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
+
+    def why_not(self, positions: Sequence[int]) -> None:
+        """Say why events are not a match."""
+        result, self.asked = self.shown("why_not"), list(positions)
+        asked = list(self.asked)
+        self.worker.submit(REASONS, lambda turn: self._explain(turn, result, asked))
+
+    def click(self, x: float) -> None:
+        """Ask about an event that is clicked, together with those clicked before; again: not about it."""
+        result = self.shown("click")
+        series = result.series(self.partition)
+        if not len(series):
+            return
+        position = series.position_of(series.nearest(x))
+        kept = [one for one in self.asked if one != position]
+        is_new = len(kept) == len(self.asked)
+        asked = [*kept, position][-ROWS_NAMED:] if is_new else kept
+        if asked:
+            self.why_not(asked if result.is_sequence else asked[-1:])
+        else:
+            self.asked = []
+            self.board.give_reasons("", note=_HINT)
+
+    # --- jobs of the thread
+
+    def _run(
+        self, turn: Turn, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool
+    ) -> None:
+        began = time.perf_counter()
+        events = self.data.events(program)
+        turn.expect(events.n_events)
+        matches = self.data.run(program, self.engine, turn.progress)
+        result = Result(self.data, program, matches, automaton)
+        if result.is_sequence:
+            with warnings_heard() as heard:
+                warn_of_unknown_types(program, events)
+            notes = [*notes, *heard]
+        if self.result is not None:
+            result.take_series(self.result)
+        if (look := result.first_look()) is not None:
+            turn.deliver(lambda: self.board.set(self.board.table, look))
+        result.matches.count()
+        took = time.perf_counter() - began
+        if is_new and (table := result.first_rows()) is not None:
+            turn.deliver(lambda: self._show(result, table, notes, version, took))
+            table = result.pages.traits(1, CANONICAL)
+            turn.deliver(lambda: self.board.set(self.board.table, table))
+        else:
+            table = result.pages.traits(1, CANONICAL)
+            took = time.perf_counter() - began
+            turn.deliver(lambda: self._show(result, table, notes, version, took))
+        partition = self._partition_for(result)
+        timeline = result.timeline(partition, self._kept_window(result, partition))
+        turn.deliver(lambda: self._show_bands(result, partition, timeline))
+
+    def _partition_for(self, result: Result) -> int | None:
+        """Return the partition to show: the one that is shown, where it still has a match."""
+        is_same = self._drawn_events is result.events and self.partition is not None
+        if is_same and (result.events.partition_of_event[result.ends] == self.partition).any():
+            return self.partition
+        return result.partition_of_first()
+
+    def _kept_window(self, result: Result, partition: int | None) -> list[float] | None:
+        window, extent = list(self.board.timeline.window), result.series(partition).extent
+        is_same = list(self.board.timeline.view) == extent
+        return window if window and is_same else None
+
+    def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
+        self.result, self.all, self.chosen, self.asked = result, None, None, []
+        n = result.matches.count()
+        found = f"{n:,} {'match' if n == 1 else 'matches'} in {took:.2f} s"
+        self.board.set(self.board.table, {**table, "selected": None})
+        self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
+        self.board.set(self.board.nfa, {"lit": [], "live": []})
+        self.board.set(self.board.funnel, {"busy": True})
+        self.board.give_reasons("", note=_HINT)
+        self.board.say(
+            "done", "; ".join(part for part in (self.sampled, found, *notes) if part), version=version
+        )
+
+    def _show_bands(self, result: Result, partition: int | None, timeline: dict) -> None:
+        self.partition, self._drawn_events = partition, result.events
+        kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
+        self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
+        self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
+        self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
+
+    def _select(self, turn: Turn, result: Result, number: int) -> None:
+        chosen = result.chosen(number)
+        partition = chosen.partition if result.n_partitions > 1 else None
+        page = result.pages.page_of(chosen.number, self.board.table.order)
+        table = (
+            None
+            if str(chosen.number) in self.board.table.numbers
+            else result.pages.traits(page, self.board.table.order)
+        )
+        timeline = None if partition == self.partition else result.timeline(partition)
+        points = result.points(chosen, partition)
+        stepping = result.stepping(partition)
+        position = stepping.index_of(chosen.positions[-1]) + 1
+
+        def show() -> None:
+            self.chosen, self.partition = chosen, partition
+            self.board.set(self.board.table, {**(table or {}), "selected": str(chosen.number)})
+            more = {} if timeline is None else {**timeline, "window": [], "busy": False}
+            self.board.set(self.board.timeline, {**more, "points": points, "selected": chosen.number})
+            self.board.nfa.lit = list(chosen.states)
+            self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
+
+        turn.deliver(show)
+
+    def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        table = result.pages.traits(page, order)
+        turn.deliver(lambda: self.board.set(self.board.table, table))
+
+    def _zoom(self, turn: Turn, result: Result, window: list[float]) -> None:
+        timeline = result.timeline(self.partition, window)
+        turn.deliver(lambda: self.board.set(self.board.timeline, {**timeline, "busy": False}))
+
+    def _step(self, turn: Turn, result: Result, position: int) -> None:
+        stepping = result.stepping(self.partition)
+        if position == NEXT_MATCH:
+            position = stepping.next_match(self.board.stepper.position)
+        position = min(max(position, 0), stepping.n)
+        moment = stepping.after(position)
+        labels = result.automaton.labels
+        live = [
+            {"state": state, "label": labels[state], "n": n, "examples": list(examples)}
+            for state, n, examples in moment.live
+        ]
+        place = stepping.position_of(position - 1) if position else None
+        notes = [moment.note] if moment.note else []
+        if not moment.is_whole and not moment.note:
+            notes.append("partial matches that began long before are left out")
+        if self.sampled:
+            notes.append(self.sampled)
+        traits = {
+            "position": position,
+            "n_events": stepping.n,
+            "event": [] if place is None else result.event(place),
+            "live": live,
+            "completed": [", ".join(f"event {i + 1:,}" for i in match) for match in moment.completed],
+            "note": "; ".join(notes),
+        }
+        series = result.series(self.partition)
+        cursor = None if place is None else float(series.x(int(series.index_of(np.array([place]))[0])))
+
+        def show() -> None:
+            self.board.set(self.board.stepper, traits)
+            self.board.nfa.live = [{"state": one["state"], "n": one["n"]} for one in live]
+            self.board.timeline.cursor = cursor
+
+        turn.deliver(show)
+
+    def _explain(self, turn: Turn, result: Result, positions: list[int]) -> None:
+        traits = result.reasons(positions)
+        turn.deliver(lambda: self.board.set(self.board.reasons, traits))
+
+    def _count_funnel(self, turn: Turn, result: Result) -> None:
+        stages = stages_of(result)
+        turn.deliver(
+            lambda: self.board.set(self.board.funnel, {"stages": stages, "busy": False, "selected": None})
+        )
+
+    def _run_on_all(self, turn: Turn, spark_frame: Any, value: Any, version: int) -> None:
+        began = time.perf_counter()
+        with warnings_heard() as notes:
+            matches = match(spark_frame, value, engine=self.engine)
+        n = matches.count()
+        frame = matches.head(PAGE)
+        table = {
+            "columns": [
+                {"name": str(name), "align": "right" if is_number(of) else "left"}
+                for name, of in frame.dtypes.items()
+            ],
+            "rows": cells(frame),
+            "numbers": [""] * len(frame),
+            "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
+            "limit_note": f"of all rows, the first {len(frame)}; explorer.matches has the others",
+            "selected": None,
+        }  # fmt: skip
+        took = time.perf_counter() - began
+
+        def show() -> None:
+            self.all = matches
+            self.board.set(self.board.table, table)
+            found = (
+                f"{n:,} matches in all rows, in {took:.1f} s; timeline, funnel and steps are of the sample"
+            )
+            self.board.say("done", "; ".join([found, *notes]), version=version)
+
+        turn.deliver(show)
+
+    def _failed(self, turn: Turn, error: BaseException) -> None:
+        """Show what ended a job; called in the thread."""
+        if turn.is_cancelled or isinstance(error, KeyboardInterrupt):
+            return
+        for widget in (self.board.table, self.board.timeline, self.board.funnel):
+            self.board.set(widget, {"busy": False})
+        if turn.kind == RUN:
+            self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
+        elif turn.kind == FUNNEL:
+            self.board.funnel.stages = [
+                {"label": f"no funnel: {error}", "n": "", "share": 0.0, "selectivity": None, "note": ""}
+            ]
+        else:
+            self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
