@@ -95,7 +95,7 @@ def server(app: str, root: Path, own: Path):
     }
     # The kernel is this Python: its `python3` specification stands beside it, and names no other path.
     variables = os.environ | {name: str(own / folder) for name, folder in folders.items()}
-    variables |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONWARNINGS": "default"}
+    variables |= {"JUPYTER_PREFER_ENV_PATH": "1"}
     port, token = _free_port(), "cepkit-under-test"
     name = {"jupyterlab": "LabApp", "notebook": "JupyterNotebookApp"}[app]
     options = [
@@ -207,6 +207,9 @@ class Browser:
         before = self.page.viewport_size
         self.page.set_viewport_size({"width": before["width"], "height": min(16_000, max(800, height + 120))})
         path = ARTEFACTS / f"{name}.png"
+        self.page.evaluate(
+            "() => document.querySelectorAll('.jp-WindowedPanel-outer').forEach(panel => { panel.scrollTop = 0; })"
+        )
         self.page.screenshot(path=path)
         self.page.set_viewport_size(before)
         return path

@@ -180,25 +180,25 @@ def test_explorer_follows_a_slider(explorer, browser):
 def test_explorer_selects_a_match_everywhere(explorer, browser):
     explorer.locator(".cepkit-match_table tbody tr").nth(1).click()
     explorer.wait_for_selector(".cepkit-match_table tbody tr[aria-selected=true]")
-    browser.wait_until("[explorer.wait().selected, explorer.timeline.selected]", [1, 1])
-    assert browser.ask("len(explorer.timeline.points)") == browser.ask(
+    browser.wait_until("[explorer.wait().selected, explorer.board.timeline.selected]", [1, 1])
+    assert browser.ask("len(explorer.board.timeline.points)") == browser.ask(
         "int(explorer.matches[1].rows.shape[0])"
     )
-    assert browser.ask("len(explorer.nfa.lit)") > 0
+    assert browser.ask("len(explorer.board.nfa.lit)") > 0
     browser.shoot("explorer-selected")
 
 
 def test_explorer_steps(explorer, browser):
     stepper = explorer.locator(".cepkit-stepper")
-    at = browser.ask("explorer.wait().stepper.position")
+    at = browser.ask("explorer.wait().board.stepper.position")
     stepper.get_by_role("button", name="One event forward").click()
     wait_for_position(explorer, f"{at + 1:,}")
-    browser.wait_until("explorer.wait().stepper.position", at + 1)
+    browser.wait_until("explorer.wait().board.stepper.position", at + 1)
     stepper.get_by_role("button", name="completes a match").click()
     ends = browser.ask("[int(number) for number in explorer.matches.to_frame()['last_index']]")
     end = min(row for row in ends if row > at)
     wait_for_position(explorer, f"{end + 1:,}")
-    browser.wait_until("explorer.wait().stepper.position", end + 1)
+    browser.wait_until("explorer.wait().board.stepper.position", end + 1)
 
 
 def test_explorer_cancels(explorer, browser):
