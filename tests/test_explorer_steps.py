@@ -24,6 +24,11 @@ from cepkit.given import Given, as_query
 FAMILIES = list(gs.FAMILIES)
 
 
+def seeds(n: int, more: int) -> list:
+    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
+    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
+
+
 def opened_sequence(seed: int, family: str):
     case = gs.case(seed, None, family)
     case = replace(case, query=replace(case.query, after_match=("none", None)))
@@ -32,7 +37,7 @@ def opened_sequence(seed: int, family: str):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 def test_a_sequence_completes_the_matches_of_the_definition(seed, family):
     case, program, events = opened_sequence(seed, family)
     wanted = {tuple(sorted(match.rows)) for match in sequence_matches(case.query, case.rows)}
@@ -47,7 +52,7 @@ def test_a_sequence_completes_the_matches_of_the_definition(seed, family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 def test_what_becomes_a_match_lives_until_then(seed, family):
     case, program, events = opened_sequence(seed, family)
     matches = sequence_matches(case.query, case.rows)[:40]
@@ -75,7 +80,7 @@ def opened_regex(seed: int):
     return case, program, build_events(source, program)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_a_regex_completes_the_matches_of_the_definition(seed):
     case, program, events = opened_regex(seed)
     keywords = case.keywords()
@@ -96,7 +101,7 @@ def test_a_regex_completes_the_matches_of_the_definition(seed):
     assert made == wanted
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 60))
 def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
     """With the ends of the matches known, a neighbourhood shows what a walk over all events shows."""
     _, program, events = opened_regex(seed)
@@ -117,7 +122,7 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, 100))
 def test_a_match_passes_states_from_the_start_to_an_end(seed):
     _, program, _ = opened_regex(seed)
     automaton = automaton_of(program)

@@ -121,6 +121,7 @@ def test_frames_are_known_to_frames_and_pipelines_only():
                 "streaming",
                 "cli",
                 "files",
+                "explorer",
             )
 
 
@@ -137,9 +138,9 @@ def test_importing_the_package_is_light():
     loaded = modules_after("import cepkit")
     assert "cepkit.api" in loaded
     assert not loaded & {
-        "numba",
         "anywidget",
         "ipywidgets",
+        "numba",
         "plotly",
         "matplotlib",
         "tqdm",

@@ -52,6 +52,7 @@ function render({ model, el }) {
       const tip = x - RADIUS - RING;
       group.append(shape("path", { class: "line", d: `M${tip - START_ARROW},${y}H${tip - ARROW}`, "marker-end": `url(#${headId})` }));
     }
+    if (state.tooltip) group.append(shape("title", {}, state.tooltip));
     group.append(shape("circle", { class: "halo", cx: x, cy: y, r: RADIUS + RING + 4 }));
     group.append(shape("circle", { class: "disc", cx: x, cy: y, r: RADIUS }));
     if (state.is_final) group.append(shape("circle", { class: "ring", cx: x, cy: y, r: RADIUS + RING }));

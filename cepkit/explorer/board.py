@@ -99,6 +99,11 @@ class Board:
         status = {"state": state, "message": message, "progress": progress}
         self.set(self.editor, {**traits, "status": status})
 
+    def still(self) -> str:
+        """Return query, automaton, timeline and table as HTML for pages without a kernel."""
+        parts = [widget._static() for widget in (self.editor, self.nfa, self.timeline, self.table)]
+        return "\n".join(part.get("image/svg+xml") or part.get("text/html", "") for part in parts)
+
     def give_reasons(self, title: str, lines: list[dict] | None = None, note: str = "") -> None:
         """Show why events are not a match."""
         self.set(self.reasons, {"title": title, "lines": lines or [], "note": note})

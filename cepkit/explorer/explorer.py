@@ -13,7 +13,7 @@ from cepkit.explorer.board import Board
 from cepkit.explorer.code import code_of, name_of_frame
 from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.present import Presenter
+from cepkit.explorer.present import Presenter, count_of_matches
 from cepkit.explorer.spark_part import part_of
 from cepkit.explorer.text import Mistake, Reading, mistake_of, read_text, text_and_call, warnings_heard
 from cepkit.frames.building import check_columns
@@ -58,7 +58,7 @@ class Explorer:
     >>> define = {"rise": "price > prev(price)", "drop": "price < prev(price) - 1"}
     >>> explorer = cep.explore(walk, ". rise+ drop", define=define)
     >>> explorer.wait()
-    Explorer(7 rows, done, 2 matches)
+    Explorer(7 rows, done, 1 match)
     >>> [slider.label for slider in explorer.sliders]
     ['drop: price < prev(price) - 1']
     >>> explorer.move("c0", 2)
@@ -293,11 +293,17 @@ class Explorer:
 
     def __repr__(self) -> str:
         result = self._present.result
-        found = "no result yet" if result is None else f"{result.matches.count():,} matches"
+        found = "no result yet" if result is None else count_of_matches(result.matches.count())
         return f"Explorer({self._data.source.n_rows:,} rows, {self.status['state']}, {found})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        return self.board.box._repr_mimebundle_(**kwargs)
+        bundle = self.board.box._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        alive, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
+        # Text and still pictures are for pages without a kernel, and for comparing notebooks.
+        shown = {**alive, "text/plain": repr(self), "text/html": self.board.still()}
+        return (shown, *metadata) if metadata else shown
 
 
 def _check_keywords(call: Mapping[str, Any]) -> None:

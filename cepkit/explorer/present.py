@@ -173,7 +173,7 @@ class Presenter:
     def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
         self.result, self.all, self.chosen, self.asked = result, None, None, []
         n = result.matches.count()
-        found = f"{n:,} {'match' if n == 1 else 'matches'} in {took:.2f} s"
+        found = f"{count_of_matches(n)} in {took:.2f} s"
         self.board.set(self.board.table, {**table, "selected": None})
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
@@ -289,9 +289,7 @@ class Presenter:
         def show() -> None:
             self.all = matches
             self.board.set(self.board.table, table)
-            found = (
-                f"{n:,} matches in all rows, in {took:.1f} s; timeline, funnel and steps are of the sample"
-            )
+            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s; timeline, funnel and steps are of the sample"
             self.board.say("done", "; ".join([found, *notes]), version=version)
 
         turn.deliver(show)
@@ -310,3 +308,8 @@ class Presenter:
             ]
         else:
             self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
+
+
+def count_of_matches(n: int) -> str:
+    """Return a number of matches in words: ``1 match``, ``1,200 matches``."""
+    return f"{n:,} {'match' if n == 1 else 'matches'}"

@@ -12,12 +12,8 @@ from cepkit.plots import theme
 from cepkit.widgets import still
 from cepkit.widgets.base import View, counted
 
-RADIUS, RING, START_ARROW, ARROW = (
-    17.0,
-    4.0,
-    26.0,
-    7.0,
-)  # pixels, as in pictures of automata; also in nfa_view.js
+# Pixels, as in pictures of automata; also in nfa_view.js.
+RADIUS, RING, START_ARROW, ARROW = 17.0, 4.0, 26.0, 7.0
 
 
 class NfaView(View):
@@ -26,9 +22,9 @@ class NfaView(View):
     Parameters
     ----------
     states : list of dict
-        ``id`` (int or str), ``label``, ``x`` and ``y`` of the centre in pixels, ``is_start``, ``is_final``.
-        A circle has a radius of 17 pixels, a final state's outer one 21; the start has an arrow of 26 at its
-        left.
+        ``id`` (int or str), ``label``, ``x`` and ``y`` of the centre in pixels, ``is_start``, ``is_final``;
+        ``tooltip`` may say more. A circle has a radius of 17 pixels, a final state's outer one 21; the start
+        has an arrow of 26 at its left.
     transitions : list of dict
         ``source``, ``target``: ids; ``label``; ``path``: an SVG path that ends 7 pixels before the circle,
         where the widget draws the arrow's head; ``x``, ``y``: centre of the last line of the label. Lines of
