@@ -208,7 +208,7 @@ class Browser:
         self.page.set_viewport_size({"width": before["width"], "height": min(16_000, max(800, height + 120))})
         path = ARTEFACTS / f"{name}.png"
         self.page.evaluate(
-            "() => document.querySelectorAll('.jp-WindowedPanel-outer').forEach(panel => { panel.scrollTop = 0; })"
+            "() => document.querySelectorAll('.jp-WindowedPanel-outer').forEach(panel => panel.scrollTo(0, 0))"
         )
         self.page.screenshot(path=path)
         self.page.set_viewport_size(before)

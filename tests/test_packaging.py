@@ -231,7 +231,8 @@ EXPLORE = """
 import json
 from cepkit.datasets import load_sample
 from cepkit.widgets.base import View
-explorer = load_sample("peaks").cep.explore("up up\\nup: price > prev(price)", partition_by="symbol", order_by="ts")
+keys = {"partition_by": "symbol", "order_by": "ts"}
+explorer = load_sample("peaks").cep.explore("up up\\nup: price > prev(price)", **keys)
 n = explorer.wait(300).matches.count()
 views = {type(view).__name__: view for view in vars(explorer.board).values() if isinstance(view, View)}
 lengths = {name: [len(str(of._esm)), len(str(of._css))] for name, of in views.items()}

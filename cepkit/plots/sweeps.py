@@ -23,10 +23,6 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_POINT_TICKS = 8
 TICK_DISTANCE = 0.07  # of the axis, so that numbers do not touch
 LOG_STEPS = (1, 2, 5)  # ticks of each decade where there are few of them
-HINT = (  # the same of all lines, so that it stands once in the figure
-    "<b>%{fullData.name}</b><br>%{xaxis.title.text} %{x:,.6~g}<br>"
-    "%{yaxis.title.text} %{y:,.4~g}<extra></extra>"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +175,9 @@ def sweep_figure(
                 name=_name(pair),
                 legendgroup=f"{group}",
                 showlegend=pair not in in_legend,
-                hovertemplate=HINT,
+                # The same of all lines where y is, so that it stands once in the figure.
+                hovertemplate="<b>%{fullData.name}</b><br>%{xaxis.title.text} %{x:,.6~g}<br>"
+                f"{escaped(panel.y_title or panel.y)} %{{y:,.4~g}}<extra></extra>",
                 **style,
                 **at,
             )
