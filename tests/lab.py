@@ -207,9 +207,8 @@ class Browser:
         before = self.page.viewport_size
         self.page.set_viewport_size({"width": before["width"], "height": min(16_000, max(800, height + 120))})
         path = ARTEFACTS / f"{name}.png"
-        self.page.evaluate(
-            "() => document.querySelectorAll('.jp-WindowedPanel-outer').forEach(panel => panel.scrollTo(0, 0))"
-        )
+        to_top = "panel => panel.scrollTo(0, 0)"
+        self.page.evaluate(f"() => document.querySelectorAll('.jp-WindowedPanel-outer').forEach({to_top})")
         self.page.screenshot(path=path)
         self.page.set_viewport_size(before)
         return path

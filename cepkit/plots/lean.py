@@ -97,8 +97,12 @@ def lean(figure: dict) -> dict:
             _share(traces, _OF_TRACES, shared[0])
             if not figure.get("frames"):
                 of_data[kind] = _dealt(traces, shared[0])
+    for note in layout.get("annotations", ()):
+        note.update({name: _short(note[name]) for name in ("x", "y") if name in note})
     for letter in "xy":
         axes = [layout[name] for name in layout if re.fullmatch(letter + r"axis\d*", name)]
+        for axis in axes:
+            axis.update({"domain": [_short(end) for end in axis["domain"]]} if "domain" in axis else {})
         _share(axes, _OF_AXES, of_layout.setdefault(f"{letter}axis", {}))
     _share(layout.get("annotations", ()), _OF_NOTES, of_layout.setdefault("annotationdefaults", {}))
     _share(layout.get("shapes", ()), _OF_SHAPES, of_layout.setdefault("shapedefaults", {}))
@@ -109,6 +113,11 @@ def lean(figure: dict) -> dict:
             if name in trace:
                 trace[name] = _typed(trace[name])
     return figure
+
+
+def _short(place):
+    """Return a place without the last digits of sums of binary fractions: 0.28 for 0.27999999999999997."""
+    return float(f"{place:.12g}") if isinstance(place, float) else place
 
 
 def _share(items: Sequence[dict], names: Sequence[str], shared: dict) -> None:
