@@ -511,6 +511,25 @@ def test_a_run_is_cancelled_and_the_next_one_works():
     assert explorer.wait(60).matches.count() == 12_500
 
 
+def test_a_first_look_gives_way_to_what_was_found_before():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"t": range(6000), "kind": rng.choice(list("ABCDE"), 6000), "x": rng.random(6000)})
+    text = "a b\na: x > 0.9\nb: x < 0.1"
+    explorer = cep.explore(frame, text, order_by="t", event_type="kind").wait(60)
+    rows, total = explorer.board.table.rows, explorer.board.table.total
+    # Searched for: too many to be found while this test waits.
+    explorer.text = "PATTERN SEQ(A a, B b, C c, D d, E e) WHERE e.x > a.x + b.x AND d.x < c.x + a.x"
+    until = time.monotonic() + 60
+    while not explorer.board.table.total.startswith("≥") and time.monotonic() < until:
+        time.sleep(0.01)
+    assert explorer.status["state"] == "running" and "looking for all" in explorer.status["message"]
+    assert set(explorer.board.table.numbers) == {""} and len(explorer.board.table.rows) == 15
+    explorer.cancel()
+    explorer.wait(60)
+    assert (explorer.board.table.rows, explorer.board.table.total) == (rows, total)
+    assert explorer.status["state"] == "cancelled" and explorer.matches.count() == int(total)
+
+
 def test_an_error_of_a_run_is_shown(monkeypatch, trades):
     explorer = trades.cep.explore("calm drop{3,} back", **TRADES).wait(60)
     monkeypatch.setattr(SearchedFrame, "run", lambda *_: 1 / 0)
@@ -551,6 +570,26 @@ def test_a_worker_does_the_newest_job_of_a_kind():
     assert worker.wait(30) and [type(error) for error in failed] == [IndexError]
     assert worker.lock.acquire(timeout=1)
     worker.lock.release()
+
+
+def test_an_edit_in_the_browser_is_answered_with_its_number(trades):
+    explorer = trades.cep.explore("calm drop{3,} back", **TRADES).wait(60)
+    editor = explorer.board.editor
+    wrong = explorer.text.replace("size", "sise")
+    editor.set_state({"text": wrong, "edited": 7})  # as messages of the browser do
+    assert (editor.version, editor.status["state"], len(editor.errors)) == (7, "failed", 1)
+    assert wrong[editor.errors[0]["start"] : editor.errors[0]["end"]] == "sise"
+    editor.set_state({"text": wrong.replace("sise", "size"), "edited": 8})
+    assert explorer.wait(60).status["state"] == "done" and (editor.version, editor.errors) == (8, [])
+    explorer.board.sliders.set_state({"moved": {"id": "c1", "value": 60, "n": 1}})
+    assert explorer.wait(60).text.endswith("within: 60 s")
+    shown = explorer.board.sliders.sliders[1]
+    assert (shown["value"], shown["text"], shown["unit"]) == (60, "60", "s")
+    explorer.board.table.set_state({"wanted_order": "reverse"})
+    explorer.wait(60)
+    assert explorer.board.table.numbers == [str(n) for n in reversed(range(explorer.matches.count()))]
+    explorer.board.timeline.set_state({"selected": 0})
+    assert explorer.wait(60).selected == 0 and explorer.board.table.selected == "0"
 
 
 def test_traits_that_python_writes_are_no_wishes():

@@ -29,6 +29,11 @@ def seeds(n: int, more: int) -> list:
     return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
+@pytest.fixture(autouse=True)
+def _nothing_left_out(monkeypatch):
+    monkeypatch.setattr(stepping, "MOST_LIVE", 10**9)
+
+
 def opened_sequence(seed: int, family: str):
     case = gs.case(seed, None, family)
     case = replace(case, query=replace(case.query, after_match=("none", None)))
@@ -119,7 +124,7 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
             if moment.is_whole:
                 assert moment == moments[k]
             assert near.next_match(k) >= k
-        monkeypatch.undo()
+        monkeypatch.setattr(stepping, "BEHIND", 120)
 
 
 @pytest.mark.parametrize("seed", seeds(12, 100))

@@ -48,6 +48,7 @@ class Board:
             ]
         )
         self._writing = threading.local()
+        self._lock = threading.RLock()  # a widget collects what one thread writes before it is sent
 
     def add_button(self, text: str, tooltip: str, pressed: Callable[[], None]) -> None:
         """Put a button below the editor."""
@@ -79,7 +80,7 @@ class Board:
 
     def set(self, widget: Any, traits: Mapping[str, Any]) -> None:
         """Write traits of a widget, all in one message."""
-        with self.quietly(), widget.hold_sync():
+        with self._lock, self.quietly(), widget.hold_sync():
             for name, value in traits.items():
                 setattr(widget, name, value)
 

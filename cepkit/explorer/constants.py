@@ -65,10 +65,10 @@ class Slider:
         return self.spelled(self.value)
 
     def trait(self) -> dict[str, Any]:
-        """Return the slider as a widget has it."""
+        """Return the slider as a widget has it, which writes the unit behind the text."""
         return {
             "id": self.id, "label": self.label, "value": self.value, "low": self.low, "high": self.high,
-            "step": self.step, "unit": self.unit, "text": self.text,
+            "step": self.step, "unit": self.unit, "text": self.text.removesuffix(f" {self.unit}"),
         }  # fmt: skip
 
     def rounded(self, value: float) -> float:

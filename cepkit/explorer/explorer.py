@@ -15,7 +15,15 @@ from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.present import Presenter, count_of_matches
 from cepkit.explorer.spark_part import part_of
-from cepkit.explorer.text import Mistake, Reading, mistake_of, read_text, text_and_call, warnings_heard
+from cepkit.explorer.text import (
+    Mistake,
+    Reading,
+    applicable,
+    mistake_of,
+    read_text,
+    text_and_call,
+    warnings_heard,
+)
 from cepkit.frames.building import check_columns
 from cepkit.given import Given
 from cepkit.language.functions import BUILT_IN_NAMES
@@ -147,7 +155,7 @@ class Explorer:
     def cancel(self) -> None:
         """Stop what runs; what was found before stays."""
         is_running = self.status["state"] == "running"
-        self._present.worker.cancel()
+        self._present.stop()
         if is_running:
             self.board.say("cancelled", "cancelled; what is shown was found before")
 
@@ -212,14 +220,14 @@ class Explorer:
         """Read the text, show what is wrong with it, or run it."""
         text, version = self.text, self.board.editor.edited
         if not text.strip():
-            self._present.worker.cancel()
+            self._present.stop()
             self._reading = None
             self.board.say("idle", _START, version=version, errors=[])
             return
         reading, program, notes = self._compiled(text)
         self._reading = reading
         if program is None:
-            self._present.worker.cancel()
+            self._present.stop()
             errors = [_as_trait(one, text) for one in reading.mistakes]
             head = reading.mistakes[0].message.split("\n")[0]
             kept = "" if self.matches is None else "; what is shown was found before"
@@ -227,12 +235,12 @@ class Explorer:
             return
         is_new = self._show_shape(reading, program)
         engine = self._present.engine
-        call = self._call if engine == "auto" else {**self._call, "engine": engine}
+        call = applicable(text, self._call) | ({} if engine == "auto" else {"engine": engine})
         self.board.set(self.board.editor, {"code": code_of(reading, call, self._name)})
         self._present.run(program, self._automaton, notes, version, is_new)
 
     def _compiled(self, text: str) -> tuple[Reading, Any, list[str]]:
-        reading = read_text(text, self._call)
+        reading = read_text(text, applicable(text, self._call))
         if reading.query is None:
             return reading, None, []
         try:

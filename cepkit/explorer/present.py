@@ -50,6 +50,7 @@ class Presenter:
         self.chosen: Chosen | None = None
         self.asked: list[int] = []  # positions of the rows that are asked about
         self._drawn_events: Any = None  # of the partition's timeline
+        self._has_looked = False  # whether the table has some matches of a run that is not at its end
 
     def shown(self, what: str) -> Result:
         """Return the last result, or raise the error that ``what`` has none."""
@@ -58,6 +59,18 @@ class Presenter:
         return self.result
 
     # --- wishes
+
+    def stop(self) -> None:
+        """Stop what runs; the table goes back to what was found before."""
+        self.worker.cancel()
+        for widget in (self.board.table, self.board.timeline, self.board.funnel):
+            self.board.set(widget, {"busy": False})
+        if self._has_looked:
+            self._has_looked = False
+            if self.result is not None:
+                self.show_page(1, CANONICAL)
+            else:
+                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
 
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
         """Run a compiled query; ``is_new`` where its shape was not there before."""
@@ -143,7 +156,7 @@ class Presenter:
         if self.result is not None:
             result.take_series(self.result)
         if (look := result.first_look()) is not None:
-            turn.deliver(lambda: self.board.set(self.board.table, look))
+            turn.deliver(lambda: self._show_look(look))
         result.matches.count()
         took = time.perf_counter() - began
         if is_new and (table := result.first_rows()) is not None:
@@ -157,6 +170,11 @@ class Presenter:
         partition = self._partition_for(result)
         timeline = result.timeline(partition, self._kept_window(result, partition))
         turn.deliver(lambda: self._show_bands(result, partition, timeline))
+
+    def _show_look(self, look: dict[str, Any]) -> None:
+        self._has_looked = True
+        self.board.set(self.board.table, look)
+        self.board.say("running", f"some are found, {look['total']}; looking for all of them")
 
     def _partition_for(self, result: Result) -> int | None:
         """Return the partition to show: the one that is shown, where it still has a match."""
@@ -172,6 +190,7 @@ class Presenter:
 
     def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
         self.result, self.all, self.chosen, self.asked = result, None, None, []
+        self._has_looked = False
         n = result.matches.count()
         found = f"{count_of_matches(n)} in {took:.2f} s"
         self.board.set(self.board.table, {**table, "selected": None})
@@ -289,7 +308,8 @@ class Presenter:
         def show() -> None:
             self.all = matches
             self.board.set(self.board.table, table)
-            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s; timeline, funnel and steps are of the sample"
+            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s"
+            notes.append("timeline, funnel and steps are of the sample")
             self.board.say("done", "; ".join([found, *notes]), version=version)
 
         turn.deliver(show)

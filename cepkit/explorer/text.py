@@ -165,6 +165,31 @@ def read_text(text: str, call: Mapping[str, Any]) -> Reading:
     return Reading(text, None, tuple(mistakes), pieces)
 
 
+_FOR_SEQUENCES = frozenset(
+    ["event_type", "strategy", "scope", "strict_time", "after_match", "evaluation_order"]
+)
+
+
+def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
+    r"""Return the keywords that belong to the kind of query that a text is, and the parameters it names.
+
+    Who edits a text may turn a regex into a sequence, and cannot edit the keywords.
+
+    Examples
+    --------
+    >>> call = {"event_type": "kind", "order_by": "t", "params": {"n": 1, "m": 2}}
+    >>> applicable("a b\na: x > :n", call)
+    {'order_by': 't', 'params': {'n': 1}}
+    """
+    dropped = {"define"} if is_sase(text) else _FOR_SEQUENCES
+    kept = {name: value for name, value in call.items() if name not in dropped}
+    said = f"{text} {' '.join(map(str, (call.get('measures') or {}).values()))}"
+    if kept.get("params"):
+        named = {n: v for n, v in kept["params"].items() if re.search(rf":{re.escape(n)}(?!\w)", said)}
+        kept["params"] = named or None
+    return {name: value for name, value in kept.items() if value is not None}
+
+
 def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[Mistake], dict[str, Any]]:
     mistakes: list[Mistake] = []
     define: dict[str, str] = {}
