@@ -53,7 +53,7 @@ def show(page):
     return show
 
 
-def receive(page, **values):
+def receive(page, /, **values):
     """Change traits as Python does, all in one message."""
     page.evaluate("(values) => hosts.widget.receive(values)", values)
 
@@ -189,6 +189,26 @@ def test_editor_reports_text_after_a_pause(page, show):
     assert saved(page) == []
     assert wait_for_saved(page) == [{"edited": 1, "text": full("query_editor").text + " AND"}]
     assert page.locator(".keyword", has_text="AND").count() == 2
+
+
+@pytest.mark.parametrize(("stem", "focus"), [("query_editor", "textarea"), ("timeline_view", "canvas")])
+def test_nothing_is_reported_once_a_widget_is_gone(page, show, stem, focus):
+    show(stem)
+    page.focus(focus)
+    page.keyboard.press("+")  # a letter, or closer
+    assert page.evaluate("left.timers.size") == 1
+    page.evaluate("hosts.widget.remove()")
+    assert page.evaluate("left.timers.size") == 0 and saved(page) == []
+
+
+def test_editor_does_not_report_what_is_taken_back(page, show):
+    root = show("query_editor")
+    page.focus("textarea")
+    page.keyboard.type("x")
+    page.keyboard.press("Backspace")
+    assert "stale" in root.get_attribute("class")
+    page.wait_for_function("!document.querySelector('.stale')")
+    assert saved(page) == []
 
 
 def test_editor_underlines_errors_also_behind_wide_characters(page, show):
@@ -392,7 +412,11 @@ def test_timeline_zooms_with_the_wheel_and_pans_by_dragging(page, show):
     x, y = x_of(page, 0.25)
     page.mouse.move(x - 5, y)
     page.mouse.move(x, y)
-    page.mouse.wheel(0, 200)  # out of the whole: the page's
+    turned = """(deltaY) => {
+      const event = new WheelEvent("wheel", { deltaY, cancelable: true, clientX: 300 });
+      return document.querySelector("canvas").dispatchEvent(event);
+    }"""
+    assert page.evaluate(turned, 200)  # out of the whole: the page's
     page.mouse.wheel(0, -200)
     first, last = wait_for_saved(page)[-1]["window"]
     assert last - first == pytest.approx(3599e3 * 2.718281828**-0.5, rel=1e-6)
@@ -417,11 +441,14 @@ def test_timeline_picks_the_match_and_event_under_a_click(page, show):
     picked = saved(page)
     assert [values["selected"] for values in picked] == [8, 7, None]
     assert picked[0]["clicked"] == pytest.approx(MARCH + 950e3, abs=5e3)
+    page.mouse.click(*x_of(page, 0.5))
+    again = saved(page)[3:]
+    assert [values["clicked"] for values in again] == [None, picked[2]["clicked"]]
     page.keyboard.press("n")
     page.keyboard.press("n")
     page.keyboard.press("p")
     page.keyboard.press("Escape")
-    assert [values["selected"] for values in saved(page)[3:]] == [7, 8, 7, None]
+    assert [values["selected"] for values in saved(page)[5:]] == [7, 8, 7, None]
 
 
 def test_timeline_shows_the_window_python_gives_it(page, show):
@@ -498,6 +525,22 @@ def test_table_selects_and_turns_pages_beyond_2_to_the_53(page, show):
     ]
     assert root.get_by_label("Page", exact=True).input_value() == str(here)
     assert root.locator(".total").inner_text() == "2,000,000,000,000,000,000,000"
+
+
+def test_table_has_no_page_before_the_first(page, show):
+    root = show("match_table")
+    receive(page, page="1")
+    assert root.get_by_role("button", name="Previous page").is_disabled()
+    root.locator(".frame").focus()
+    page.keyboard.press("PageUp")
+    receive(page, page="7", n_pages="7")
+    assert root.get_by_role("button", name="Next page").is_disabled()
+    page.keyboard.press("PageDown")
+    receive(page, n_pages="7 or more")
+    assert root.get_by_role("button", name="Last page").is_disabled()
+    assert saved(page) == []
+    page.keyboard.press("PageDown")
+    assert saved(page) == [{"wanted_page": "8"}]
 
 
 def test_table_sorts_where_it_may(page, show):

@@ -38,6 +38,7 @@ function render({ model, el }) {
     clearTimeout(timer);
     if (!timer) return;
     timer = 0;
+    if (area.value === model.get("text")) return paint(); // written and taken back
     model.set("edited", model.get("edited") + 1); // before the text, which is remembered under this number
     model.set("text", area.value);
     model.save_changes();

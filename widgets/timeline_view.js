@@ -111,6 +111,7 @@ function render({ model, el }) {
     const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
     const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
     const event = nearest(pixel);
+    if (x[event] === get("clicked")) send({ clicked: null }); // so that the same again is news
     send({ selected: next === undefined ? null : ids[next], ...(event < 0 ? {} : { clicked: x[event] }) });
   };
   const walk = (step) => {
