@@ -160,7 +160,8 @@ def state_lanes(
             hoverinfo="skip",
         )
     figure.add_traces(_hints(states, unit, size))
-    lanes = _lanes(states["thread"], n_threads)
+    working = set(work["thread"])  # a source that takes no time needs no lane
+    lanes = [of for of in _lanes(states["thread"], n_threads) if of >= 0 or of in working]
     main = _main_agents(work.assign(time=work["share"]))
     n_bins = states["bin"].nunique()
     lines = run_title(title, measured, f"height: part of the time, in {n_bins:,} bins" if n_bins else "")
