@@ -103,6 +103,8 @@ def lean(figure: dict) -> dict:
         axes = [layout[name] for name in layout if re.fullmatch(letter + r"axis\d*", name)]
         for axis in axes:
             axis.update({"domain": [_short(end) for end in axis["domain"]]} if "domain" in axis else {})
+            if axis.get("title") == {}:
+                del axis["title"]
         _share(axes, _OF_AXES, of_layout.setdefault(f"{letter}axis", {}))
     _share(layout.get("annotations", ()), _OF_NOTES, of_layout.setdefault("annotationdefaults", {}))
     _share(layout.get("shapes", ()), _OF_SHAPES, of_layout.setdefault("shapedefaults", {}))
