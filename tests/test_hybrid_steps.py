@@ -1,5 +1,6 @@
 """The counterexamples to the printed protocol step by step, as tables and as a figure to play."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,7 +12,7 @@ from cepkit.experiments.hybrid_protocol import (
     protocol_counterexamples,
 )
 from cepkit.experiments.hybrid_steps import NOTHING, protocol_steps, step_table
-from cepkit.plots.protocol import protocol_figure
+from cepkit.plots.protocol import protocol_figure, step_range
 
 NAMES = [example.name for example in PROTOCOL_COUNTEREXAMPLES]
 STEPS = {(name, rules): protocol_steps(name, rules) for name in NAMES for rules in ("unsafe", "corrected")}
@@ -121,10 +122,25 @@ def test_errors_of_names():
 # --- the figure
 
 
+LOOKS = ("event", "partial", "match", "removed", "acts", "watermark", "said", "outcome")
+
+
+def drawn(figure, number):
+    """Return what a step's range of x shows: the points of each look: lane, x from its zero, text."""
+    [frame] = [frame for frame in figure.frames if frame.name == str(number)]
+    low, high = frame.layout.xaxis.range
+    shown = {}
+    for look, trace in zip(LOOKS, figure.data, strict=False):
+        texts = trace.text if trace.text is not None else [""] * len(trace.x)
+        points = zip(trace.y, trace.x, texts, strict=True)
+        shown[look] = [(y, round(x - low - 0.8, 6), text) for y, x, text in points if low <= x <= high]
+    return shown
+
+
 @pytest.mark.parametrize(
     ("name", "rules"), [("C1", "unsafe"), ("C1", "corrected"), ("C2", "unsafe"), ("C4", "corrected")]
 )
-def test_a_frame_per_step_shows_every_item(name, rules):
+def test_the_range_of_a_step_shows_every_item(name, rules):
     steps = STEPS[name, rules]
     figure = protocol_figure(steps)
     numbers = list(dict.fromkeys(steps["step"]))
@@ -132,30 +148,39 @@ def test_a_frame_per_step_shows_every_item(name, rules):
     assert [step.label for step in figure.layout.sliders[0].steps] == [str(number) for number in numbers]
     lane_of = dict(zip(figure.layout.yaxis.ticktext, figure.layout.yaxis.tickvals, strict=True))
     lane_of = {text.split()[0]: lane for text, lane in lane_of.items()}
-    for frame, number in zip(figure.frames, numbers, strict=True):
-        now = steps[steps["step"] == number]
-        assert list(frame.traces) == list(range(8)) and len(frame.data) == 8
-        shown = [
-            (lane, x, text.split("<sub>")[0])
-            for trace in frame.data[:3]
-            for lane, x, text in zip(trace.y, trace.x, trace.text, strict=True)
-        ]
+    n_shown = 0
+    for number in numbers:
+        now, shown = steps[steps["step"] == number], drawn(figure, number)
+        n_shown += sum(len(points) for points in shown.values())
+        items = [(y, x, text.rstrip("₀₁₂₃₄₅₆₇₈₉")) for look in LOOKS[:3] for y, x, text in shown[look]]
         held = now[now["item"].notna() & ~now["kind"].str.endswith("watermark")]
-        wanted = [(lane_of[row.place], row.position, row.item) for row in held.itertuples()]
-        assert sorted(shown) == sorted(wanted)
-        gone, what = list(frame.data[3].text), now["what"].iloc[0]
+        assert sorted(items) == sorted(
+            (lane_of[row.place], row.position, row.item) for row in held.itertuples()
+        )
+        gone, what = [text for _, _, text in shown["removed"]], now["what"].iloc[0]
         assert ", ".join(gone) == (
             what.removeprefix("removes ").replace("nothing", "") if "removes" in what else ""
         )
         who = now["who"].iloc[0]
-        assert list(frame.data[4].y) == ([lane_of[who]] if number else [])
-        assert what in frame.data[6].text[0] or number == 0
+        assert [y for y, _, _ in shown["acts"]] == ([lane_of[who]] if number else [])
+        [(_, _, said)] = shown["said"]
+        assert what in said or number == 0
+    assert n_shown == sum(len(trace.x) for trace in figure.data[:8])  # no point is between two steps
+
+
+def test_what_a_worker_holds_has_a_thick_edge():
+    steps = STEPS["C2", "unsafe"]
+    edges = np.concatenate([trace.marker.line.width for trace in protocol_figure(steps).data[:3]])
+    is_item = steps["item"].notna() & ~steps["kind"].str.endswith("watermark")
+    assert len(edges) == is_item.sum() and (edges > 2).sum() == steps.loc[is_item, "in_hand"].sum() > 0
 
 
 def test_what_went_wrong_stays_in_view():
     figure = protocol_figure(STEPS["C3", "unsafe"], title="C3 <printed>", first=9)
-    assert [frame.data[7].text[0] for frame in figure.frames] == [""] * 9 + ["a55 b90 lost"] * 7
-    assert figure.data[7].text[0] == "a55 b90 lost" and figure.layout.sliders[0].active == 9
+    said = [drawn(figure, number)["outcome"][0][2] for number in range(16)]
+    assert said == [""] * 9 + ["a55 b90 lost"] * 7
+    assert figure.layout.xaxis.range == figure.frames[9].layout.xaxis.range
+    assert figure.layout.sliders[0].active == 9
     assert figure.layout.title.text == "C3 &lt;printed&gt;"
     assert figure.to_json() == protocol_figure(STEPS["C3", "unsafe"], title="C3 <printed>", first=9).to_json()
     in_legend = [trace.name for trace in figure.data if trace.showlegend is not False]
@@ -166,13 +191,20 @@ def test_what_was_removed_stands_behind_what_is_left():
     order = "source M2.0*3 source*2 M2.0*3"
     mine = Interleaving("mine", "one goes, one stays", "a1@1 a2@9 b3@15", "AB", 9, order, ("a2 b3",))
     figure = protocol_figure(protocol_steps(mine, Rules()))
-    both = [
-        frame for frame in figure.frames if len(frame.data[3].x) and frame.data[3].y[0] in frame.data[1].y
-    ]
+    both = 0
+    for frame in figure.frames:
+        shown = drawn(figure, frame.name)
+        for lane, x, text in shown["removed"]:
+            left = [partial for partial in shown["partial"] if partial[0] == lane]
+            if left:
+                both += 1
+                assert text == "a1" and x == len(left)
     assert both, "no step that removes one of two"
-    for frame in both:
-        left = [x for x, y in zip(frame.data[1].x, frame.data[1].y, strict=True) if y == frame.data[3].y[0]]
-        assert list(frame.data[3].text) == ["a1"] and list(frame.data[3].x) == [len(left)]
+
+
+def test_steps_are_further_apart_than_texts_are_long():
+    (_, end), (begin, _) = step_range(0, 3), step_range(1, 3)
+    assert begin - end > end
 
 
 def test_no_steps():

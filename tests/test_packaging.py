@@ -15,7 +15,10 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import lab
 import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 import cepkit
 from cepkit._shipped import shipped
@@ -93,12 +96,38 @@ def test_all_is_every_extra():
     assert named | within_others == set(extras) - {"all"}
 
 
-def test_binder_installs_this_checkout():
-    script = (ROOT / "binder" / "postBuild").read_text(encoding="utf-8")
-    assert re.search(r'pip install .*"\.\[spark,viz,lab]"', script) and "cepkit warmup" in script
-    for name in ("binder/postBuild", ".ci/run"):
+def test_programs_are_programs():
+    for name in ("binder/postBuild", ".ci/run", ".ci/execute"):
         assert os.access(ROOT / name, os.X_OK), f"{name} is a program"
+    for name in ("binder/postBuild", ".ci/run"):
         assert subprocess.run(["bash", "-n", str(ROOT / name)]).returncode == 0
+
+
+def test_binder_has_what_the_notebooks_need():
+    """Binder reads `binder/` alone: a Python that is new enough, a Java, Graphviz, and this checkout."""
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load((ROOT / "binder" / "environment.yml").read_text(encoding="utf-8"))
+    assert found["channels"] == ["conda-forge"]
+    asked = dict(name.split("=") if "=" in name else (name, "") for name in found["dependencies"])
+    assert set(asked) == {"python", "openjdk", "graphviz", "pip"}
+    assert Version(asked["python"]) in SpecifierSet(PROJECT["requires-python"])
+    assert asked["openjdk"] in ("17", "21")  # what Spark 4 runs on
+    assert {path.name for path in (ROOT / "binder").iterdir()} == {"environment.yml", "postBuild"}
+    script = (ROOT / "binder" / "postBuild").read_text(encoding="utf-8")
+    assert script.startswith("#!/bin/bash\n") and "set -euo pipefail" in script
+    assert re.search(r'pip install .*"\.\[spark,viz,lab]"', script) and "cepkit warmup" in script
+
+
+def test_binder_opens_the_quickstart():
+    [page] = re.findall(r"mybinder\.org/v2/gh/OWNER/REPOSITORY/HEAD\?urlpath=lab/tree/([\w/.]+)", README)
+    assert page == "notebooks/00_quickstart.ipynb" and (ROOT / page).is_file()
+
+
+def test_ci_looks_for_the_browsers_that_tests_look_for():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    [names] = re.findall(r'for name in "\$\{CHROMIUM:-([^"}]+)}" (.*); do', script)
+    assert (names[0], *names[1].split()) == lab.CHROMIUMS
+    assert lab.INSTALL.split(" ", 2)[2] in script
 
 
 def test_every_sample_ships():
@@ -118,7 +147,7 @@ def sources(tmp_path_factory):
     """Return a copy of what a checkout holds: building must leave no trace in the checkout."""
     folder = tmp_path_factory.mktemp("packaging") / "cepkit"
     ignored = shutil.ignore_patterns(
-        "__pycache__", ".venv", ".git", ".*_cache", "*.egg-info", "build", "dist"
+        "__pycache__", ".venv", ".git", ".artefacts", ".*_cache", "*.egg-info", "build", "dist"
     )
     shutil.copytree(ROOT, folder, ignore=ignored)
     return folder
@@ -161,6 +190,12 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     assert modules <= names
     assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     assert shipped_files <= names
+    modules_of_widgets = (ROOT / "cepkit" / "widgets").glob("*.py")
+    read = {
+        name for path in modules_of_widgets for name in re.findall(r'"(\w+\.(?:js|css))"', path.read_text())
+    }
+    assert {f"cepkit/_data/widgets/{name}" for name in read} <= names and len(read) >= 16
+    assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     assert {name.split("/")[0] for name in names} == {"cepkit", f"cepkit-{PROJECT['version']}.dist-info"}
     assert wheel.stat().st_size < 3_000_000
 
@@ -192,6 +227,18 @@ drawn = "export default" in str(TimelineView._esm) and ".cepkit-timeline_view" i
 print(json.dumps({"from": cepkit.__file__, "sample": peaks, "loaded": loaded, "drawn": drawn}))
 """
 
+EXPLORE = """
+import json
+from cepkit.datasets import load_sample
+from cepkit.widgets.base import View
+keys = {"partition_by": "symbol", "order_by": "ts"}
+explorer = load_sample("peaks").cep.explore("up up\\nup: price > prev(price)", **keys)
+n = explorer.wait(300).matches.count()
+views = {type(view).__name__: view for view in vars(explorer.board).values() if isinstance(view, View)}
+lengths = {name: [len(str(of._esm)), len(str(of._css))] for name, of in views.items()}
+print(json.dumps({"n": n, "views": lengths}))
+"""
+
 
 @pytest.mark.slow
 def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, tmp_path):
@@ -215,8 +262,36 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
         assert Path(found["from"]).is_relative_to(inside) and Path(found["sample"]).is_relative_to(inside)
         assert found["loaded"] == [] and found["drawn"]
         assert "3 matches, in the order of their last row:" in run(cepkit_command, "demo")
+        explored = json.loads(run(environment, "-c", EXPLORE))
+        assert explored["n"] > 0 and len(explored["views"]) == 8
+        assert all(min(lengths) > 100 for lengths in explored["views"].values()), "modules and styles"
     assert "123 matches of" in run(cepkit_command, *RUN[-1][1:])
     done = subprocess.run(
         [cepkit_command, "match", "sample:trades", ".", "--engine", "spark"], capture_output=True, text=True
     )
     assert done.returncode == 2 and 'pip install "cepkit[spark]"' in done.stderr
+
+
+@pytest.mark.slow
+def test_post_build_of_binder_in_a_fresh_environment(sources, tmp_path):
+    """The script runs as on Binder, but for conda: its `python` is new, its home empty."""
+    home, folder = tmp_path / "home", tmp_path / "venv"
+    home.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "NUMBA", "CEPKIT", "VIRTUAL_ENV", "XDG"))
+    }
+    variables |= {"HOME": str(home), "PATH": os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])}
+
+    def run(*command, **where):
+        done = subprocess.run(command, capture_output=True, text=True, env=variables, **where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run(str(sources / "binder" / "postBuild"), cwd=sources)
+    code = "import cepkit, pyspark, pygraphviz, jupyterlab, notebook; print(cepkit.__file__)"
+    where = Path(run(str(folder / "bin" / "python"), "-c", code, cwd=tmp_path).strip())
+    assert where.is_relative_to(folder)
+    assert list((home / ".cache" / "cepkit" / "kernels").rglob("*.nbi")), "no compiled kernels"

@@ -87,7 +87,10 @@ def area(trace) -> float:
     for run in np.split(np.arange(len(x)), np.flatnonzero(np.isnan(x))):
         run = run[~np.isnan(x[run])]
         if len(run):
-            total += abs(np.sum(x[run][:-1] * y[run][1:] - x[run][1:] * y[run][:-1])) / 2
+            # From point to point along x, then along y.
+            over = np.append(x[run][0], np.repeat(x[run][1:], 2))
+            up = np.append(np.repeat(y[run][:-1], 2), y[run][-1])
+            total += abs(np.sum(over[:-1] * up[1:] - over[1:] * up[:-1])) / 2
     return total
 
 
@@ -114,14 +117,21 @@ def test_outlines_stay_in_their_lane():
     for of in state_lanes(trace.states(20)).data:
         if of.type == "scatter" and of.fill:
             y = np.asarray(of.y, float)
+            assert of.line.shape == "hv"
             assert np.nanmax(np.abs(y - np.round(y))) <= LANE / 2 + 1e-4
 
 
 def test_hints_of_bins():
-    (hints,) = [trace for trace in state_lanes(EXAMPLE.states(2)).data if trace.type == "heatmap"]
-    assert hints.y.tolist() == [-1, 0, 1] and hints.x.tolist() == [0, 50, 100]
-    assert hints.text[1][0] == "40 % b, events<br>40 % idle<br>20 % b, removing"
-    assert hints.text[0][0] == "80 % idle<br>20 % source, delivering"
+    hints = [trace for trace in state_lanes(EXAMPLE.states(2)).data if trace.type == "heatmap"]
+    assert [of.y[0] for of in hints] == [-1, 0, 1] and {(of.x0, of.dx) for of in hints} == {(25, 50)}
+
+    def told(of, number):
+        words = re.findall(r"%\{customdata\[(\d)]\} % ([^<]+)", of.hovertemplate)
+        shares = {word: int(of.customdata[0][number][int(k)]) for k, word in words}
+        return {word: share for word, share in shares.items() if share}
+
+    assert told(hints[1], 0) == {"b, events": 40, "idle": 40, "b, removing": 20}
+    assert told(hints[0], 0) == {"idle": 80, "source, delivering": 20}
 
 
 def test_a_source_that_takes_no_time_has_no_lane():

@@ -38,13 +38,13 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
     plotly.graph_objects.Figure
         The axis is linear, or where the counts differ much logarithmic from 1 on; a 0 has no bar.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     counts = [n for steps in branches for _, n, _ in steps]
     positive = [n for n in counts if n > 0]
     is_log = bool(positive) and max(positive) > min(LINEAR * min(positive), LARGEST_LINEAR)
     top = (math.log10(max(positive)) if is_log else max(positive, default=0)) or 1.0
-    figure = go.Figure(layout={"template": "none"})
+    figure = LeanFigure()
     for b, steps in enumerate(branches):
         lengths = [_log_length(n, top) if is_log else n for _, n, _ in steps]
         texts = [count_text(n, exact=exact) for _, n, exact in steps]

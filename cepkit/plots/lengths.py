@@ -63,8 +63,9 @@ def length_lines(
     CepError
         When a model is of a length that is not known.
     """
-    import plotly.graph_objects as go
     from plotly.subplots import make_subplots
+
+    from cepkit.plots.lean import LeanFigure
 
     _check(lengths, models)
     end = max(until or 0.0, float(lengths["time"].max()) if len(lengths) else 0.0)
@@ -76,7 +77,7 @@ def length_lines(
         vertical_spacing=0.13,
         horizontal_spacing=0.1,
         subplot_titles=[name.replace("partial_", "partial match ").replace("_", " ") for name in LENGTHS],
-        figure=go.Figure(layout={"template": "none"}),
+        figure=LeanFigure(),
     )
     agents = list(dict.fromkeys([*_agents(lengths["agent"]), *([] if models is None else models["agent"])]))
     styles = theme.style_of_variables([str(agent) for agent in agents])

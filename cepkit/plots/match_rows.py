@@ -42,6 +42,8 @@ def match_rows(
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
+    from cepkit.plots.lean import LeanFigure
+
     variables = list(dict.fromkeys(name for rows in lineages.values() for name in rows["variable"]))
     styles = theme.style_of_variables(sorted(variables))
     shown = {
@@ -58,6 +60,7 @@ def match_rows(
         row_heights=n_rows,
         subplot_titles=names,
         vertical_spacing=min(38 / max(pixels, 1), 0.9 / max(1, len(n_rows) - 1)),
+        figure=LeanFigure(),
     )
     in_legend: set[str] = set()
     for panel, rows in enumerate(shown.values(), start=1):

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 LANE_PIXELS = 30
+STRIDE = 4  # widths from a step to the next along x: no text reaches that far
 STEP_MS = 1100
+EDGE, HELD_EDGE = 1, 4  # pixels
 WRONG = theme.PALETTE[4]
 _COLUMNS = (
     "step",
@@ -32,9 +34,26 @@ _COLUMNS = (
 )
 _COLOURS = {"event": theme.PALETTE[0], "partial": theme.PALETTE[1], "match": theme.PALETTE[2]}
 _SHAPES = {"event": "square", "partial": "diamond-wide", "match": "hexagon"}
-_ARROW = {"symbol": "triangle-right", "size": 15, "color": theme.INK}
-_SILENT = {"hoverinfo": "skip", "showlegend": False}
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _NAMES = {"event": "event", "partial": "partial match", "match": "match"}
+_LOOKS = {
+    form: {
+        "mode": "markers+text",
+        "marker": {"symbol": symbol, "size": 13, "color": _COLOURS[form] + theme.TINT_ALPHA},
+        "textfont": {"size": 12, "color": theme.INK},
+        "hovertemplate": "<b>%{text}</b> in %{y}<extra></extra>",
+    }
+    for form, symbol in _SHAPES.items()
+} | {
+    name: {"mode": mode, "marker": marker, "textfont": {"size": size, "color": colour}, "hoverinfo": "skip"}
+    for name, mode, marker, size, colour in (
+        ("removed", "markers+text", {"symbol": "x", "size": 12, "color": WRONG}, 13, WRONG),
+        ("acts", "markers", {"symbol": "triangle-right", "size": 15, "color": theme.INK}, 12, theme.INK),
+        ("watermark", "text", None, 12, theme.INK),
+        ("said", "text", None, 14, theme.INK),
+        ("outcome", "text", None, 13, WRONG),
+    )
+}
 
 
 def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int = 0) -> go.Figure:
@@ -53,15 +72,16 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
     Returns
     -------
     plotly.graph_objects.Figure
-        A frame per step. A lane per place: events are squares, partial matches diamonds, matches hexagons.
-        What a worker holds has a thick edge, what the step removed is a cross; the arrow points at who acts.
+        A lane per place: events are squares, partial matches diamonds, matches hexagons. What a worker holds
+        has a thick edge, what the step removed is a cross; the arrow points at who acts. All steps are drawn
+        once, side by side along x; a frame per step shows the range of x (`step_range`) that has the step.
 
     Raises
     ------
     ColumnNotFoundError
         When a column is missing.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     for name in _COLUMNS:
         if name not in steps.columns:
@@ -70,18 +90,34 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
     numbers = list(dict.fromkeys(steps["step"]))
     by_step = dict(list(steps.groupby("step", sort=False)))
     width = max(3, int(steps["position"].max()) + 1) if len(steps) else 3
-    frames, outcomes, before = [], [], None
-    for number in numbers:
+    made, outcomes, before = [], [], None
+    for place, number in enumerate(numbers):
         now = by_step[number]
         outcomes += [now["outcome"].iloc[0]] if now["outcome"].iloc[0] else []
-        traces = _traces(now, before, lanes, width, len(numbers) - 1, ", ".join(outcomes))
-        frames.append(go.Frame(data=traces, name=str(number), traces=list(range(len(traces)))))
+        made.append(_points(now, before, lanes, width, len(numbers) - 1, ", ".join(outcomes)))
+        for points in made[-1].values():
+            points["x"] += place * STRIDE * width
         before = now
     active = numbers.index(first) if first in numbers else 0
-    shown = frames[active].data if frames else ()
-    figure = go.Figure(data=(*shown, *_legend()), frames=frames, layout={"template": "none"})
+    strip = {name: pd.concat([points[name] for points in made], ignore_index=True) for name in _LOOKS if made}
+    figure = LeanFigure(data=[*(_trace(name, points) for name, points in strip.items()), *_legend()])
+    figure.frames = [
+        {"name": str(number), "layout": {"xaxis": {"range": step_range(place, width)}}}
+        for place, number in enumerate(numbers)
+    ]
     _lay_out(figure, steps, lanes, width, numbers, active, title)
     return figure
+
+
+def step_range(place: int, width: int) -> list[float]:
+    """Return the range of x that shows the step at a place, 0 for the first.
+
+    Examples
+    --------
+    >>> step_range(0, 5), step_range(1, 5)
+    ([-0.8, 5.9], [19.2, 25.9])
+    """
+    return [round(place * STRIDE * width + edge, 1) for edge in (-0.8, width + 0.9)]
 
 
 def _lanes(steps: pd.DataFrame) -> dict[str, int]:
@@ -91,44 +127,47 @@ def _lanes(steps: pd.DataFrame) -> dict[str, int]:
     return {name: lane for lane, name in enumerate(names)}
 
 
-def _traces(
+def _points(
     now: pd.DataFrame, before: pd.DataFrame | None, lanes, width: int, last: int, outcome: str
-) -> list:
-    """Return the traces of a step, the same number of each."""
-    import plotly.graph_objects as go
-
+) -> dict[str, pd.DataFrame]:
+    """Return what is drawn of a step: ``x, y, text, edge`` of the points of each look."""
     items = now[now["item"].notna() & ~now["kind"].str.endswith("watermark")]
     who, what, number = (now[name].iloc[0] for name in ("who", "what", "step"))
-    made = [_items(items, form, lanes) for form in _SHAPES]
+    form = _form(items)
+    made = {name: _items(items[form == name], lanes) for name in _SHAPES}
     gone = _removed(now, before)
     acts = [lanes[who]] if who in lanes else []
     marks = now[now["kind"].str.endswith("watermark")]
     said = f"{escaped(who)} {escaped(what)}" if who else "before the first step"
-    wrong = {"size": 13, "color": WRONG}
-    made += [
-        _texts(gone["position"], [lanes[of] for of in gone["place"]], gone["item"], wrong, symbol="x"),
-        go.Scatter(x=[-0.62] * len(acts), y=acts, mode="markers", marker=_ARROW, **_SILENT),
-        _texts([width - 0.1] * len(marks), [lanes[of] for of in _queues_of(marks, now)], marks["item"]),
-        _texts([-0.45], [-1.15], [f"{number} of {last}: {said}"], {"size": 14}),
-        _texts([width - 0.1], [lanes.get("matches", len(lanes) - 1)], [outcome], wrong),
-    ]
-    return made
+    at_outcome = lanes.get("matches", len(lanes) - 1)
+    return made | {
+        "removed": _texts(gone["position"], [lanes[of] for of in gone["place"]], gone["item"]),
+        "acts": _texts([-0.62] * len(acts), acts, [""] * len(acts)),
+        "watermark": _texts(
+            [width - 0.1] * len(marks), [lanes[of] for of in _queues_of(marks, now)], marks["item"]
+        ),
+        "said": _texts([-0.45], [-1.15], [f"{number} of {last}: {said}"], is_markup=True),
+        "outcome": _texts([width - 0.1], [at_outcome], [outcome]),
+    }
 
 
-def _texts(x, y, texts, font: dict | None = None, symbol: str | None = None) -> go.Scatter:
-    """Return texts to the right of points, which have a symbol or none."""
+def _texts(x, y, texts, *, is_markup: bool = False) -> pd.DataFrame:
+    """Return points with texts."""
+    shown = [text if is_markup else escaped(text) for text in texts]
+    return pd.DataFrame({"x": np.asarray(x, float), "y": list(y), "text": pd.Series(shown, dtype=object)})
+
+
+def _trace(look: str, points: pd.DataFrame) -> go.Scatter:
+    """Return the points of a look in all steps."""
     import plotly.graph_objects as go
 
-    return go.Scatter(
-        x=list(x),
-        y=list(y),
-        text=[escaped(text) for text in texts],
-        mode="markers+text" if symbol else "text",
-        marker={"symbol": symbol, "size": 12, "color": WRONG} if symbol else None,
-        textposition="middle right",
-        textfont={"size": 12, "color": theme.INK} | (font or {}),
-        **_SILENT,
-    )
+    of_look = _LOOKS[look]
+    if look in _SHAPES:
+        edges = {"color": _COLOURS[look], "width": points["edge"].to_numpy(np.uint8)}
+        of_look = of_look | {"marker": of_look["marker"] | {"line": edges}}
+    if of_look["mode"] != "markers":
+        of_look = of_look | {"text": points["text"].tolist(), "textposition": "middle right"}
+    return go.Scatter(x=points["x"].to_numpy(), y=points["y"].to_numpy(float), showlegend=False, **of_look)
 
 
 def _form(items: pd.DataFrame) -> pd.Series:
@@ -138,35 +177,11 @@ def _form(items: pd.DataFrame) -> pd.Series:
     )
 
 
-def _items(items: pd.DataFrame, form: str, lanes: dict[str, int]) -> go.Scatter:
-    import plotly.graph_objects as go
-
-    own = items[_form(items) == form]
-    tickets = ["" if pd.isna(ticket) else f"<sub>{ticket}</sub>" for ticket in own["ticket"]]
-    colour = _COLOURS[form]
-    hints = [
-        f"<b>{escaped(row.item)}</b> in {escaped(row.place)}"
-        + ("" if pd.isna(row.ticket) else f", ticket {row.ticket}")
-        + (", in hand" if row.in_hand else "")
-        for row in own.itertuples()
-    ]
-    return go.Scatter(
-        x=own["position"],
-        y=[lanes[place] for place in own["place"]],
-        mode="markers+text",
-        text=[f"{escaped(item)}{ticket}" for item, ticket in zip(own["item"], tickets, strict=True)],
-        textposition="middle right",
-        textfont={"size": 12, "color": theme.INK},
-        marker={
-            "symbol": _SHAPES[form],
-            "size": 13,
-            "color": colour + theme.TINT_ALPHA,
-            "line": {"color": colour, "width": [3.5 if held else 1.2 for held in own["in_hand"]]},
-        },
-        showlegend=False,
-        hovertext=hints,
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
+def _items(own: pd.DataFrame, lanes: dict[str, int]) -> pd.DataFrame:
+    tickets = ["" if pd.isna(ticket) else f"{ticket}".translate(_LOWERED) for ticket in own["ticket"]]
+    texts = [f"{escaped(item)}{ticket}" for item, ticket in zip(own["item"], tickets, strict=True)]
+    points = _texts(own["position"], [lanes[place] for place in own["place"]], texts, is_markup=True)
+    return points.assign(edge=np.where(own["in_hand"].to_numpy(bool), HELD_EDGE, EDGE))
 
 
 def _legend() -> list[go.Scatter]:
@@ -175,9 +190,9 @@ def _legend() -> list[go.Scatter]:
     looks = [
         (_NAMES[form], {"symbol": _SHAPES[form], "color": colour + theme.TINT_ALPHA, "line": line})
         for form, colour in _COLOURS.items()
-        for line in [{"color": colour, "width": 1.2}]
+        for line in [{"color": colour, "width": EDGE}]
     ]
-    looks.append(("in hand", {"symbol": "square-open", "color": theme.INK, "line": {"width": 3.5}}))
+    looks.append(("in hand", {"symbol": "square-open", "color": theme.INK, "line": {"width": HELD_EDGE}}))
     looks.append(("removed", {"symbol": "x", "color": WRONG}))
     return [
         go.Scatter(x=[None], y=[None], mode="markers", marker={"size": 12, **marker}, name=name)
@@ -210,7 +225,7 @@ def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, ac
     has_marks = steps["kind"].str.endswith("watermark").any()
     lines = [escaped(title)] if title else [""]
     top, bottom = 70, 118
-    shown = {"mode": "immediate", "transition": {"duration": 0}, "frame": {"duration": 0, "redraw": False}}
+    shown = {"mode": "immediate", "transition": {"duration": 0}}
     played = {
         "fromcurrent": True,
         "transition": {"duration": 0},
@@ -246,7 +261,7 @@ def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, ac
     }
     figure.update_layout(
         title=theme.title_at_left(lines),
-        xaxis={"range": [-0.8, width + 0.9], "visible": False, "fixedrange": True},
+        xaxis={"range": step_range(active, width), "visible": False, "fixedrange": True},
         yaxis={
             "range": [len(lanes) - 0.4, -1.8],
             "tickmode": "array",
@@ -271,7 +286,8 @@ def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, ac
             figure.add_hline(y=lane - 0.5, line=edge, layer="below")
     if has_marks:
         figure.add_annotation(
-            text="may still come: from", x=width - 0.1, y=-1.15, xanchor="left", showarrow=False,
+            text="may still come: from", showarrow=False, y=-1.15,
+            x=(width + 0.7) / (width + 1.7), xref="paper", xanchor="left",
             font={"size": 11, "color": theme.INK},
         )  # fmt: skip
     if not numbers:

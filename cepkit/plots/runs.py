@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_ACTIONS = 3000  # drawn one by one
 MOST_STATES = 15_000  # rows of a picture in bins
-BINS, FEWEST_BINS = 200, 10
+BINS, FEWEST_BINS = 120, 10
 
 
 def draw_threads(trace: Trace, *, title: str | None = None) -> go.Figure:

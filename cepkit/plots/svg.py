@@ -246,7 +246,9 @@ def _themed(svg: str, label: str) -> str:
             if element.get(paint) == theme.INK:
                 element.set(paint, "currentColor")
         if element.tag == f"{_SVG}text":
-            element.set("font-family", theme.MONOSPACE)
+            element.attrib.pop("font-family", None)  # the root's
+            element.attrib.pop("{http://www.w3.org/XML/1998/namespace}space", None)
+    root.set("font-family", theme.MONOSPACE)
     root.attrib.update(theme.svg_attributes(label))
     return _as_text(root)
 

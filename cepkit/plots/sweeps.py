@@ -141,8 +141,9 @@ def sweep_figure(
     >>> [trace.name for trace in figure.data if trace.name], figure.layout.title.text
     (['a', 'b'], 'simulated')
     """
-    import plotly.graph_objects as go
     from plotly.subplots import make_subplots
+
+    from cepkit.plots.lean import LeanFigure
 
     panels = [panels] if isinstance(panels, SweepPanel) else list(panels)
     for panel in panels:
@@ -156,15 +157,17 @@ def sweep_figure(
         horizontal_spacing=0.24 / n_columns if n_columns > 1 else 0.0,
         vertical_spacing=0.36 / n_rows if n_rows > 1 else 0.0,
         subplot_titles=[escaped(panel.title) for panel in panels],
-        figure=go.Figure(layout={"template": "none"}),
+        figure=LeanFigure(),
     )
     styles = _styles(panels, series, variant)
     in_legend: set[tuple] = set()
     for number, panel in enumerate(panels):
         at = {"row": number // n_columns + 1, "col": number % n_columns + 1}
-        figure.add_scatter(x=[None], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
-        for pair, style in styles.items():
-            line = _line(panel, series, variant, pair)
+        lines = {pair: _line(panel, series, variant, pair) for pair in styles}
+        if all(line.empty for line in lines.values()):  # without a trace plotly draws no axes
+            figure.add_scatter(x=[None], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
+        for group, (pair, style) in enumerate(styles.items()):
+            line = lines[pair]
             if line.empty:
                 continue
             figure.add_scatter(
@@ -172,9 +175,10 @@ def sweep_figure(
                 y=line.to_numpy(),
                 mode="lines+markers",
                 name=_name(pair),
-                legendgroup=_name(pair),
+                legendgroup=f"{group}",
                 showlegend=pair not in in_legend,
-                hovertemplate=f"<b>{_name(pair)}</b><br>{escaped(panel.x_title or panel.x)} %{{x:,.6~g}}<br>"
+                # The same of all lines where y is, so that it stands once in the figure.
+                hovertemplate="<b>%{fullData.name}</b><br>%{xaxis.title.text} %{x:,.6~g}<br>"
                 f"{escaped(panel.y_title or panel.y)} %{{y:,.4~g}}<extra></extra>",
                 **style,
                 **at,
@@ -264,7 +268,11 @@ def _ticks_at_points(values: np.ndarray, *, is_log: bool) -> dict:
     places = np.log(points) if is_log else points
     if not 2 <= len(points) <= MOST_POINT_TICKS or np.diff(places).min() < TICK_DISTANCE * np.ptp(places):
         return {}
-    return {"tickmode": "array", "tickvals": points, "ticktext": [f"{point:,.6g}" for point in points]}
+    return {
+        "tickmode": "array",
+        "tickvals": points.tolist(),
+        "ticktext": [f"{point:,.6g}" for point in points],
+    }
 
 
 def _log_axis(values: np.ndarray) -> dict:

@@ -63,14 +63,14 @@ def action_lanes(
     ColumnNotFoundError
         When a column is missing.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     _check(
         "action_lanes", actions, ("thread", "agent", "action", "start", "end", "n_items", "compared", "sent")
     )
     makespan = float(actions["end"].max()) if len(actions) else 0.0
     unit, size = clock_unit(makespan)
-    figure = go.Figure(layout={"template": "none"})
+    figure = LeanFigure()
     colours = _colours(actions["agent"])
     for kind, rows in _by_kind(actions):
         lengths = (rows["end"] - rows["start"]).to_numpy() / size
@@ -124,19 +124,19 @@ def state_lanes(
     Returns
     -------
     plotly.graph_objects.Figure
-        About 50 bytes per row of ``states``, and 100 per thread and bin.
+        About 25 bytes per row of ``states``, and 5 per thread and bin.
 
     Raises
     ------
     ColumnNotFoundError
         When a column is missing.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     _check("state_lanes", states, ("thread", "bin", "start", "end", "agent", "action", "share"))
     makespan = float(states["end"].max()) if len(states) else 0.0
     unit, size = clock_unit(makespan)
-    figure = go.Figure(layout={"template": "none"})
+    figure = LeanFigure()
     work = states[states["action"] != IDLE]
     colours = _colours(states["agent"])
     below = work.groupby(["thread", "bin"], observed=True)["share"].cumsum() - work["share"]
@@ -151,7 +151,7 @@ def state_lanes(
             x=x,
             y=y,
             mode="lines",
-            line={"width": 0, "color": marker["color"]},
+            line={"width": 0, "color": marker["color"], "shape": "hv"},
             fill="toself",
             fillcolor=marker["color"],
             fillpattern=marker["pattern"],
@@ -160,7 +160,7 @@ def state_lanes(
             hoverinfo="skip",
         )
     if len(states):
-        figure.add_trace(_hints(states, unit, size))
+        figure.add_traces(_hints(states, unit, size))
     working = set(work["thread"])  # a source that takes no time needs no lane
     lanes = [of for of in _lanes(states["thread"], n_threads) if of >= 0 or of in working]
     main = _main_agents(work.assign(time=work["share"]))
@@ -189,10 +189,10 @@ def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str
     ColumnNotFoundError
         When a column is missing.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     _check("busy_bars", threads, ("thread", "agent", "role", "busy", "share", "items"))
-    figure = go.Figure(layout={"template": "none"})
+    figure = LeanFigure()
     colours = _colours(threads["agent"])
     unit, size = clock_unit(float(threads["busy"].max()) if len(threads) else 0.0)
     renamed = threads.rename(columns={"role": "action"})
@@ -340,23 +340,36 @@ def _main_agents(rows: pd.DataFrame) -> dict[int, object]:
 
 
 def _outlines(rows: pd.DataFrame, size: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the outlines of runs of neighbouring bins, each closed by itself, with gaps between."""
+    """Return the outlines of runs of neighbouring bins, each closed by itself, with gaps between.
+
+    From point to point a line goes along x first, then along y: to the right below, and back above.
+    """
     thread, number = rows["thread"].to_numpy(), rows["bin"].to_numpy()
     start, end = rows["start"].to_numpy() / size, rows["end"].to_numpy() / size
     low, high = rows["low"].to_numpy(), rows["high"].to_numpy()
     breaks = np.flatnonzero((np.diff(thread) != 0) | (np.diff(number) != 1)) + 1
     x, y = [], []
     for run in np.split(np.arange(len(rows)), breaks):
-        over = np.stack([start[run], end[run]], axis=1).ravel()
-        x += [over, over[::-1], over[:1], [np.nan]]
-        y += [np.repeat(low[run], 2), np.repeat(high[run], 2)[::-1], low[run][:1], [np.nan]]
+        left, right = start[run], end[run]
+        below, above = _corners(low[run]), _corners(high[run][::-1])
+        x += [left[below], right[-1:], right[::-1][above], left[:1], left[:1], [np.nan]]
+        y += [low[run][below], low[run][-1:], high[run][::-1][above], high[run][:1], low[run][:1], [np.nan]]
     return np.concatenate(x).astype(np.float32), np.concatenate(y).astype(np.float32)
 
 
-def _hints(states: pd.DataFrame, unit: str, size: float) -> go.Heatmap:
-    """Return what is said of a thread in a bin, on cells that are not seen."""
+def _corners(heights: np.ndarray) -> np.ndarray:
+    """Return the first of each run of equal heights."""
+    return np.flatnonzero(np.append(True, heights[1:] != heights[:-1]))
+
+
+def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
+    """Return what is said of the threads in each bin, on cells that are not seen: a trace per thread."""
     import plotly.graph_objects as go
 
+    if not len(states):
+        return []
+    bins = states.drop_duplicates("bin").sort_values("bin")
+    edges = np.append(bins["start"].to_numpy(), bins["end"].to_numpy()[-1:]) / size
     agents = states["agent"].astype(object).where(states["agent"].notna(), None)
     words = [
         IDLE if action == IDLE else _named(Kind(agent, action))
@@ -365,23 +378,25 @@ def _hints(states: pd.DataFrame, unit: str, size: float) -> go.Heatmap:
     lines = pd.DataFrame(
         {"thread": states["thread"], "bin": states["bin"], "share": states["share"], "word": words}
     )
-    lines = lines.sort_values(["thread", "bin", "share"], ascending=[True, True, False], kind="stable")
-    lines = lines.groupby(["thread", "bin"]).head(MOST_STATES_IN_HINT)
-    lines["text"] = [
-        f"{100 * share:.0f} % {word}" for share, word in zip(lines["share"], lines["word"], strict=True)
-    ]
-    text = lines.groupby(["thread", "bin"])["text"].agg("<br>".join).unstack("bin")
-    bins = states.drop_duplicates("bin").sort_values("bin")
-    edges = np.append(bins["start"].to_numpy(), bins["end"].to_numpy()[-1:]) / size
-    return go.Heatmap(
-        x=edges.astype(np.float32),
-        y=text.index.to_numpy(),
-        z=np.zeros(text.shape, np.uint8),
-        text=text.to_numpy(),
-        colorscale=[[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]],
-        showscale=False,
-        hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}<br>%{{text}}<extra></extra>",
-    )
+    made = []
+    for thread, rows in lines.groupby("thread"):
+        shares = rows.pivot_table(index="bin", columns="word", values="share", aggfunc="sum", fill_value=0.0)
+        shares = shares.reindex(bins["bin"], fill_value=0.0)
+        told = shares.sum().sort_values(ascending=False, kind="stable").index[:MOST_STATES_IN_HINT]
+        said = "".join(f"<br>%{{customdata[{k}]}} % {word}" for k, word in enumerate(told))
+        made.append(
+            go.Heatmap(
+                x0=float(edges[:2].mean()),  # of the first bin's middle; bins are equally long
+                dx=float(edges[-1] / (len(edges) - 1)),
+                y=[thread],
+                z=np.zeros((1, len(bins)), np.uint8),
+                customdata=np.rint(100 * shares[told].to_numpy()).astype(np.uint8)[None],
+                colorscale=[[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]],
+                showscale=False,
+                hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}{said}<extra></extra>",
+            )
+        )
+    return made
 
 
 def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, work, colours) -> None:

@@ -95,8 +95,9 @@ def timeline(
     >>> figure.layout.title.text, figure.layout.xaxis.title.text
     ('1 match, 2 of 2 events matched', 'ts (time)')
     """
-    import plotly.graph_objects as go
     from plotly.subplots import make_subplots
+
+    from cepkit.plots.lean import LeanFigure
 
     _check(events, rows, time, value, partition, max_events)
     rows = pd.DataFrame(
@@ -122,7 +123,7 @@ def timeline(
         vertical_spacing=gap / plot_height,
         specs=[[{"secondary_y": True}]] * n_panels,
         subplot_titles=panel_titles or None,
-        figure=go.Figure(layout={"template": "none"}),  # the default template would add 19 KB
+        figure=LeanFigure(),
     )
     variables = list(dict.fromkeys(rows["variable"]))
     in_legend: set[str] = set()

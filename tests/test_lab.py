@@ -1,0 +1,238 @@
+"""Tutorials and explorer in a real JupyterLab in Chromium: no cell, no console, no request goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import statistics
+from pathlib import Path
+
+import lab
+import pytest
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+SLOW_TUTORIALS = ("01_patterns.ipynb",)  # a minute where nothing is compiled; nbval runs it in any case
+TUTORIALS = [
+    pytest.param(path.name, marks=pytest.mark.slow if path.name in SLOW_TUTORIALS else ())
+    for path in sorted(NOTEBOOKS.glob("0*.ipynb"))
+]
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with lab.browser(lab.needed("jupyterlab")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(browser, tmp_path_factory):
+    """One JupyterLab for all tests, over a copy of the notebooks: what it saves is not in the checkout."""
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(NOTEBOOKS, folder / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    with lab.server("jupyterlab", folder / "notebooks", folder / "own") as started:
+        yield started
+
+
+def failures(cells):
+    """Return the sources and errors of the cells that failed or did not run."""
+    code = [cell for cell in cells if cell["cell_type"] == "code" and "".join(cell["source"]).strip()]
+    failed = [
+        ("".join(cell["source"]), f"{output['ename']}: {output['evalue']}")
+        for cell in code
+        for output in cell["outputs"]
+        if output["output_type"] == "error"
+    ]
+    return failed or [("".join(cell["source"]), "not run") for cell in code if not cell["execution_count"]]
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_tutorial_runs_in_jupyterlab(browser, server, name):
+    browser.forget()
+    browser.open(server, name)
+    cells = browser.run_all()
+    for theme in ("light", "dark"):
+        browser.theme(theme)
+        browser.shoot(f"{Path(name).stem}-{theme}")
+    assert failures(cells) == []
+    assert browser.errors == []
+    assert browser.outside == []
+
+
+# --- the explorer, as a person uses it
+
+CALL = """
+import cepkit as cep
+from cepkit.datasets import load_sample
+
+trades = load_sample("trades")
+prices = trades[trades["symbol"] == "AAC"].reset_index(drop=True)
+query = '''. above* top above* deep
+above: price >= first(price)
+top: price >= first(price) + 2
+deep: price < first(price)'''
+measures = {"rows": "count()", "last_index": "last(place)"}
+prices["place"] = range(len(prices))
+explorer = prices.cep.explore(query, order_by=["ts", "seq"], measures=measures)
+explorer.wait()
+"""
+# Pairs of trades of one price and size, one of them 40 further on: conditions that have to be searched.
+SLOW = "PATTERN SEQ(_ a, _ b, _ c, _ d) WHERE a.price + b.size == c.price + d.size AND a.size * d.price == 7"
+
+MOVE = """async value => {
+    const input = document.querySelector('.cepkit-slider_panel input[type=range]');
+    const total = document.querySelector('.cepkit-match_table .total');
+    const before = total.textContent;
+    const began = performance.now();
+    return await new Promise(tell => {
+        const watch = new MutationObserver(() => {
+            if (total.textContent === before) return;
+            watch.disconnect();
+            requestAnimationFrame(() => tell([performance.now() - began, total.textContent]));
+        });
+        watch.observe(total, { childList: true, characterData: true, subtree: true });
+        input.value = value;
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+}"""
+
+
+def write_scenario(folder):
+    """Write a notebook with one explorer; return its name."""
+    cell = {"cell_type": "code", "id": "call", "metadata": {}, "execution_count": None, "outputs": []}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = {"cells": [cell | {"source": CALL}], "metadata": {"kernelspec": kernel}}
+    path = folder / "scenario.ipynb"
+    path.write_text(json.dumps(notebook | {"nbformat": 4, "nbformat_minor": 5}), encoding="utf-8")
+    return path.name
+
+
+@pytest.fixture(scope="module")
+def explorer(browser, server):
+    """The page of a notebook with one explorer."""
+    name = write_scenario(server.root)
+    browser.forget()
+    browser.open(server, name)
+    assert failures(browser.run_all()) == []
+    wait_for_state(browser.page, "done")
+    return browser.page
+
+
+def n_matches(page):
+    return page.locator(".cepkit-match_table tbody tr").count()
+
+
+def wait_for_state(page, state):
+    page.wait_for_selector(f".cepkit-query_editor .state .mark.{state}", timeout=60_000)
+
+
+def wait_for_position(page, position):
+    shown = f"() => document.querySelector('.cepkit-stepper .where').textContent.startsWith('{position} ')"
+    page.wait_for_function(shown)
+
+
+def test_explorer_draws_all_its_parts(explorer, browser):
+    for stem in ("query_editor", "nfa_view", "timeline_view", "funnel_view", "match_table", "slider_panel"):
+        assert explorer.locator(f".cepkit-{stem}").first.is_visible(), stem
+    for theme in ("light", "dark"):
+        browser.theme(theme)
+        browser.shoot(f"explorer-{theme}")
+
+
+def test_explorer_shows_a_mistake_and_takes_its_correction(explorer, browser):
+    area = explorer.locator(".cepkit-query_editor textarea")
+    before = browser.ask("explorer.matches.count()")
+    area.click()
+    explorer.keyboard.press("Control+End")
+    explorer.keyboard.type(" and pirce > 0")
+    wait_for_state(explorer, "failed")
+    message = explorer.locator(".cepkit-query_editor .message").inner_text()
+    assert "pirce" in message and "price" in message and "^" in message
+    assert explorer.locator(".cepkit-query_editor .wrong").count() > 0
+    browser.shoot("explorer-mistake")
+    for _ in range(len("pirce > 0")):
+        explorer.keyboard.press("Backspace")
+    explorer.keyboard.type("size > 0")
+    wait_for_state(explorer, "done")
+    assert explorer.locator(".cepkit-query_editor .wrong").count() == 0
+    browser.wait_until("explorer.text.splitlines()[-1]", "deep: price < first(price) and size > 0")
+    assert browser.ask("explorer.matches.count()") == before
+
+
+def test_explorer_follows_a_slider(explorer, browser):
+    """Every position of the slider is a run; how long it takes until it is seen stands in `.artefacts`."""
+    tops = [4, 2, 6, 2, 8, 2, 10, 2]
+    explorer.evaluate(MOVE, 12)
+    moved = [explorer.evaluate(MOVE, top) for top in tops]
+    define = "{**dict(explorer.query.define), 'top': f'price >= first(price) + {top}'}"
+    match = f"prices.cep.match('. above* top above* deep', define={define}, order_by=['ts', 'seq'])"
+    found = browser.ask(f"[{match}.count() for top in {tops}]")
+    assert [int(re.sub(r"\D", "", total)) for _, total in moved] == found and len(set(found)) > 3
+    times = [ms for ms, _ in moved]
+    said = {"median_ms": round(statistics.median(times), 1), "all_ms": [round(ms, 1) for ms in times]}
+    lab.ARTEFACTS.mkdir(exist_ok=True)
+    (lab.ARTEFACTS / "slider.json").write_text(json.dumps(said), encoding="utf-8")
+    browser.wait_until("explorer.sliders[0].value", 2)
+
+
+def test_explorer_selects_a_match_everywhere(explorer, browser):
+    explorer.locator(".cepkit-match_table tbody tr").nth(1).click()
+    explorer.wait_for_selector(".cepkit-match_table tbody tr[aria-selected=true]")
+    browser.wait_until("[explorer.wait().selected, explorer.board.timeline.selected]", [1, 1])
+    assert browser.ask("len(explorer.board.timeline.points)") == browser.ask(
+        "int(explorer.matches[1].rows.shape[0])"
+    )
+    assert browser.ask("len(explorer.board.nfa.lit)") > 0
+    browser.shoot("explorer-selected")
+
+
+def test_explorer_steps(explorer, browser):
+    stepper = explorer.locator(".cepkit-stepper")
+    at = browser.ask("explorer.wait().board.stepper.position")
+    stepper.get_by_role("button", name="One event forward").click()
+    wait_for_position(explorer, f"{at + 1:,}")
+    browser.wait_until("explorer.wait().board.stepper.position", at + 1)
+    stepper.get_by_role("button", name="completes a match").click()
+    ends = browser.ask("[int(number) for number in explorer.matches.to_frame()['last_index']]")
+    end = min(row for row in ends if row > at)
+    wait_for_position(explorer, f"{end + 1:,}")
+    browser.wait_until("explorer.wait().board.stepper.position", end + 1)
+
+
+def test_explorer_cancels(explorer, browser):
+    text = browser.ask("explorer.text")
+    area = explorer.locator(".cepkit-query_editor textarea")
+    area.fill(SLOW)
+    wait_for_state(explorer, "running")
+    explorer.locator(".cepkit-query_editor button.cancel").click()
+    wait_for_state(explorer, "cancelled")
+    assert n_matches(explorer) > 0, "what was found before stays"
+    area.fill(text)
+    wait_for_state(explorer, "done")
+    browser.wait_until("explorer.wait().text", text)
+
+
+def test_explorer_left_the_console_and_the_network_alone(explorer, browser):
+    assert browser.errors == []
+    assert browser.outside == []
+
+
+@pytest.mark.slow
+def test_explorer_appears_in_notebook_7(browser, tmp_path):
+    lab.needed("notebook")
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    name = write_scenario(folder)
+    browser.forget()
+    with lab.server("notebook", folder, tmp_path / "own") as classic:
+        browser.open(classic, name, within="notebooks")
+        of_notebook = list(browser.errors)  # 7.5 says one while it opens any notebook
+        assert failures(browser.run_all()) == []
+        wait_for_state(browser.page, "done")
+        _, total = browser.page.evaluate(MOVE, 10)
+        assert int(re.sub(r"\D", "", total)) == browser.ask("explorer.matches.count()")
+        browser.shoot("explorer-notebook-7")
+    assert browser.errors == of_notebook
+    assert browser.outside == []

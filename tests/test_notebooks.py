@@ -1,0 +1,90 @@
+"""The notebooks as they are saved: small, executed in order, without errors, all in the README."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MOST_BYTES = 200_000
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def execute():
+    """The program `.ci/execute` as a module."""
+    loader = importlib.machinery.SourceFileLoader("execute", str(ROOT / ".ci" / "execute"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("execute", loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture
+def notebook(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def test_it_is_small(path):
+    assert path.stat().st_size <= MOST_BYTES, "save it by .ci/execute"
+
+
+def test_it_is_saved_as_all_are(path, notebook, execute):
+    """Without widget state and times of execution, an output in a line: saving changes nothing."""
+    assert path.read_text(encoding="utf-8") == execute.saved(notebook), "save it by .ci/execute --save"
+
+
+def test_saving_keeps_what_is_shown(notebook, execute):
+    before = [execute.joined(output) for cell in code_cells(notebook) for output in cell["outputs"]]
+    widget = {"state": {"abc": {}}, "version_major": 2}
+    notebook["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": widget}
+    notebook["cells"][1]["metadata"]["execution"] = {"iopub.execute_input": "2026-01-01T00:00:00Z"}
+    again = json.loads(execute.saved(notebook))
+    assert [output for cell in code_cells(again) for output in cell["outputs"]] == before
+    assert "widgets" not in again["metadata"] and "execution" not in again["cells"][1]["metadata"]
+
+
+def test_it_ran_from_the_first_cell_to_the_last(notebook):
+    ran = [cell["execution_count"] for cell in code_cells(notebook) if "".join(cell["source"]).strip()]
+    assert ran == list(range(1, len(ran) + 1))
+
+
+def test_no_cell_failed(notebook):
+    kinds = {output["output_type"] for cell in code_cells(notebook) for output in cell["outputs"]}
+    assert "error" not in kinds
+
+
+def test_it_takes_a_scale(notebook):
+    """The first cell with code says how a variable of the environment makes its data larger."""
+    cells = ["".join(cell["source"]) for cell in code_cells(notebook)]
+    assert re.search(r'^SCALE = int\(os\.environ\.get\("CEPKIT_SCALE", 1\)\)  # \w', cells[0], re.MULTILINE)
+    used = re.compile(r"\bSCALE\b")
+    assert sum(len(used.findall(cell)) for cell in cells) > 1
+
+
+def test_cells_have_no_long_functions(notebook):
+    """What is longer than five lines is in the package, where it is tested."""
+    for cell in code_cells(notebook):
+        for body in re.findall(
+            r"^def .*\n((?:[ \t]+.*\n|\n)*)", "".join(cell["source"]) + "\n", re.MULTILINE
+        ):
+            assert len(body.strip().splitlines()) <= 5
+
+
+def test_the_readme_has_it(path):
+    [row] = re.findall(rf"^\| `notebooks/{path.name}` \|.*$", README, re.MULTILINE)
+    assert row.count("|") == 6, "notebook, what, paper, figures, what of it comes out again"
