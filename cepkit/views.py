@@ -22,13 +22,13 @@ from cepkit.sequence_matches import SequenceMatches
 from cepkit.trace import Trace
 
 if TYPE_CHECKING:
-    from cepkit.plots.nfa import NfaPicture
+    from cepkit.widgets.nfa_view import NfaView
     from cepkit.widgets.view import View
 
 OF_RUNS = ("threads", "buffers")
 
 
-def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaPicture:
+def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
     """Return a view of a result, a query or a table: a widget, or a static picture where nothing runs it.
 
     Parameters
@@ -44,13 +44,13 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaPicture
     what : str, optional
         Which view; None: the first that there is.
     **settings
-        Of the view: ``title``, of utilities ``threshold``, of lineage ``size``.
+        Of the view: ``title``, of utilities ``threshold``, of lineage ``size``; of a query ``live`` and
+        ``lit`` as of `NfaView`.
 
     Returns
     -------
     widget
-        With ``selected``, ``figure()`` (plotly), ``svg()`` and ``to_frame()``; of a query a picture with
-        ``svg(live, lit)`` and ``figure(live, lit)``.
+        With ``selected``, ``figure()`` (plotly), ``svg()`` and ``to_frame()``.
 
     Raises
     ------
@@ -65,13 +65,13 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaPicture
     >>> cep.view(matches)
     LineageView(4 matches)
     >>> cep.view(matches.query)
-    NfaPicture(3 states, 2 transitions)
+    NfaView(3 states, 2 transitions)
     """
     return _view(of, what, settings)
 
 
 @singledispatch
-def _view(of: Any, what: str | None, settings: dict) -> View | NfaPicture:
+def _view(of: Any, what: str | None, settings: dict) -> View | NfaView:
     raise CepError(
         f"view: there is none of {type(of).__name__}. There are views of matches, runs, traces, queries, "
         "explanations, and of DataFrames of utilities"
@@ -141,10 +141,11 @@ def _one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
     return what or there[0]
 
 
-def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaPicture:
+def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaView:
     from cepkit.plots.nfa import NfaPicture
+    from cepkit.widgets.nfa_view import NfaView
 
-    return NfaPicture(automaton, texts, **settings)
+    return NfaView(**NfaPicture(automaton, texts).traits(), **settings)
 
 
 def _lineage(matches: Matches | SequenceMatches, settings: dict) -> View:

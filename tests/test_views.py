@@ -654,11 +654,13 @@ def test_one_word_for_all_views():
     assert repr(cep.view(pd.DataFrame(GOOD), threshold=1.0)) == "UtilityView(2 rows, 2 positions, 3 seen)"
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
     assert repr(cep.view(matches)) == repr(matches.view("lineage")) == "LineageView(14 matches)"
-    assert repr(cep.view(matches.query)) == "NfaPicture(4 states, 3 transitions)"
+    nfa = cep.view(matches.query, live=[{"state": 1, "n": 12}], lit=[0])
+    assert repr(nfa) == "NfaView(4 states, 3 transitions)" and nfa.svg().startswith("<svg")
+    assert nfa.to_frame()["target"].tolist() == [1, 2, 3] and nfa.figure().data
     explained = EVENTS.cep.explain(QUERY, event_type="kind", order_by="ts")
-    assert repr(cep.view(explained, "nfa", title="t")) == repr(cep.view(matches.query))
+    assert repr(cep.view(explained, "nfa")) == repr(cep.view(matches.query))
     regex = cep.regex_query("a b", define={"b": "x > 3", "a": "x < 3"})
-    assert cep.view(regex).traits()["transitions"][1]["tooltip"] == "b: x > 3"
+    assert cep.view(regex).transitions[1]["tooltip"] == "b: x > 3"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import traitlets
 
@@ -11,6 +12,10 @@ from cepkit._shipped import shipped
 from cepkit.plots import theme
 from cepkit.widgets import still
 from cepkit.widgets.base import View, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
 
 # Pixels, as in pictures of automata; also in nfa_view.js.
 RADIUS, RING, START_ARROW, ARROW = 17.0, 4.0, 26.0, 7.0
@@ -72,6 +77,23 @@ class NfaView(View):
             lit=list(lit),
             selected=selected,
         )
+
+    def figure(self) -> go.Figure:
+        """Return the picture as a plotly figure, with the live and lit states that it has now."""
+        from cepkit.plots.nfa import nfa_figure
+
+        live = {one["state"]: one["n"] for one in self.live}
+        return nfa_figure(self.states, self.transitions, self.width, self.height, live=live, lit=self.lit)
+
+    def svg(self) -> str:
+        """Return the picture as SVG text."""
+        return self._static().get("image/svg+xml", "")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per transition: ``source``, ``target``, ``label``."""
+        import pandas as pd
+
+        return pd.DataFrame(self.transitions, columns=["source", "target", "label"])
 
     def _summary(self) -> str:
         transitions = counted(len(self.transitions), "transition")
