@@ -235,8 +235,8 @@ def test_error_of_one_thread_ends_all(engine, monkeypatch):
     assert set(threading.enumerate()) == before
 
 
-@pytest.mark.parametrize("n_rows", [1, 4, 1 << 14])
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 1, 3, 0)])
+@pytest.mark.parametrize("n_rows", [4, pytest.param(1, marks=SLOW), pytest.param(1 << 14, marks=SLOW)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), pytest.param((2, 1, 3, 0), marks=SLOW)])
 def test_what_is_remembered_of_pairs_changes_nothing(order, n_rows, monkeypatch):
     """However few pairs are remembered, on one thread or two, in virtual time or not."""
     program, events, wanted = alike()

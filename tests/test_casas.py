@@ -357,6 +357,7 @@ def test_the_names_of_the_features_are_those_of_the_set():
     assert {"activity_change", "complexity", "window_duration", "count_Kitchen"} <= generated & set(columns)
 
 
+@pytest.mark.slow
 def test_the_original_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "casas_al_smarthome_data.txt"
     report = ingest("casas", file, tmp_path / "out", spark=spark, home="al")

@@ -26,6 +26,7 @@ WITH_PATTERN = [name for name, benchmark in paper.BENCHMARKS.items() if benchmar
 # --- tables -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_nine_benchmarks_select_what_the_paper_reports():
     table = paper.table5(20)
     assert list(table.index) == list(paper.BENCHMARKS) and len(table) == 9

@@ -259,6 +259,7 @@ def test_pages_are_the_rows_of_the_frame(name, request):
         assert numbers == ordered.index.to_list()
 
 
+@pytest.mark.slow
 def test_pages_of_more_matches_than_any_memory_holds():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"t": range(2000), "kind": rng.choice(list("ABCDEFGH"), 2000), "x": range(2000)})

@@ -202,6 +202,7 @@ def test_eoddata_in_days_whatever_the_time_zone_of_the_session(spark, setting, t
 # --- nasdaq100 -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nasdaq100_times_are_reconstructed(spark, tmp_path):
     one = nasdaq100_lines(1200, ["AAPL", "MSFT", "NDX"], seed=2)
     one[5] = one[5].replace(",", ",,", 1)  # a cell too many
@@ -563,6 +564,7 @@ def test_parse_tweets_as_a_stage_keeps_every_row(spark):
 # --- the original files, where they are ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_original_files(spark, tmp_path, reference):
     raw = reference / "data" / "raw"
     inet, bars, table = (

@@ -163,6 +163,7 @@ def test_slices_cut_at_every_place_find_every_match_once(seed, family):
             ranks[t, n] += 1
 
 
+@pytest.mark.slow
 def test_slices_are_tested_on_matches():
     """Enough of the cases above have matches, and some look ahead."""
     n_matches, n_ahead = [], 0
