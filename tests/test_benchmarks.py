@@ -31,6 +31,7 @@ print(json.dumps([[row.what[0], row.peer, row.measured, row.ratio] for row in ro
 """
 
 
+@pytest.mark.slow
 def test_peers_count_the_same_matches():
     for peer in ("polars", "duckdb"):
         pytest.importorskip(peer)

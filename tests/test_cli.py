@@ -380,6 +380,7 @@ def test_spark_cannot_read_a_damaged_file(run, spark, peaks):
     assert (code, out) == (2, "") and "Spark" in err and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_ingest_prints_the_report_and_match_reads_the_target(run, spark, tmp_path):
     target = tmp_path / "trades"
     code, out, _ = run("ingest", "inet", "sample:inet", target, "--option", "date=2001-02-03")

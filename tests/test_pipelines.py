@@ -281,6 +281,7 @@ BAD_ENTRIES = {
 }
 
 
+@pytest.mark.slow
 def test_tweets_agree_with_the_frame_they_were_made_from(spark, setting, tmp_path):
     setting("spark.sql.session.timeZone", "America/New_York")
     # What a user's session may say of the word "timestamp".

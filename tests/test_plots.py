@@ -868,6 +868,7 @@ def test_empty_results_show_the_events():
         assert sum(len(trace.x) for trace in named(figure, "amount")) == 12
 
 
+@pytest.mark.slow
 def test_more_matches_than_a_picture_has_room_for():
     frame = pd.DataFrame({"ts": range(100), "kind": "pay", "amount": 1.0})
     counted = frame.cep.match("PATTERN SEQ(pay+ p[])", **AS_SEQUENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from cepkit.experiments import strategies as st
 from cepkit.plots.match_rows import MAX_MATCHES, match_rows
@@ -43,6 +44,7 @@ def test_picture_says_what_it_leaves_out():
     ]
 
 
+@pytest.mark.slow
 def test_counts_grow_with_the_window():
     stream = st.price_stream(3000)
     matches, times = st.explosion(stream, TEXT + " WHERE b.price > a.price", (10, 100))
