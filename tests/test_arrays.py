@@ -481,7 +481,8 @@ def test_stream_refuses_another_length():
     assert stream.push([{"t": 2, "h": [1.0, 2.0, 4.0]}]).__len__() == 1
 
 
-@pytest.mark.parametrize("partition_by", [pytest.param("stream", marks=pytest.mark.slow), None])
+@pytest.mark.slow
+@pytest.mark.parametrize("partition_by", ["stream", None])
 def test_spark(spark, partition_by):
     """Many streams in one job: as partitions, and as one stream cut into slices of time."""
     parts, keys, numbers = [], [], []

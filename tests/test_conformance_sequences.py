@@ -354,7 +354,7 @@ WHAT_HOLDS: Mapping[str, Callable[[Asked, Found], bool]] = {
 # --- engines ---------------------------------------------------------------------------------------------
 
 # Every case is a shape of its own: with the JIT only some are compiled.
-EVERY = 1 if numba.config.DISABLE_JIT else 40
+EVERY = 1 if numba.config.DISABLE_JIT else 80
 RUNS = [(name, False) for name in ASKED] + [(name, True) for name in SAID_OTHERWISE]
 
 

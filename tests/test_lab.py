@@ -12,7 +12,10 @@ import lab
 import pytest
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
-SLOW_TUTORIALS = ("01_patterns.ipynb",)  # a minute where nothing is compiled; nbval runs it in any case
+SLOW_TUTORIALS = (
+    "00_quickstart.ipynb",
+    "01_patterns.ipynb",
+)  # a minute where nothing is compiled; nbval runs it in any case
 TUTORIALS = [
     pytest.param(path.name, marks=pytest.mark.slow if path.name in SLOW_TUTORIALS else ())
     for path in sorted(NOTEBOOKS.glob("0*.ipynb"))

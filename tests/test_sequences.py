@@ -21,7 +21,7 @@ from cepkit.sequence_set import MatchBlock, SequenceSet
 
 # Those that only run when named have tests of their own: test_linked_query.
 SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None and engine.automatic]
-FAMILIES = list(gs.FAMILIES)
+FAMILIES, SLOW = list(gs.FAMILIES), pytest.mark.slow
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes with many streams each. Interpreted, each case has its own.
 SHAPES, STREAMS, FULL_SHAPES, FULL_STREAMS = (1, 20, 6, 120) if JIT else (50, 1, 800, 1)
@@ -71,7 +71,9 @@ def expected(shape_seed: int, seed: int, family: str) -> tuple[gs.Case, list[Seq
 
 
 @pytest.mark.parametrize("engine", SEQUENCE_ENGINES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(of, marks=SLOW if JIT and i % 2 else ()) for i, of in enumerate(FAMILIES)]
+)
 def test_engine_is_the_definition(shape_seed, seed, family, engine):
     case, wanted = expected(shape_seed, seed, family)
     program, events = bound(case)
