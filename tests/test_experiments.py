@@ -69,6 +69,7 @@ def test_twitter1_ends_at_the_sixth_tweet_as_printed():
 
 
 @pytest.mark.parametrize("name", ["twitter1", "twitter2"])
+@pytest.mark.slow
 def test_numbers_instead_of_texts_find_the_same_tweets(name):
     data = paper.benchmark_data(paper.BENCHMARKS[name], 2).iloc[:12_000]
     fast, slow = paper.BENCHMARKS[name], paper.VARIANTS[f"{name}_texts"]

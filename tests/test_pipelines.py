@@ -94,6 +94,7 @@ BAD_INET_LINES = {
 
 
 @pytest.mark.parametrize("seed", [0])
+@pytest.mark.slow
 def test_inet_agrees_with_a_plain_reading(spark, setting, tmp_path, seed):
     rng = random.Random(seed)
     source = tmp_path / "time and sales [1]"
@@ -149,6 +150,7 @@ def test_inet_agrees_with_a_plain_reading(spark, setting, tmp_path, seed):
 # --- eoddata ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_eoddata_in_days_whatever_the_time_zone_of_the_session(spark, setting, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["cepkit.pipelines.ingest"], "ROWS_PER_FILE", 400)
     setting("spark.sql.session.timeZone", "America/New_York")

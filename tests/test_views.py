@@ -513,6 +513,7 @@ def test_chains_of_long_streams_and_of_run_engines():
     )
 
 
+@pytest.mark.slow
 def test_pages_of_a_result_that_no_memory_holds():
     events = pd.DataFrame({"kind": ["a"] * 80, "ts": range(80)})
     matches = events.cep.match("PATTERN SEQ(a+ x[])", event_type="kind", order_by="ts")
