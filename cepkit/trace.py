@@ -50,6 +50,7 @@ class Actions(NamedTuple):
     end: np.ndarray  # float64, (n_actions,)
     n_items: np.ndarray  # int64, (n_actions,): events or partial matches taken; of the source: delivered
     compared: np.ndarray  # int64, (n_actions,): pairs whose conditions were looked at
+    tested: np.ndarray  # int64, (n_actions,): those of them that were not remembered
     sent: np.ndarray  # int64, (n_actions,): partial matches for the next agent
     looped: np.ndarray  # int64, (n_actions,): partial matches for the same agent
     n_matches: np.ndarray  # int64, (n_actions,)
@@ -105,7 +106,7 @@ class Trace:
     Examples
     --------
     >>> one, none = np.array([1]), np.array([0])
-    >>> done = Actions(none, none, one, [0.0], [1500.0], one, [7], one, none, none, none, none)
+    >>> done = Actions(none, none, one, [0.0], [1500.0], one, [7], [7], one, none, none, none, none)
     >>> Trace(False, 2, ("b",), done)
     Trace of a simulated run: 1.5 µs, 2 threads busy 50 %, 1 agent
     1 action: 1 item, 7 comparisons, 0 matches
@@ -139,8 +140,8 @@ class Trace:
         pandas.DataFrame
             A row per action, by ``start``, then by thread: ``thread`` (int64; -1: the source, if it is none
             of the threads), ``agent`` (categorical; missing: the source), ``action`` (categorical), ``start``
-            and ``end`` (float64, ns), ``n_items, compared, sent, looped, n_matches, removed_events,
-            removed_partials`` (int64).
+            and ``end`` (float64, ns), ``n_items, compared, tested, sent, looped, n_matches,
+            removed_events, removed_partials`` (int64).
         """
         import pandas as pd
 
@@ -264,9 +265,9 @@ class Trace:
         pandas.DataFrame
             A row per agent, in the order of ``agents``: ``agent`` (categorical), ``busy`` (float64, ns of all
             threads), ``taken_events, taken_partials, compared_by_events, compared_by_partials`` (int64: by
-            workers of either kind), ``sent, looped, n_matches, removed_events, removed_partials`` (int64), of
-            each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the ``mean_…`` over the
-            makespan (float64) and the ``most_…`` (int64).
+            workers of either kind), ``tested, sent, looped, n_matches, removed_events, removed_partials``
+            (int64), of each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the ``mean_…``
+            over the makespan (float64) and the ``most_…`` (int64).
         """
         import pandas as pd
 
@@ -295,7 +296,7 @@ class Trace:
         pandas.DataFrame
             One row: ``measured``, ``n_threads``, ``n_agents``, ``n_actions``, ``makespan``, ``busy`` (ns; of
             the threads), ``share`` (of threads x makespan), ``n_items`` (taken by agents), and ``compared,
-            sent, looped, n_matches, removed_events, removed_partials``.
+            tested, sent, looped, n_matches, removed_events, removed_partials``.
         """
         import pandas as pd
 

@@ -21,11 +21,11 @@ import pytest
 from naive_sequences import sequence_matches
 from test_sequences import as_matches, bound
 
-from cepkit.compile.join_source import memo_partner
+from cepkit.compile import join_source
+from cepkit.compile.join_source import memo_partner, memo_size
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.experiments.hybrid_costs import evaluations_per_agent
 from cepkit.kernels import agents as kernel
-from cepkit.parallel import agent_run
 from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, agents_unsupported
 from cepkit.parallel.crew import Crew, Terms
@@ -235,16 +235,30 @@ def test_error_of_one_thread_ends_all(engine, monkeypatch):
     assert set(threading.enumerate()) == before
 
 
-@pytest.mark.parametrize("n_rows", [4, pytest.param(1, marks=SLOW), pytest.param(1 << 14, marks=SLOW)])
+@pytest.mark.parametrize("bits", [0, pytest.param(15, marks=SLOW)])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), pytest.param((2, 1, 3, 0), marks=SLOW)])
-def test_what_is_remembered_of_pairs_changes_nothing(order, n_rows, monkeypatch):
+def test_what_is_remembered_of_pairs_changes_nothing(order, bits, monkeypatch):
     """However few pairs are remembered, on one thread or two, in virtual time or not."""
     program, events, wanted = alike()
-    monkeypatch.setattr(agent_run, "MEMO_ROWS", n_rows)
+    monkeypatch.setattr(join_source, "_MEMO_BITS", bits)
     agents = Agents(program, events, [order])
-    plan = agents.plans[0]
+    plan, tested = agents.plans[0], []
     assert len(wanted) > 1000 and any(memo_partner(plan, join) is not None for join in plan.joins)
     for crew in (Crew("fully_dynamic", 1), Crew("fully_dynamic", 2), Crew("state_dynamic", 3)):
         runs = [run_agents(agents, crew, Terms(batch=5)), simulate_agents(agents, crew, Terms())]
         assert all(rows_of(run.block) == wanted for run in runs), crew
         assert len({tuple(run.compared.sum(axis=1)) for run in runs}) == 1
+        done = simulate_agents(agents, crew, Terms(keep=False, trace=True)).trace.done
+        tested.append((done.tested.sum(), done.compared.sum()))
+    assert len({compared for _, compared in tested}) == 1
+    if bits:  # a pair is tested once, whoever meets it
+        assert len({of for of, _ in tested}) == 1 and tested[0][0] < tested[0][1] / 2
+
+
+@pytest.mark.parametrize("n", [0, 15, 16, 1000, 40_000])
+def test_a_number_of_the_memo_is_of_one_place_and_one_word(n, monkeypatch):
+    monkeypatch.setattr(join_source, "_MEMO_BITS", 0)
+    size, words = memo_size(n), np.arange((max(n, 1) - 1 >> 4) + 1)
+    assert size & (size - 1) == 0
+    for place in (0, 1, 77, 123_456_789, (1 << 31) - 1):
+        assert len(set((place * 40503 + words) & (size - 1))) == len(words)

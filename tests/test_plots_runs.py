@@ -39,7 +39,7 @@ def busy_trace(n_threads: int, n_each: int, n_agents: int, seed: int = 0) -> Tra
     agent, action = rng.integers(0, n_agents, n), rng.integers(1, 4, n)
     one = np.ones(n, np.int64)
     thread = np.repeat(np.arange(n_threads), n_each)
-    done = Actions(thread, agent, action, end - length.ravel(), end, *([one] * 7))
+    done = Actions(thread, agent, action, end - length.ravel(), end, *([one] * 8))
     read = Lengths(end, agent, *rng.integers(0, 50, (4, n)))
     return Trace(False, n_threads, tuple("bcdefgh"[:n_agents]), done, read)
 

@@ -246,9 +246,9 @@ def test_a_thread_does_one_thing_at_a_time():
 def test_shapes_and_types_of_arrays():
     one = np.zeros(1, np.int64)
     with pytest.raises(CepError, match="Actions differ in shape"):
-        Trace(True, 1, ("b",), Actions(*([one] * 11), np.zeros(2, np.int64)))
+        Trace(True, 1, ("b",), Actions(*([one] * 12), np.zeros(2, np.int64)))
     with pytest.raises(CepError, match="sent of Actions is float64; int64 is needed"):
-        Trace(True, 1, ("b",), Actions(*([one] * 7), np.zeros(1), *([one] * 4)))
+        Trace(True, 1, ("b",), Actions(*([one] * 8), np.zeros(1), *([one] * 4)))
     with pytest.raises(CepError, match="each needs a text of its own"):
         trace_of([], agents=("b", "b"))
     with pytest.raises(CepError, match="n_threads=-1"):

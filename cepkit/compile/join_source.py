@@ -29,8 +29,8 @@ WORLD_TYPES = (
 )  # fmt: skip
 # A call copies the descriptions of all arrays that it is given: too much for a pair.
 _INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
-# Rows of a memo, each for one event and 32 others: which these are, what was tested, what held. A power of 2.
-MEMO_ROWS = 1 << 14
+_ATOMIC = "from cepkit.kernels import atomic"
+_MEMO_BITS = 15  # a memo has at least that many numbers, as a power of 2
 # Rows of ``limits``.
 LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
 
@@ -101,10 +101,11 @@ def write_joins(
         all events in the ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those
         that fit to ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number
         of the block, row, number of the range, event or -1) in the next call. The report has the pairs in
-        order and in the window, whose conditions were looked at, and the pairs looked at. ``scoped``: only
+        order and in the window, whose conditions were looked at, the pairs looked at, and those whose
+        conditions were tested, not remembered. ``scoped``: only
         events in a partial match's window are looked at, found by bisection. ``rising``: places rise from
         event to event, as in one partition. ``memo`` has what costly conditions between two events came to,
-        for as many as it has rows: see `MEMO_ROWS`.
+        as far as it has room: see `memo_size`.
 
         ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
         the number of stages added: whether the only event bound may be the first of its branch.
@@ -124,7 +125,7 @@ class _JoinWriter:
     def write(self) -> KernelSource:
         stages = [(plan, join) for plan in self.plans for join in plan.joins]
         writer = WorldWriter(self.program, self.dtypes, ())
-        self.lines = [*module_header().splitlines(), *writer.similarities]
+        self.lines = [*module_header().splitlines(), _ATOMIC, *writer.similarities]
         tables = {
             "N": [len(plan.joins) for plan, _ in stages],
             "COMPONENT": [join.component for _, join in stages],
@@ -234,7 +235,7 @@ class _JoinWriter:
         lines = [f"def scan(stage, {given}, {world}):"]
         for stage in range(len(stages)):
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
-        self._function([*lines, "    return n, 0, high"])
+        self._function([*lines, "    return n, 0, 0, high"])
 
     def _scan_of_loops(self, n: int) -> list[str]:
         """Return a scan whose partial matches have n components of any number of events.
@@ -319,6 +320,17 @@ def memo_partner(plan: JoinPlan, join: Join) -> int | None:
     return of.pop() if is_costly and len(of) == 1 else None
 
 
+def memo_size(n: int) -> int:
+    """Return how many numbers the memo of all agents has, for ``n`` events that they take.
+
+    A number has the place of a bound event in its upper half, and two bits for each of 16 events that follow
+    each other in ``events``: was it tested, did it hold. Which 16 these are, is known from where the number
+    is: at (place * 40503 + word) modulo the size, and there are no more words than that. So one number is
+    all that threads read and write; when they overwrite each other's, something is tested again.
+    """
+    return 1 << max(_MEMO_BITS, (n >> 4).bit_length())
+
+
 def _call(name: str, last: str, place: str) -> str:
     return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
 
@@ -337,70 +349,72 @@ _SCAN = """    compared = 0
             out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
             if n == out.shape[1]:
-                return n, compared, i + 1
-    return n, compared, high""".splitlines()
-# Where all events are in their places, 32 of them at a time.
-_SCAN_BY_WORDS = """    i, begin = low, low
+                return n, compared, compared, i + 1
+    return n, compared, compared, high""".splitlines()
+# Where all events are in their places, 16 of them at a time.
+_SCAN_BY_WORDS = """    i, begin, tested = low, low, 0
     while rising and i < high:
-        word = i >> 5
-        end = min(high, word + 1 << 5)
-        key = PARTNER << 32 | word
-        m = (PARTNER * 40503 + word * 9973) & (len(memo) - 1)
-        if memo[m, 0] != key:
-            memo[m, 0], memo[m, 1], memo[m, 2] = key, 0, 0
-        of_these = ((1 << end - i) - 1) << (i & 31)
-        new, held = of_these & ~memo[m, 1], memo[m, 2]
+        word = i >> 4
+        end = min(high, word + 1 << 4)
+        m = (PARTNER * 40503 + word) & (len(memo) - 1)
+        known = atomic.load(memo, m)
+        if known >> 32 != PARTNER:
+            known = PARTNER << 32
+        of_these = ((1 << end - i) - 1) << (i & 15)
+        new = of_these & ~(known >> 16)
         if new:
             for j in range(i, end):
-                if new >> (j & 31) & 1:
+                if new >> (j & 15) & 1:
                     e = events[0, j]
                     path[h] = e
+                    tested += 1
                     if heldSTAGE(path, first, h, WORLD):
-                        held |= 1 << (j & 31)
-            memo[m, 1] |= of_these
-            memo[m, 2] = held
-        held &= of_these
+                        known |= 1 << (j & 15)
+            known |= of_these << 16
+            atomic.put(memo, m, known)
+        held = known & of_these
         while held:
-            while not held >> (i & 31) & 1:
+            while not held >> (i & 15) & 1:
                 i += 1
             out[0, n], out[1, n], out[2, n] = b, row, events[0, i]
             held &= held - 1
             n += 1
             if n == out.shape[1]:
-                return n, i + 1 - begin, i + 1
+                return n, i + 1 - begin, tested, i + 1
         i = end
     if rising:
-        return n, high - begin, high""".splitlines()
-_SCAN_WITH_MEMO = """    compared, word, m = 0, -1, 0
+        return n, high - begin, tested, high""".splitlines()
+_SCAN_WITH_MEMO = """    compared, tested, word, m, known = 0, 0, -1, 0, 0
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
         if not placedSTAGE(path, first, h, WORLD):
             continue
         compared += 1
-        if i >> 5 != word:
-            word = i >> 5
-            key = PARTNER << 32 | word
-            m = (PARTNER * 40503 + word * 9973) & (len(memo) - 1)
-            if memo[m, 0] != key:
-                memo[m, 0], memo[m, 1], memo[m, 2] = key, 0, 0
-        bit = 1 << (i & 31)
-        if not memo[m, 1] & bit:
-            memo[m, 1] |= bit
+        if i >> 4 != word:
+            word = i >> 4
+            m = (PARTNER * 40503 + word) & (len(memo) - 1)
+            known = atomic.load(memo, m)
+            if known >> 32 != PARTNER:
+                known = PARTNER << 32
+        bit = 1 << (i & 15)
+        if not known >> 16 & bit:
+            tested += 1
+            known |= bit << 16
             if heldSTAGE(path, first, h, WORLD):
-                memo[m, 2] |= bit
-        if memo[m, 2] & bit:
+                known |= bit
+            atomic.put(memo, m, known)
+        if known & bit:
             out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
             if n == out.shape[1]:
-                return n, compared, i + 1
-    return n, compared, high""".splitlines()
+                return n, compared, tested, i + 1
+    return n, compared, tested, high""".splitlines()
 _JOIN_TYPES = (
     'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
     'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
     'T.Array(T.int64, 2, "C", readonly=True), T.int64, T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), '
-    "I1, "
-    'T.Array(T.int64, 2, "C")'
+    "I1, I1"
 )
 _LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
     d, s, h = 0, 0, 0
@@ -433,7 +447,7 @@ def join(
 ):
     c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
     k, row, r, begin = at[0], at[1], at[2], at[3]
-    n, compared, looked = 0, 0, 0
+    n, compared, looked, tested = 0, 0, 0, 0
     while k < n_blocks:
         b = lists[0, k]
         n_rows = header[b, 1]
@@ -456,14 +470,15 @@ def join(
                 else:
                     low = begin
                 if low < high and sizes[b, row, c] < most:
-                    n, tried, begin = scan(
+                    n, tried, new, begin = scan(
                         stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo,
                         WORLD_NAMES
                     )
                     compared += tried
+                    tested += new
                     if n == out.shape[1]:
                         at[0], at[1], at[2], at[3] = k, row, r, begin
-                        report[0], report[1] = compared, looked
+                        report[0], report[1], report[2] = compared, looked, tested
                         return n
                 r += 1
                 begin = -1
@@ -472,5 +487,5 @@ def join(
         k += 1
         row = 0
     at[0] = k
-    report[0], report[1] = compared, looked
+    report[0], report[1], report[2] = compared, looked, tested
     return n"""

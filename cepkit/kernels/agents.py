@@ -56,7 +56,7 @@ N_OF_RUN, N_OF_STAGE, N_OF_THREAD = 16, 12, 2
 # Columns of ``Own.hand``: what a thread is at.
 (PHASE, KIND, AT_STAGE, FIRST, STOP_AT, HELD_TICKET, N_BLOCKS, N_RANGES, N_SPARE, OPEN_NEXT, OPEN_LOOP,
  CHAIN_NEXT, CHAIN_LOOP, OWN_CHAIN, FOREIGN, RANDOM, LONGEST_TAKEN, N_TAKEN, N_COMPARED, N_TO_NEXT,
- N_TO_LOOP, N_MATCHED, N_LOOKED) = range(23)  # fmt: skip
+ N_TO_LOOP, N_MATCHED, N_LOOKED, N_TESTED) = range(24)  # fmt: skip
 NOTHING_TAKEN, TAKEN, JOINED = range(3)  # phases
 # Columns of ``Own.counts``; the first three pairs are by kind of work.
 LOOKED, COMPARED, N_ITEMS, N_SENT, N_LOOPED, N_LOCKS, N_COMPLETE = 0, 2, 4, 6, 7, 8, 9
@@ -65,8 +65,8 @@ N_COUNTS = 10
 BEGUN, TAKES, BUSY, LATENCY, MOST_LATENCY = range(5)
 # Columns of a trace.
 (BY_THREAD, OF_STAGE, ACTION, BEGIN, UNTIL, WITH_ITEMS, WITH_COMPARED, WITH_SENT, WITH_LOOPED, WITH_MATCHES,
- EVENTS_REMOVED, PARTIALS_REMOVED, WITH_LOOKED) = range(13)  # fmt: skip
-N_TRACE_COLUMNS = 13
+ EVENTS_REMOVED, PARTIALS_REMOVED, WITH_LOOKED, WITH_TESTED) = range(14)  # fmt: skip
+N_TRACE_COLUMNS = 14
 BY_SOURCE, BY_EVENTS, BY_PARTIALS, BY_REMOVAL = range(4)
 MOST_HITS = 256  # that a join finds at once
 
@@ -97,6 +97,7 @@ class Blocks(NamedTuple):
     queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
     free: np.ndarray  # int64, (n_blocks,): a stack
     log: np.ndarray  # int64, (2, n_stages, length, 5): rings; of events from LOW to HIGH, of blocks LOW
+    memo: np.ndarray  # int64, (n,): what pairs of events came to; see `cepkit.compile.join_source`
 
 
 class Found(NamedTuple):
@@ -122,7 +123,6 @@ class Own(NamedTuple):
     counts: np.ndarray  # int64, (n_threads, n_stages, 10)
     time: np.ndarray  # float64, (n_threads, 5)
     marks: np.ndarray  # int64, (n_threads, 2, n_stages)
-    memo: np.ndarray  # int64, (n_threads, n, 3): see `cepkit.compile.join_source`
 
 
 def _arrays(*types):
@@ -135,7 +135,7 @@ _WORLD = _arrays("I2", "B2", "F2", "I2", "F3", "F1", "I1", "B1")
 JOIN = T.FunctionType(
     T.int64(
         T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64, T.int64,
-        *_arrays("i1", "i1", "i1", "i2", "i1", "i2"), *_WORLD,
+        *_arrays("i1", "i1", "i1", "i2", "i1", "i1"), *_WORLD,
     )
 )  # fmt: skip
 COMPLETES = T.FunctionType(T.boolean(T.int64, *_arrays("i1", "i1"), *_WORLD))
@@ -144,9 +144,9 @@ _TYPES = (
     COMPLETES,
     T.Tuple(_WORLD),  # what conditions read; see `cepkit.compile.join_source`
     T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
-    T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4"), Blocks),
+    T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), Blocks),
     T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Found),
-    T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3", "i3"), Own),
+    T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
     *_arrays("i1", "f2"),
 )
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
@@ -678,13 +678,14 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
         n = join(
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
             blocks.limits, net.events, net.options[IS_SCOPED], net.options[IS_RISING], at, own.path[r],
-            own.first[r], out, report, own.memo[r], *world
+            own.first[r], out, report, blocks.memo, *world
         )  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
         hand[N_LOOKED] += report[1]
+        hand[N_TESTED] += report[2]
         counts[LOOKED + kind] += report[1]
-        own.time[r, TAKES] += report[0] * cost[COMPARE] + report[1] * cost[LOOK] + n * cost[SEND]
+        own.time[r, TAKES] += report[2] * cost[COMPARE] + report[1] * cost[LOOK] + n * cost[SEND]
         time = now + own.time[r, TAKES]
         if net.options[IS_REAL]:
             time = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
@@ -716,7 +717,8 @@ def _ended(net, blocks, own, control, trace, r, now):
         row[BEGIN], row[UNTIL], row[WITH_ITEMS] = own.time[r, BEGUN], now, hand[N_TAKEN]
         row[WITH_COMPARED], row[WITH_MATCHES] = hand[N_COMPARED], hand[N_MATCHED]
         row[WITH_SENT], row[WITH_LOOPED] = hand[N_TO_NEXT], hand[N_TO_LOOP]
-        row[EVENTS_REMOVED], row[PARTIALS_REMOVED], row[WITH_LOOKED] = 0, 0, hand[N_LOOKED]
+        row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = 0, 0
+        row[WITH_LOOKED], row[WITH_TESTED] = hand[N_LOOKED], hand[N_TESTED]
     own.time[r, BUSY] += now - own.time[r, BEGUN]
     # Before the batch is let go: who reads watermarks now reads them again.
     atomic.add(control, N_ENDED * _LINE, 1)
@@ -826,7 +828,7 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
         counts[N_LOCKS] += n_buffers
         own.time[r, BEGUN] = now
         own.time[r, TAKES] = hand[N_TAKEN] * cost[ITEM] + n_buffers * cost[LOCK]
-        hand[N_COMPARED], hand[N_LOOKED] = 0, 0
+        hand[N_COMPARED], hand[N_LOOKED], hand[N_TESTED] = 0, 0, 0
         hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
         hand[PHASE] = TAKEN
     code = _joined(join, completes, world, net, blocks, found, own, control, r, now)

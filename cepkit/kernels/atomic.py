@@ -38,6 +38,15 @@ def _store(typing, array, i, value):
     return types.void(array, types.int64, types.int64), code
 
 
+def _put(typing, array, i, value):
+    def code(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature, arguments)
+        builder.store_atomic(arguments[2], pointer, "monotonic", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), code
+
+
 def _add(typing, array, i, value):
     def code(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature, arguments)
@@ -78,6 +87,10 @@ if config.DISABLE_JIT:
         """Write the number; whoever reads it finds all that was written before."""
         array.reshape(-1)[i] = value
 
+    def put(array, i, value):
+        """Write the number; it alone is whole."""
+        array.reshape(-1)[i] = value
+
     def add(array, i, value):
         """Add to the number; return what it was."""
         with _LOCK:
@@ -95,5 +108,5 @@ if config.DISABLE_JIT:
 
     nanoseconds = time.monotonic_ns
 else:
-    load, store, add, swap = map(intrinsic, (_load, _store, _add, _swap))
+    load, store, put, add, swap = map(intrinsic, (_load, _store, _put, _add, _swap))
     nanoseconds = intrinsic(_nanoseconds)

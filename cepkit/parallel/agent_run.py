@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cepkit.compile.join_source import MEMO_ROWS, memo_partner
+from cepkit.compile.join_source import memo_partner, memo_size
 from cepkit.errors import CepError
 from cepkit.parallel.agents import Agents, read_only
 from cepkit.parallel.crew import ALLOCATIONS, REMOVALS, Costs, Crew, Terms
@@ -164,7 +164,7 @@ class AgentRun:
             np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 7), np.int64),
             np.zeros(n_blocks, np.int64), np.full((n_stages, n_blocks), -1, np.int64),
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
-            np.zeros((2, n_stages, room + n_own, 5), np.int64),
+            np.zeros((2, n_stages, room + n_own, 5), np.int64), self._memo(),
         )  # fmt: skip
         n_found = (room + n_own * k.MOST_HITS + self.terms.chunk) if self.terms.keep else 0
         self.found = k.Found(
@@ -184,7 +184,7 @@ class AgentRun:
             _of_threads(n_own, width + 2), _of_threads(n_own, n_components + 2),
             _of_threads(n_own, 4), _of_threads(n_own, 3),
             np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), _of_threads(n_own, 5).astype(np.float64),
-            np.zeros((n_own, 2, n_stages), np.int64), self._memo(n_own),
+            np.zeros((n_own, 2, n_stages), np.int64),
         )  # fmt: skip
         n_shared = k.N_OF_RUN + n_stages * k.N_OF_STAGE + n_own * k.N_OF_THREAD
         self.control = np.zeros(n_shared * 8, np.int64)
@@ -207,14 +207,12 @@ class AgentRun:
         self.of_stage = of_stage
         self.trace = np.zeros((1 << 12 if self.terms.trace else 1, k.N_TRACE_COLUMNS))
 
-    def _memo(self, n_own: int) -> np.ndarray:
-        """Return what conditions came to, by thread; none is known yet."""
+    def _memo(self) -> np.ndarray:
+        """Return what conditions came to; nothing is known yet."""
         is_used = any(
             memo_partner(plan, plan.joins[rank]) is not None for _, plan, rank in self.agents.stages
         )
-        memo = np.zeros((n_own, MEMO_ROWS if is_used else 1, 3), np.int64)
-        memo[:, :, 0] = -1
-        return memo
+        return np.zeros(memo_size(self.net.events.shape[1]) if is_used else 1, np.int64)
 
     def _lists(self) -> np.ndarray:
         length = max(len(self.blocks.state), self.blocks.log.shape[2])
@@ -260,7 +258,7 @@ class AgentRun:
         self.shared[k.N_FREE] = n + n_free
         self.blocks = k.Blocks(
             _twice(old.items), _twice(old.sizes), _twice(old.limits, 1), _twice(old.header),
-            _twice(old.state), queue, free, old.log,
+            _twice(old.state), queue, free, old.log, old.memo,
         )  # fmt: skip
         self._renew_lists()
 

@@ -32,7 +32,7 @@ def calibrate_costs(
     """Measure what a thread's steps take on this machine, for the conditions of one query.
 
     One thread runs the agents on a part of the events, several times: its steps are the same every time, and
-    the least of a step's times is what it takes. Costs are what fits these times best.
+    the median of a step's times is what it takes. Costs are what fits these times best.
 
     Parameters
     ----------
@@ -104,17 +104,17 @@ def _rows(run: AgentRun) -> np.ndarray:
 def _fitted(agents: Agents, run: AgentRun, traces: list[np.ndarray]) -> Costs:
     """Return the costs that fit the steps of runs that were all the same."""
     k, rows = run.k, traces[0]
-    times = np.min([_times(k, own) for own in traces], axis=0)
+    times = np.median([_times(k, own) for own in traces], axis=0)
     steps = np.flatnonzero((rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS))
     own = rows[steps]
     stage = own[:, k.OF_STAGE].astype(np.int64)
-    compared = own[:, k.WITH_COMPARED]
-    by_agent = [np.where(stage == s, compared, 0.0) for s in agents.stage_of_agent]
+    tested = own[:, k.WITH_TESTED]
+    by_agent = [np.where(stage == s, tested, 0.0) for s in agents.stage_of_agent]
     # Pairs that fit: within a loop each of them goes back, elsewhere it goes on or is a match.
     hits = np.maximum(own[:, k.WITH_LOOPED], own[:, k.WITH_SENT] + own[:, k.WITH_MATCHES])
     is_last = run.net.stages[stage, k.NEXT] < 0
     causes = [
-        np.ones(len(own)), own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - compared,
+        np.ones(len(own)), own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - tested,
         np.where(is_last, 0.0, hits), np.where(is_last, hits, 0.0), *by_agent,
     ]  # fmt: skip
     lock, item, look, send, match, *comparison = robust_nonnegative(np.column_stack(causes), times[steps])

@@ -23,9 +23,10 @@ class Costs:
     item : float
         To take an event or a partial match.
     look : float
-        To see that a pair is not in order or not in one window.
+        To see that a pair is not in order or not in one window, or what its conditions came to before.
     comparison : float or sequence of float
-        To test the conditions of a pair; by agent, if there are several.
+        To test the conditions of a pair; by agent, if there are several. Costly conditions are tested once
+        for two events and thread.
     lock : float
         To begin with another worker's buffer.
     send : float

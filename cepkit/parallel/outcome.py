@@ -320,8 +320,8 @@ def trace_of(run: AgentRun, start: float | None = None) -> Trace:
     whole = {
         name: rows[:, column].astype(np.int64)
         for name, column in (
-            ("n_items", k.WITH_ITEMS), ("compared", k.WITH_COMPARED), ("sent", k.WITH_SENT),
-            ("looped", k.WITH_LOOPED), ("n_matches", k.WITH_MATCHES),
+            ("n_items", k.WITH_ITEMS), ("compared", k.WITH_COMPARED), ("tested", k.WITH_TESTED),
+            ("sent", k.WITH_SENT), ("looped", k.WITH_LOOPED), ("n_matches", k.WITH_MATCHES),
             ("removed_events", k.EVENTS_REMOVED), ("removed_partials", k.PARTIALS_REMOVED),
         )
     }  # fmt: skip

@@ -40,7 +40,7 @@ def occupancy(trace: Trace, begin: float = 0.0, until: float | None = None, n_bi
     --------
     >>> from cepkit.trace import Actions, Lengths
     >>> one, none = np.array([1]), np.array([0])
-    >>> done = Actions(none, none, one, [0.0], [8.0], one, [7], one, none, none, none, none)
+    >>> done = Actions(none, none, one, [0.0], [8.0], one, [7], [7], one, none, none, none, none)
     >>> read = Lengths([2.0, 6.0], [0, 0], [4, 0], [0, 0], [0, 4], [0, 0])
     >>> made = occupancy(Trace(False, 1, ("b",), done, read), n_bins=2)
     >>> made.mean[0, 0].tolist(), made.greatest[2, 0].tolist()

@@ -67,7 +67,7 @@ def thread_segments(
     --------
     >>> one, none = np.array([1]), np.array([0])
     >>> from cepkit.trace import Actions
-    >>> done = Actions(none, none, one, [0.0], [1500.0], one, [7], one, none, none, none, none)
+    >>> done = Actions(none, none, one, [0.0], [1500.0], one, [7], [7], one, none, none, none, none)
     >>> segments = thread_segments(Trace(False, 2, ("b",), done))
     >>> segments.threads.tolist(), segments.busy
     ([0, 1], 1500.0)

@@ -1,7 +1,7 @@
 """How fast parallel engines are, real and simulated; printed by ``run.py --parallel``.
 
-Wall times need idle cores: the load before and after stands beside them. All else is CPU time, the least of
-several runs in turns in one process.
+Wall times need idle cores: the load before and after stands beside them. They and what they are compared with
+are medians of turns, as a core's speed changes. All else is CPU time, the least of several runs in turns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from cepkit.language.sequence_query import sequence_query
 from cepkit.parallel.agents import Agents
 from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Crew, Terms
-from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
 from cepkit.planner import choose_engine
@@ -60,33 +59,43 @@ def load() -> float:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
 
 
+def used() -> float:
+    """Return the seconds for which cores were taken since the machine began; nan if nothing tells."""
+    try:
+        taken = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return float("nan")
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    of = dict(zip(names, taken, strict=False))
+    return sum(int(ticks) for name, ticks in of.items() if name not in ("idle", "iowait")) / 100
+
+
 def crew(threads: int) -> Crew:
     """Return threads that take whatever waits."""
     return Crew("fully_dynamic", threads)
-
-
-def least(agents: Agents, of: Crew, repeats: int, terms: Terms = COUNTED) -> tuple[float, ParallelRun]:
-    """Return the least makespan of real runs, ns, and the run in which threads worked least."""
-    runs = [run_agents(agents, of, terms) for _ in range(repeats)]
-    return min(run.makespan for run in runs), min(runs, key=lambda run: run.busy.sum())
 
 
 # --- rows -------------------------------------------------------------------------------------------------
 
 
 def two_threads(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
-    """Wall time of two real threads beside one."""
-    agents = Agents(*prepared(n, 4, EXPENSIVE, within))
-    before, wall, busy = load(), {1: [], 2: []}, {1: [], 2: []}
-    for _ in range(repeats + 1):
-        for threads in wall:
-            run = run_agents(agents, crew(threads), COUNTED)
-            wall[threads].append(run.makespan / 1e9)
-            busy[threads].append(float(run.busy.max()) / 1e9)
-    what = f"a. SEQ of 4, correlations, {n:,} events, {run.n_matches:,} matches: 2 threads"
-    asked = f">= 1.6 on idle cores; load {before:.1f} before, {load():.1f} after"
-    yield Row(f"{what}, wall", min(wall[2]), asked, "1 thread", min(wall[1]))
-    yield Row(f"{what}, CPU of the busier one", min(busy[2]), "", "1 thread", min(busy[1]))
+    """Wall time of two real threads beside one, in turns: medians, as a core's speed changes under load."""
+    for name, condition in (("correlations", EXPENSIVE), ("comparisons", CHEAP)):
+        agents = Agents(*prepared(n, 4, condition, within))
+        run_agents(agents, crew(2), COUNTED)
+        before, wall, busy = load(), {1: [], 2: []}, {1: [], 2: []}
+        taken, began, own = used(), time.perf_counter(), time.process_time()
+        for _ in range(3 * repeats):
+            for threads in wall:
+                run = run_agents(agents, crew(threads), COUNTED)
+                wall[threads].append(run.makespan / 1e9)
+                busy[threads].append(float(run.busy.max()) / 1e9)
+        others = (used() - taken - time.process_time() + own) / (time.perf_counter() - began)
+        what = f"a. SEQ of 4, {name}, {n:,} events, {run.n_matches:,} matches: 2 threads"
+        asked = f">= 1.6 when idle; load {before:.1f} before, {load():.1f} after, others {others:.2f} cores"
+        yield Row(f"{what}, wall, median", float(np.median(wall[2])), asked, "1", float(np.median(wall[1])))
+        yield Row(f"{what}, wall, least", min(wall[2]), "", "1", min(wall[1]))
+        yield Row(f"{what}, CPU of the busier one", min(busy[2]), "", "1 thread", min(busy[1]))
 
 
 def beside_auto(repeats: int, sizes=((4000, 100), (40_000, 300))) -> Iterator[Row]:
@@ -129,7 +138,7 @@ def simulated(repeats: int, n: int = 40_000, within: int = 300, threads=(6, 12, 
 
 
 def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int = 300) -> Iterator[Row]:
-    """The makespan of the simulator with measured costs beside that of real threads."""
+    """The makespan of the simulator with measured costs beside that of real threads; medians of turns."""
     for name, condition, size in (("comparisons", CHEAP, n), ("correlations", EXPENSIVE, n_arrays)):
         for n_types, crews in (
             (2, [Crew("state_dynamic", 1), Crew("state_dynamic", 2)]),
@@ -139,20 +148,23 @@ def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int
             program, events = prepared(size, n_types, condition, within)
             agents = Agents(program, events)
             run_agents(agents, crew(1), COUNTED)
-            costs = calibrate_costs(program, events)
+            before, times = load(), {of: [] for of in crews}
+            for _ in range(repeats):
+                costs = calibrate_costs(program, events)
+                for of in crews:
+                    real = run_agents(agents, of, COUNTED)
+                    run = simulate_agents(agents, of, COUNTED, costs=costs)
+                    assert run.n_matches == real.n_matches
+                    # Real threads pass events on themselves, when they have nothing else to do.
+                    source = costs.delivery * size / of.n_threads
+                    virtual = run.makespan + source, run.busy.mean() + source
+                    times[of].append((*virtual, real.makespan, real.busy.mean()))
             for of in crews:
-                before = load()
-                wall, real = least(agents, of, repeats)
-                run = simulate_agents(agents, of, COUNTED, costs=costs)
-                assert run.n_matches == real.n_matches
-                # Real threads pass events on themselves, when they have nothing else to do.
-                source = costs.delivery * size / of.n_threads
                 what = f"d. SEQ of {n_types}, {name}, {of}: predicted"
                 asked = f"0.75 to 1.25; load {before:.1f} before, {load():.1f} after"
-                yield Row(what, (run.makespan + source) / 1e9, asked, "wall", wall / 1e9)
+                makespan, busy, wall, mean = np.median(times[of], axis=0) / 1e9
+                yield Row(what, makespan, asked, "wall", wall)
                 if of.n_threads == 1 or of.allocation == "fully_dynamic":  # else threads wait and look
-                    mean = real.busy.mean() / 1e9
-                    busy = (run.busy.mean() + source) / 1e9
                     yield Row(f"{what}, by thread", busy, "0.75 to 1.25", "CPU", mean)
 
 
