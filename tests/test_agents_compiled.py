@@ -88,6 +88,13 @@ def alike():
     return program, events, rows_of(found)
 
 
+@cache
+def agents_alike():
+    """Return agents that remember what pairs of events came to, and the matches."""
+    program, events, wanted = alike()
+    return Agents(program, events), wanted
+
+
 ALL_ENGINES = [
     Sequential(), Sequential(scoped=False), StateParallel(), RIP(2), RIP(2, chunk=37), RIP(3, multiple=2),
     RIP(2, multiple=1, start_filter=False), Hybrid(1, "fully_dynamic", fuse="auto", batch=2), Hybrid(3),
@@ -156,9 +163,9 @@ def test_one_shape_on_many_streams(shape):
 
 
 def test_no_match_is_lost_or_found_twice_on_real_threads(number):
-    """Batches as small as can be: threads meet at every item."""
+    """Batches as small as can be: threads meet at every item, and at what they remember of pairs."""
     draw = Random(number)
-    agents, wanted = prepared("loop")
+    agents, wanted = prepared("loop") if number % 2 else agents_alike()
     allocation = draw.choice(["static", "state_dynamic", "fully_dynamic", "fully_dynamic"])
     crew = ac.drawn_crew(agents, draw, allocation)
     if allocation == "fully_dynamic" or crew.n_threads > 6:
