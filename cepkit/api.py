@@ -346,7 +346,7 @@ def simulate(
     if arrival is not None:
         arrival = _arrivals(arrival, events)
     if costs == "measured":
-        costs = calibrate_costs(program, events)
+        costs = calibrate_costs(program, events, one_by_one=engine.one_by_one)
     elif costs is not None and not isinstance(costs, Costs):
         raise CepError(f"costs={costs!r}: give cep.Costs(…), or 'measured'")
     return engine.simulate(program, events, costs=costs or Costs(), arrival=arrival, keep=keep, trace=trace)

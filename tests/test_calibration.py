@@ -90,11 +90,12 @@ def test_costs_of_a_simulated_run_are_found_again(text, monkeypatch):
             assert value == pytest.approx(expected, rel=1e-4, abs=1e-3), item.name
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize("text", [pytest.param(text, marks=compiles) for text in (TWO, THREE, LOOP)])
-def test_measured_costs_fit_their_query(text):
+def test_measured_costs_fit_their_query(text, one_by_one):
     program, events = prepared(text)
     agents = Agents(program, events)
-    costs = calibrate_costs(program, events, n_events=100, repeats=2, seed=3)
+    costs = calibrate_costs(program, events, n_events=100, repeats=2, one_by_one=one_by_one, seed=3)
     assert isinstance(costs.comparison, tuple)
     assert len(costs.comparison) == len(agents.labels)
     numbers = [costs.item, costs.look, costs.lock, costs.send, costs.delivery, costs.match, *costs.comparison]
@@ -108,7 +109,8 @@ def test_measured_costs_fit_their_query(text):
 def test_one_thread_takes_the_same_steps_every_time(text):
     program, events = prepared(text)
     agents = Agents(program, events)
-    one, other = (calibration._timed(agents, (20, 220, 220), keep=False)[0] for _ in range(2))
+    crew = Crew("fully_dynamic", 1)
+    one, other = (calibration._timed(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
     clock = [getattr(one.k, name) for name in CLOCK]
     rows = [np.delete(calibration._rows(run), clock, axis=1) for run in (one, other)]
     assert len(rows[0]) > 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from cepkit.experiments.hybrid_parallel import (
 )
 from cepkit.experiments.hybrid_workloads import VARIABLES, Workload, prepared, sensors
 from cepkit.parallel.agent_statistics import agent_statistics
+from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.outcome import ParallelRun
@@ -299,21 +301,23 @@ def measured(
     *,
     window_min: float | None = None,
     systems: Sequence[str] = (*COMPARED[:1], "RIP"),
-    costs: Costs = COSTS,
-    repetitions: int = 3,
+    costs: Costs | None = None,
+    repetitions: int = 5,
 ) -> pd.DataFrame:
     """Return speed-ups on real threads beside those of virtual time.
 
     Parameters
     ----------
-    workload, window_min, costs
+    workload, window_min
         As of `by_cost_model`.
+    costs : Costs, optional
+        None: those of this machine, for engines that take events one by one and for those that take batches.
     threads : sequence of int
         No more than the machine has cores, to say something.
     systems : sequence of str
         Names of `SYSTEMS`.
     repetitions : int
-        The fastest counts.
+        The median counts.
 
     Returns
     -------
@@ -323,11 +327,16 @@ def measured(
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
 
+    @cache
+    def of_machine(one_by_one: bool) -> Costs:
+        return calibrate_costs(program, events, one_by_one=one_by_one)
+
     def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
         engine = system_of(name)(n, events.n_events)
         found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
-        virtual = engine.simulate(program, events, costs=costs_of(engine, costs))
-        return found[0], min(run.makespan for run in found), virtual.makespan
+        own = costs_of(engine, costs) if costs else of_machine(engine.one_by_one)
+        virtual = engine.simulate(program, events, costs=own)
+        return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
 
     one, *sequential = both("sequential", 1)
     rows = []

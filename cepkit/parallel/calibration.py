@@ -27,6 +27,7 @@ def calibrate_costs(
     n_events: int | None = None,
     repeats: int = 5,
     keep: bool = False,
+    one_by_one: bool = False,
     seed: int = 0,
 ) -> Costs:
     """Measure what a thread's steps take on this machine, for the conditions of one query.
@@ -46,6 +47,9 @@ def calibrate_costs(
         How often the part is run.
     keep : bool
         Whether matches are kept; else they are counted.
+    one_by_one : bool
+        Whether events are taken one by one, as an engine's ``one_by_one`` says; else in batches, where a pair
+        costs a fraction of that.
     seed : int
         Of the part's place in the stream.
 
@@ -74,12 +78,13 @@ def calibrate_costs(
     agents = Agents(program, events)
     if not agents.labels or not events.n_events:
         return Costs()
+    timed = partial(_timed, agents, Crew("sequential" if one_by_one else "fully_dynamic", 1), keep)
     part = _part(agents, n_events or _FIRST_PART, seed)
-    run, seconds = _timed(agents, part, keep)
+    run, seconds = timed(part)
     while n_events is None and seconds < _LONG_ENOUGH and part[1] - part[0] < events.n_events:
         part = _part(agents, 2 * (part[1] - part[0]), seed)
-        run, seconds = _timed(agents, part, keep)
-    traces = [_rows(_timed(agents, part, keep)[0]) for _ in range(repeats)]
+        run, seconds = timed(part)
+    traces = [_rows(timed(part)[0]) for _ in range(repeats)]
     return _fitted(agents, run, traces)
 
 
@@ -90,8 +95,8 @@ def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
     return begin, begin + n, begin + n
 
 
-def _timed(agents: Agents, part: tuple[int, int, int], keep: bool) -> tuple[AgentRun, float]:
-    make = partial(AgentRun, agents, Crew("fully_dynamic", 1), Terms(keep=keep, trace=True), own=part)
+def _timed(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[AgentRun, float]:
+    make = partial(AgentRun, agents, crew, Terms(keep=keep, trace=True), own=part)
     runs, seconds, _ = run_units([(0, make)], 1)
     return runs[0], seconds
 

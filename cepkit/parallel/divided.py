@@ -28,6 +28,8 @@ _CHUNKS_PER_THREAD = 16
 class _Divided(ParallelEngine):
     """Independent parts of a stream, each found by one thread, event by event."""
 
+    one_by_one = True
+
     @abstractmethod
     def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
         """Return the thread, the agents and the chunk of every part."""

@@ -39,6 +39,7 @@ class ParallelEngine(ABC):
 
     __slots__ = ()
     summary = ""
+    one_by_one = False  # whether a thread takes events one by one; else it takes what waits
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name == "threads" or getattr(self, f.name) != f.default]
@@ -172,6 +173,7 @@ class Sequential(_OfAgents):
     """
 
     summary = "agents in turn on one thread, event by event"
+    one_by_one = True
 
     scoped: bool = True
 
