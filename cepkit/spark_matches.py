@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from cepkit.explorer.explorer import Explorer
+    from cepkit.widgets.lineage_view import LineageView
 
 T = TypeVar("T")
 Q = TypeVar("Q", RegexQuery, SequenceQuery)
@@ -284,6 +285,40 @@ class LazyMatches(ABC):
         from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
 
         return Explorer(self._frame, self.query)
+
+    def view(self, what: str = "lineage", **settings: Any) -> LineageView:
+        """Return a view of the matches in a part of the frame that is small enough to be looked into.
+
+        Parameters
+        ----------
+        what : str
+            ``"lineage"``: the matches page by page, with their events and what they share.
+        **settings
+            ``rows``: of the part, 100,000 at most; of the view: ``title``, ``size`` of a page.
+
+        Returns
+        -------
+        LineageView
+            Its ``part`` says which part: all rows of some keys, or the earliest events; empty when it is all.
+            Numbers of matches and positions of events are those in the part.
+
+        Notes
+        -----
+        Spark counts the frame and hands over the part's columns that the query reads; the search in it, and
+        that of every page, takes place here. The part is chosen as that of `explore`.
+
+        See Also
+        --------
+        cepkit.view
+        """
+        from cepkit.views import view
+
+        return view(self, what, **settings)
+
+    def needed(self) -> DataFrame:
+        """Return the frame without the columns that the query does not look at."""
+        names = self._columns
+        return tasks.numbered_columns(self._frame, self._source, names).toDF(*names)
 
     # --- reprs
 

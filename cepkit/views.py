@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.automaton import positions, states
-from cepkit.errors import CepError, ResultTooLargeError, nearest
+from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
 from cepkit.explanation import Explanation
 from cepkit.language.branches import branches
 from cepkit.language.query import RegexQuery
@@ -19,6 +19,7 @@ from cepkit.matches import Matches
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
+from cepkit.spark_matches import LazyMatches
 from cepkit.trace import Trace
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
 
         * matches: ``"lineage"``, and of a parallel engine that was asked for a trace also ``"threads"`` and
           ``"buffers"``, as `SequenceMatches.view` gives them;
+        * matches in a Spark frame: ``"lineage"``, of a part of the frame, as `SparkMatches.view` says;
         * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
         * a query or what ``explain`` says of it: ``"nfa"``, the automaton;
         * a DataFrame of utilities: ``"utility"``; see `cepkit.plots.utilities.utilities` for its columns.
@@ -132,6 +134,19 @@ def _(of, what, settings):
         )
     _one_of(what, ("lineage", *OF_RUNS), "matches")
     return _lineage(of, settings)
+
+
+@_view.register
+def _(of: LazyMatches, what, settings):
+    from cepkit.api import match
+    from cepkit.explorer.spark_part import MOST_ROWS, part_of
+
+    _one_of(what, ("lineage",), "matches in a Spark frame")
+    most = whole_number("view: rows", settings.get("rows", MOST_ROWS), 1)
+    settings = {name: value for name, value in settings.items() if name != "rows"}
+    part, words = part_of(of.needed(), of.query.partition_by, of.query.order_by, most)
+    engine = "auto" if of.engine.automatic else of.engine.name
+    return _lineage(match(part, of.query, engine=engine), {"part": words, **settings})
 
 
 def _one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,10 +13,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+import chromium
 
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-INSTALL = "apt-get install -y --no-install-recommends chromium fonts-dejavu-core"
 ARTEFACTS = Path(__file__).resolve().parents[1] / ".artefacts"
 OVERRIDES = {
     # Otherwise JupyterLab drops cells that are off the screen from the page.
@@ -42,25 +39,15 @@ ASK = """async code => {
     await future.done;
     return said.join('');
 }"""
+OPEN_INSTEAD = """async path => {
+    const before = window.jupyterapp.shell.currentWidget;
+    if (before) {
+        await before.sessionContext.shutdown();
+        before.dispose();  // closing asks whether to save
+    }
+    await window.jupyterapp.commands.execute('docmanager:open', { path });
+}"""
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells"
-
-
-def chromium() -> str | None:
-    """Return the path of a Chromium: `$CHROMIUM`, else the first on the path."""
-    found = (shutil.which(name) for name in CHROMIUMS)
-    return os.environ.get("CHROMIUM") or next((path for path in found if path), None)
-
-
-def needed(*modules: str) -> str:
-    """Return the Chromium; skip the test, saying what to install, where something is missing."""
-    for module in ("playwright.sync_api", *modules):
-        pytest.importorskip(
-            module, reason=f"{module.split('.')[0]} is not installed: pip install -e '.[all]'"
-        )
-    path = chromium()
-    if path is None:
-        pytest.skip(f"no Chromium here: {INSTALL}, or its path in $CHROMIUM")
-    return path
 
 
 # --- the server ---------------------------------------------------------------------------------------------
@@ -161,8 +148,11 @@ class Browser:
         self.outside.clear()
 
     def open(self, made: Server, name: str, *, within: str = "lab/tree", timeout_s: float = 120) -> None:
-        """Open a notebook and wait until its kernel is idle."""
-        self.page.goto(made.url(f"{within}/{name}"))
+        """Open a notebook and wait until its kernel is idle; another one that is open ends before."""
+        if within == "lab/tree" and self.page.url.startswith(f"{made.address}/lab"):
+            self.page.evaluate(OPEN_INSTEAD, name)  # loading JupyterLab anew takes as long as some notebooks
+        else:
+            self.page.goto(made.url(f"{within}/{name}"))
         self.page.wait_for_selector(".jp-NotebookPanel .jp-CodeCell", timeout=timeout_s * 1000)
         # Before the kernel is there, the command to run returns at once and runs nothing.
         self.page.wait_for_function(KERNEL_IS_IDLE, timeout=timeout_s * 1000)
@@ -215,24 +205,17 @@ class Browser:
 
 
 @contextlib.contextmanager
-def browser(executable: str):
-    """Open a page of Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        page = opened.new_page(viewport={"width": 1400, "height": 1400})
+def browser(*modules: str):
+    """Open a page of Chromium; skip the test where it or one of the modules is missing."""
+    chromium.needed(*modules)
+    with chromium.started() as started:
+        page = started.new_page(viewport={"width": 1400, "height": 1400})
         made = Browser(page)
         page.on("request", lambda request: _note(made.outside, request.url))
         page.on("websocket", lambda socket: _note(made.outside, socket.url))
         page.on("console", lambda said: made.errors.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: made.errors.append(str(error)))
-        try:
-            yield made
-        finally:
-            opened.close()
+        yield made
 
 
 def _note(outside: list[str], url: str) -> None:

@@ -8,25 +8,19 @@ import shutil
 import statistics
 from pathlib import Path
 
+import chromium
 import lab
 import pytest
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
-SLOW_TUTORIALS = (
-    "00_quickstart.ipynb",
-    "01_patterns.ipynb",
-)  # a minute where nothing is compiled; nbval runs it in any case
-TUTORIALS = [
-    pytest.param(path.name, marks=pytest.mark.slow if path.name in SLOW_TUTORIALS else ())
-    for path in sorted(NOTEBOOKS.glob("0*.ipynb"))
-]
+TUTORIALS = sorted(path.name for path in NOTEBOOKS.glob("0*.ipynb"))
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with lab.browser(lab.needed("jupyterlab")) as opened:
+    with lab.browser("jupyterlab") as opened:
         yield opened
 
 
@@ -52,11 +46,11 @@ def failures(cells):
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
-def test_tutorial_runs_in_jupyterlab(browser, server, name):
+def test_tutorial_runs_in_jupyterlab(browser, server, name, request):
     browser.forget()
     browser.open(server, name)
     cells = browser.run_all()
-    for theme in ("light", "dark"):
+    for theme in ("light", "dark") if request.config.getoption("--full") else ("light",):
         browser.theme(theme)
         browser.shoot(f"{Path(name).stem}-{theme}")
     assert failures(cells) == []
@@ -224,7 +218,7 @@ def test_explorer_left_the_console_and_the_network_alone(explorer, browser):
 
 @pytest.mark.slow
 def test_explorer_appears_in_notebook_7(browser, tmp_path):
-    lab.needed("notebook")
+    chromium.needed("notebook")
     folder = tmp_path / "notebooks"
     folder.mkdir()
     name = write_scenario(folder)

@@ -142,9 +142,8 @@ DRAW = """async figure => {
 
 @pytest.fixture(scope="module")
 def page():
-    executable = lab.needed()
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    with lab.browser(executable) as opened:
+    with lab.browser() as opened:
         opened.page.set_content("<body></body>")
         opened.page.add_script_tag(content=script.read_text(encoding="utf-8"))
         yield opened.page

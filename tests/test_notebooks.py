@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.machinery
 import importlib.util
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -56,6 +58,41 @@ def test_saving_keeps_what_is_shown(notebook, execute):
     again = json.loads(execute.saved(notebook))
     assert [output for cell in code_cells(again) for output in cell["outputs"]] == before
     assert "widgets" not in again["metadata"] and "execution" not in again["cells"][1]["metadata"]
+
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+PICTURES = ("image/svg+xml", "image/png", "text/html")
+
+
+def of_widgets(notebook):
+    """Return the outputs, by MIME type, that are widgets where a kernel runs."""
+    outputs = [output.get("data", {}) for cell in code_cells(notebook) for output in cell["outputs"]]
+    return [data for data in outputs if WIDGET in data]
+
+
+def test_widgets_have_a_picture_where_no_kernel_runs(notebook):
+    """No state of widgets is saved, so a page such as GitHub's has nothing but this."""
+    for data in of_widgets(notebook):
+        assert any(data.get(kind) for kind in PICTURES), data["text/plain"]
+        if svg := data.get("image/svg+xml"):
+            assert ElementTree.fromstring(svg).get("aria-label")
+
+
+@pytest.mark.filterwarnings("ignore:Your element with mimetype:UserWarning")  # of plotly's figures
+@pytest.mark.parametrize(
+    ("stem", "views"),
+    [("01_patterns", ("LineageView", "NfaView")), ("02_explorer", ("Explorer", "TimelineView"))],
+)
+def test_pages_of_tutorials_show_the_pictures(stem, views):
+    nbconvert = pytest.importorskip("nbconvert", reason="nbconvert comes with JupyterLab")
+    path = ROOT / "notebooks" / f"{stem}.ipynb"
+    shown = of_widgets(json.loads(path.read_text(encoding="utf-8")))
+    assert {"".join(data["text/plain"]).partition("(")[0] for data in shown} >= set(views)
+    page, _ = nbconvert.HTMLExporter().from_filename(str(path))
+    for data in shown:
+        assert data["text/plain"] not in page, "the text stands where there is no picture"
+        if svg := data.get("image/svg+xml"):
+            assert svg in page or base64.b64encode(svg.encode()).decode() in page
 
 
 def test_it_ran_from_the_first_cell_to_the_last(notebook):

@@ -15,7 +15,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import lab
+import chromium
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -126,8 +126,8 @@ def test_binder_opens_the_quickstart():
 def test_ci_looks_for_the_browsers_that_tests_look_for():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     [names] = re.findall(r'for name in "\$\{CHROMIUM:-([^"}]+)}" (.*); do', script)
-    assert (names[0], *names[1].split()) == lab.CHROMIUMS
-    assert lab.INSTALL.split(" ", 2)[2] in script
+    assert (names[0], *names[1].split()) == chromium.CHROMIUMS
+    assert chromium.INSTALL.split(" ", 2)[2] in script
 
 
 def test_every_sample_ships():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import subprocess
 import sys
 import textwrap
@@ -27,7 +28,13 @@ import pytest
 import cepkit as cep
 from cepkit import spark_sequences
 from cepkit.compile.sequence import compile_sequence
-from cepkit.errors import ColumnNotFoundError, OrderError, ResultTooLargeError, UnsupportedQueryError
+from cepkit.errors import (
+    CepError,
+    ColumnNotFoundError,
+    OrderError,
+    ResultTooLargeError,
+    UnsupportedQueryError,
+)
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
@@ -855,3 +862,70 @@ def test_estimates_are_refused_and_orders_are_kept(spark):
     assert "evaluation   c, a, b" in str(
         frame.cep.explain(query, **keywords, evaluation_order=["c", "a", "b"])
     )
+
+
+# --- a view of a part -------------------------------------------------------------------------------------
+
+
+def pairs_in(rows):
+    """Return the times of an A and a later B of one key with a larger number, at most 20 behind it."""
+    events = list(rows.itertuples())
+    return {
+        (a.t, b.t)
+        for a, b in itertools.product(events, events)
+        if (a.kind, b.kind) == ("A", "B") and a.k == b.k and 0 < b.t - a.t <= 20 and b.x > a.x
+    }
+
+
+def pairs_shown(view):
+    """Return the times of the events of the matches in a view, the numbers of the matches beside them."""
+    shown = view.to_frame().astype({"time": int}).groupby("match")["time"]
+    return {tuple(times): number for number, times in shown.agg(list).items()}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_view_shows_a_part_and_says_which(spark, seed):
+    rng = np.random.default_rng(seed)
+    n = 400
+    rows = pd.DataFrame(
+        {
+            "t": rng.permutation(n),  # rows of a Spark frame have no order
+            "kind": rng.choice(list("ABC"), n),
+            "k": rng.integers(0, 12, n),
+            "x": rng.integers(0, 5, n),
+            "a.b": "not looked at",
+        }
+    )
+    frame = spark.createDataFrame(rows)
+    query = "PATTERN SEQ(A a, B b) WHERE [k] AND b.x > a.x WITHIN 20"
+    matches = frame.cep.match(query, event_type="kind", order_by="t")
+    whole = matches.view(size=n)
+    every = pairs_in(rows)
+    assert whole.part == "" and whole.total == str(matches.count()) == str(len(every)) and len(every) > 20
+    assert pairs_shown(whole).keys() == every and repr(whole) == f"LineageView({len(every)} matches)"
+    # Whole keys: all matches of each of them, and no others.
+    part = cep.view(matches, rows=150, size=n)
+    assert re.fullmatch(r"a sample of \d+ of 400 rows: all rows of some keys of k", part.part)
+    keys = set(rows.set_index("t")["k"].loc[[t for pair in pairs_shown(part) for t in pair]])
+    assert pairs_shown(part).keys() == pairs_in(rows[rows["k"].isin(keys)]) and 0 < len(keys) < 12
+    assert list(pairs_shown(part).values()) == list(range(len(pairs_shown(part))))
+    for said in (repr(part), part.note, part.svg()):
+        assert f"in {part.part}" in said
+    # Too many rows of each key: the earliest.
+    early = matches.view(rows=20, size=n)
+    assert early.part == "a sample of 20 of 400 rows: the first ones by t"
+    assert pairs_shown(early).keys() == pairs_in(rows[rows["t"] < 20])
+
+
+def test_views_of_rows_of_a_spark_frame(spark):
+    frame = spark.createDataFrame(pd.DataFrame({"t": range(60), "k": [0, 1, 2] * 20}))
+    matches = frame.cep.match("up up", define={"up": "t >= prev(t)"}, partition_by="k", order_by="t")
+    view = matches.view("lineage", title="two")
+    assert matches.count() == 27 and repr(view) == "LineageView(27 matches)" and view.title == "two"
+    with pytest.raises(CepError, match=r"'threads' is not known of matches in a Spark frame\. There is \["):
+        matches.view("threads")
+    for rows in (0, 1.5):
+        with pytest.raises(CepError, match=rf"view: rows={rows}: expected a whole number"):
+            matches.view(rows=rows)
+    with pytest.raises(TypeError, match="page"):
+        matches.view(page=3)

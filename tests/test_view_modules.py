@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import pandas as pd
 import pytest
 from test_trace import EXAMPLE, trace_of
 from test_views import GOOD, RATES
-from widget_page import blank_page, browser_path, mount, set_theme
+from widget_page import blank_page, mount, set_theme
 
 from cepkit._shipped import shipped
 from cepkit.widgets.buffer_view import BufferView
@@ -17,13 +16,7 @@ from cepkit.widgets.lineage_view import LineageView
 from cepkit.widgets.thread_view import ThreadView
 from cepkit.widgets.utility_view import UtilityView
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None or browser_path() is None,
-        reason="needs playwright and Chromium (on Debian: apt-get install chromium)",
-    ),
-]
+pytestmark = pytest.mark.browser
 
 # Three matches of two or three events, two of them shared, and the chains of SEQ(a x, b y) over a a b b.
 LINES = pd.DataFrame(

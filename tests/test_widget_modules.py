@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 from widget_cases import KINDS, MARCH, full
-from widget_page import THEMES, blank_page, browser_path, mount, set_theme
+from widget_page import THEMES, blank_page, mount, set_theme
 
 STEMS = sorted(KINDS)
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None or browser_path() is None,
-        reason="needs playwright and Chromium (on Debian: apt-get install chromium)",
-    ),
-]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

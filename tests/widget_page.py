@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
-import shutil
+
+import chromium
 
 # What Jupyter's own base class brings; the rest are the widget's traits.
 OF_JUPYTER = {"layout", "tabbable", "tooltip"}
@@ -115,12 +115,7 @@ HOST = """
 @contextlib.contextmanager
 def blank_page(**context):
     """Start Chromium and yield an empty page; `page.trouble` collects errors, `page.requests` addresses."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path(), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+    with chromium.started() as browser:
         page = browser.new_page(viewport={"width": 1000, "height": 900}, **context)
         page.trouble, page.requests = [], []
         page.on(
@@ -133,18 +128,7 @@ def blank_page(**context):
         )
         page.evaluate(HOST)
         set_theme(page, "light")
-        try:
-            yield page
-        finally:
-            browser.close()
-
-
-def browser_path():
-    """Return the program Chromium, or None where there is none."""
-    named = os.environ.get("CHROMIUM")
-    return named or next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
+        yield page
 
 
 def set_theme(page, name):

@@ -53,6 +53,8 @@ class LineageView(ResultView):
         Matches of a page.
     title : str
         A line above.
+    part : str
+        Of what the matches are, in words, where it is not all that there is.
 
     Notes
     -----
@@ -88,6 +90,7 @@ class LineageView(ResultView):
         chains: pd.DataFrame | None = None,
         size: int = PAGE,
         title: str = "",
+        part: str = "",
     ):
         if isinstance(rows, pd.DataFrame):
             lineage_page(rows.head(0))  # all columns are there
@@ -100,7 +103,7 @@ class LineageView(ResultView):
         for name in ("chain", "component", "variable", "position", "before", "shared"):
             if chains is not None and name not in chains.columns:
                 raise column_not_found("LineageView: chains", name, chains.columns)
-        self._rows, self._n, self._chains = rows, n_matches, chains
+        self._rows, self._n, self._chains, self.part = rows, n_matches, chains, part
         size = whole_number("LineageView: size", size, 1)
         super().__init__(
             title=title,
@@ -126,7 +129,7 @@ class LineageView(ResultView):
 
     def _summary(self) -> str:
         of_chains = "" if self._chains is None else f", {self._chains['chain'].nunique()} chains"
-        return f"{count_text(self._n)} matches{of_chains}"
+        return f"{count_text(self._n)} matches{of_chains}" + (f" in {self.part}" if self.part else "")
 
     # --- parts
 
@@ -176,7 +179,7 @@ class LineageView(ResultView):
             "lanes": lanes,
             "first": str(first),
             "has_more": last < self._n,
-            "note": note + cut,
+            "note": note + cut + (f", in {self.part}" if self.part else ""),
         }
 
     def _drawn_chains(self, page: LineagePage) -> tuple[list[dict], list[dict], str]:
