@@ -113,6 +113,34 @@ def test_it_takes_a_scale(notebook):
     assert sum(len(used.findall(cell)) for cell in cells) > 1
 
 
+def runs_at_scale(path, scale, execute, monkeypatch):
+    """Run a notebook that is not saved, with more data; a cell that fails raises an error."""
+    monkeypatch.setenv("CEPKIT_SCALE", str(scale))
+    larger = code_cells(execute.executed(path))
+    as_saved = code_cells(json.loads(path.read_text(encoding="utf-8")))
+    shown = [
+        [execute.joined(output) for cell in cells for output in cell["outputs"]]
+        for cells in (larger, as_saved)
+    ]
+    texts = [
+        [one["data"]["text/plain"] for one in outputs if "text/plain" in one.get("data", {})]
+        for outputs in shown
+    ]
+    assert texts[0] != texts[1], "there was more data"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS[:3], ids=lambda path: path.stem)
+def test_tutorials_run_at_another_scale(path, execute, monkeypatch):
+    runs_at_scale(path, 3, execute, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS[3:], ids=lambda path: path.stem)
+def test_papers_run_at_another_scale(path, execute, monkeypatch):
+    runs_at_scale(path, 2, execute, monkeypatch)
+
+
 def test_cells_have_no_long_functions(notebook):
     """What is longer than five lines is in the package, where it is tested."""
     for cell in code_cells(notebook):

@@ -136,8 +136,8 @@ def table5(repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | Non
     or a tweet, also where a stage makes fewer events of them (finance4).
     """
     rows = []
-    for benchmark, data in benchmarks_with_data(names, repetitions):
-        matches = count_matches(benchmark, benchmark.prepared(data))
+    for benchmark, data, prepared in benchmarks_prepared(names, repetitions):
+        matches = count_matches(benchmark, prepared)
         rows.append(
             {
                 "benchmark": benchmark.name,
@@ -231,8 +231,8 @@ def live_starts(
     """
     rows = []
     names = names if names is not None else [name for name, b in BENCHMARKS.items() if b.pattern]
-    for benchmark, data in benchmarks_with_data(names, repetitions):
-        program, events = compiled(benchmark, benchmark.prepared(data))
+    for benchmark, _, prepared in benchmarks_prepared(names, repetitions):
+        program, events = compiled(benchmark, prepared)
         plain, ours = Run(), Run()
         n_matches = len(match_regex(one_record_per_start(program), events, threads=1, run=plain))
         if n_matches != len(match_regex(program, events, threads=1, run=ours)):
@@ -277,3 +277,18 @@ def benchmarks_with_data(
             n = repetitions if isinstance(repetitions, int) else repetitions[benchmark.data]
             made[benchmark.data] = benchmark_data(benchmark, n)
         yield benchmark, made[benchmark.data]
+
+
+def benchmarks_prepared(
+    names: Iterable[str] | None, repetitions: int | Mapping[str, int]
+) -> Iterator[tuple[Benchmark, pd.DataFrame, pd.DataFrame]]:
+    """Yield as `benchmarks_with_data`, and the data behind all stages; what stages make is shared."""
+    behind: dict[tuple, pd.DataFrame] = {}
+    for benchmark, data in benchmarks_with_data(names, repetitions):
+        frame = data
+        for n in range(1, len(benchmark.stages) + 1):
+            stages = benchmark.stages[:n]
+            if (benchmark.data, stages) not in behind:
+                behind[benchmark.data, stages] = stages[-1](frame)
+            frame = behind[benchmark.data, stages]
+        yield benchmark, data, frame
