@@ -28,7 +28,7 @@ function render({ model, el }) {
   root.setAttribute("aria-label", "Query");
   message.id = `query-${Math.random().toString(36).slice(2)}`;
   area.setAttribute("aria-describedby", message.id);
-  for (const part of [cancel, message, copy, root.querySelector("summary")]) part.dataset.lmSuppressShortcuts = "true";
+  for (const part of [area, cancel, message, copy, root.querySelector("summary")]) part.dataset.lmSuppressShortcuts = "true";
   el.append(root);
 
   let [timer, isPutAway] = [0, false]; // until text is sent; whether completions are away until the next edit
@@ -141,6 +141,15 @@ function render({ model, el }) {
     const first = offers.querySelector("button");
     if (event.key === "Escape") (isPutAway = true), offer();
     if (event.key === "Tab" && !event.shiftKey && first) event.preventDefault(), first.click();
+    // JupyterLab takes line breaks and undoing away from text areas in cells; Shift+Enter runs what is written, not the cell.
+    const hasCommand = event.ctrlKey || event.metaKey;
+    const undo = hasCommand && { z: event.shiftKey ? "redo" : "undo", y: "redo" }[event.key.toLowerCase()];
+    if (event.isComposing || (event.key !== "Enter" && !undo)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (undo) document.execCommand(undo);
+    else if (event.shiftKey || hasCommand) report();
+    else insert("\n");
   };
 
   const drawColumns = () => {
