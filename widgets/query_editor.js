@@ -14,8 +14,7 @@ const SKELETON = `
   <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button></div>
   <div class="progress" role="progressbar" aria-label="Progress of the run"></div>
   <div class="work"><div class="editor"><pre class="under" aria-hidden="true"></pre>
-    <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"
-      placeholder="PATTERN SEQ(A a, B b)&#10;WHERE b.x > a.x&#10;WITHIN 5 min"></textarea></div>
+    <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"></textarea></div>
     <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div></div>
   <div class="offers" role="group" aria-label="Completions"></div>
   <pre class="message" role="status" tabindex="0"></pre>
@@ -67,6 +66,7 @@ function render({ model, el }) {
     const marks = errors();
     const cuts = marks.flatMap(({ start, end }) => [start, end]).sort((a, b) => a - b);
     const kinds = new Map([...model.get("names").map((name) => [name, "name"]), ...model.get("columns").map(({ name }) => [name, "column"])]);
+    const marked = new Set(model.get("marked"));
     const keywords = new Set(model.get("keywords").map((word) => word.toLowerCase()));
     const pieces = [];
     const add = (start, end, kind) => {
@@ -76,7 +76,8 @@ function render({ model, el }) {
     for (const { 0: token, index, groups } of text.matchAll(TOKEN)) {
       const form = Object.keys(groups).find((name) => groups[name] !== undefined) ?? "";
       const named = kinds.get(token) ?? (keywords.has(token.toLowerCase()) ? "keyword" : "");
-      const kind = form === "quoted" ? "column" : form === "word" ? named : form;
+      const plain = form === "quoted" ? "column" : form === "word" ? named : form;
+      const kind = marked.has(token) ? `${plain} marked` : plain;
       let [at, end] = [index, index + token.length];
       for (const cut of cuts) if (cut > at && cut < end) add(at, (at = cut), kind);
       add(at, end, kind);
@@ -156,6 +157,9 @@ function render({ model, el }) {
     const rows = model.get("columns").map(({ name, dtype, note }) => chooser(name, () => insert(quoted(name)), dtype ?? "", note ?? ""));
     columns.replaceChildren(...(rows.length ? rows : [node("p", "hint", "No columns yet.")]));
     if (rows.length) rows[0].tabIndex = 0;
+    const { name } = model.get("columns").find(({ dtype }) => /^(float|integer)/.test(dtype)) ?? { name: "x" };
+    const x = quoted(name);
+    area.placeholder = `. up+ down\nup: ${x} > prev(${x})\ndown: ${x} < prev(${x})\n\nor: PATTERN SEQ(A a, B b) WHERE b.${x} > a.${x} WITHIN 5 min`;
     paint();
   };
   columns.onkeydown = ({ key, target }) => target[{ ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[key]]?.focus();
@@ -190,7 +194,7 @@ function render({ model, el }) {
   };
   copy.onblur = () => (copy.textContent = "Copy");
 
-  const listeners = [["text", receive], ["errors", paint], ["version", paint], ["names", paint], ["keywords", paint], ["columns", drawColumns], ["status", drawStatus], ["code", drawStatus]];
+  const listeners = [["text", receive], ["errors", paint], ["version", paint], ["names", paint], ["keywords", paint], ["marked", paint], ["columns", drawColumns], ["status", drawStatus], ["code", drawStatus]];
   listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
   receive();
   drawColumns();

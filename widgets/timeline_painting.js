@@ -3,6 +3,7 @@ const DAY = 864e5; // ms
 const STEPS = [[1, [1, 2, 5, 10, 20, 50, 100, 200, 500]], [1e3, [1, 2, 5, 10, 15, 30]], [6e4, [1, 2, 5, 10, 15, 30]],
   [36e5, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14]]].flatMap(([unit, counts]) => counts.map((k) => k * unit));
 const [TOP, BOTTOM, RIGHT, NEAR] = [20, 46, 14, 8]; // px around the events, and how far a click reaches
+const HINT = "Click an event to ask why it is in no match; drag to move, turn the wheel to look closer.";
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 // The bytes may begin anywhere in a message, also where no float64 may; a copy begins at 0.
 const floats = (bytes) => {
@@ -116,5 +117,24 @@ function paintPoints(pen, box, points, ink, paper) {
     const base = level > TOP + 21 ? level - 11 : level + 21;
     pen.strokeText(label, at, base);
     pen.fillText(label, at, base);
+  }
+}
+function paintMarks(pen, box, marks, strokeStyle, paper) {
+  const path = new Path2D();
+  for (let k = 0; k + 1 < marks.length; k += 2) path.rect(box.toX(marks[k]) - 3.5, box.toY(marks[k + 1]) - 3.5, 7, 7);
+  Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper }).stroke(path);
+  Object.assign(pen, { lineWidth: 1.5, strokeStyle }).stroke(path);
+}
+function paintAsked(pen, box, asked, hue, paper) {
+  for (const { x, y } of asked) {
+    const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
+    const ring = new Path2D(`M${at - 7},${level}a7,7 0 1 0 14,0a7,7 0 1 0-14,0`);
+    const base = level > TOP + 25 ? level - 13 : level + 25;
+    const font = pen.font;
+    Object.assign(pen, { globalAlpha: 1, lineWidth: 5, strokeStyle: paper, fillStyle: hue, textAlign: "center", font: `bold ${font}` });
+    pen.stroke(ring);
+    pen.strokeText("?", at, base);
+    pen.fillText("?", at, base);
+    Object.assign(pen, { lineWidth: 2.5, strokeStyle: hue, font }).stroke(ring);
   }
 }
