@@ -101,7 +101,10 @@ function render({ model, el }) {
     const scale = Math.min(1, Math.max(LEAST_SCALE, room)) || 1;
     svg.setAttribute("width", width * scale);
     svg.setAttribute("height", height * scale);
+    more();
   };
+  const more = () => frame.classList.toggle("more", frame.scrollLeft + frame.clientWidth < frame.scrollWidth - 2);
+  frame.onscroll = more;
   const light = () => {
     const n = new Map(model.get("live").map((one) => [one.state, one.n]));
     const lit = new Set(model.get("lit"));

@@ -1,12 +1,4 @@
 // An editor for the text of a query: a plain text area over a painted copy of its text.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
-const TOKEN = /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
-const NAME = /^[\p{L}_][\p{L}\p{N}_]*$/u;
 const STATES = { idle: ["○", "Idle"], running: ["", "Running"], done: ["✓", "Done"], failed: ["✗", "Failed"], cancelled: ["■", "Cancelled"] };
 const PAUSE_MS = 200;
 const MOST_OFFERS = 8;
@@ -43,46 +35,14 @@ function render({ model, el }) {
     model.save_changes();
   };
   const isStale = () => timer !== 0 || model.get("version") < model.get("edited");
-  // Python counts characters, a browser 16-bit units; what was typed since moves the places behind it.
   const errors = () => {
-    const before = textOfEdit.get(model.get("version")) ?? area.value;
-    const now = area.value;
-    let [head, tail] = [0, 0];
-    while (head < Math.min(before.length, now.length) && before[head] === now[head]) head++;
-    while (tail < Math.min(before.length, now.length) - head && before.at(-1 - tail) === now.at(-1 - tail)) tail++;
-    const characters = [...before];
-    const place = (k) => {
-      const at = characters.slice(0, k).join("").length;
-      return at <= head ? at : at >= before.length - tail ? at + now.length - before.length : head;
-    };
-    return model.get("errors").map((error) => {
-      const start = place(error.start);
-      return { ...error, start, end: Math.max(start + 1, place(error.end)) };
-    });
+    return placed(model.get("errors"), textOfEdit.get(model.get("version")) ?? area.value, area.value);
   };
 
   const paint = () => {
     const text = area.value;
     const marks = errors();
-    const cuts = marks.flatMap(({ start, end }) => [start, end]).sort((a, b) => a - b);
-    const kinds = new Map([...model.get("names").map((name) => [name, "name"]), ...model.get("columns").map(({ name }) => [name, "column"])]);
-    const marked = new Set(model.get("marked"));
-    const keywords = new Set(model.get("keywords").map((word) => word.toLowerCase()));
-    const pieces = [];
-    const add = (start, end, kind) => {
-      const isWrong = marks.some((mark) => mark.start <= start && end <= mark.end);
-      pieces.push(node("span", `${kind}${isWrong ? " wrong" : ""}`, text.slice(start, end) || " "));
-    };
-    for (const { 0: token, index, groups } of text.matchAll(TOKEN)) {
-      const form = Object.keys(groups).find((name) => groups[name] !== undefined) ?? "";
-      const named = kinds.get(token) ?? (keywords.has(token.toLowerCase()) ? "keyword" : "");
-      const plain = form === "quoted" ? "column" : form === "word" ? named : form;
-      const kind = marked.has(token) ? `${plain} marked` : plain;
-      let [at, end] = [index, index + token.length];
-      for (const cut of cuts) if (cut > at && cut < end) add(at, (at = cut), kind);
-      add(at, end, kind);
-    }
-    if (cuts.at(-1) > text.length) add(text.length, text.length + 1, "");
+    const pieces = painted(text, marks, model);
     under.replaceChildren(...pieces, "\n");
     root.classList.toggle("stale", isStale());
     tell(marks);

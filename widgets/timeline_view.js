@@ -1,19 +1,12 @@
 // Events over time on a canvas, matches as bands; wheel and keys zoom, dragging pans, a click selects.
-const SKELETON = `
-  <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><i class="key band"></i>match
-    <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
-    title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
-    ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button></span></div>
-  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
-  <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
-
 function render({ model, el }) {
   const root = Object.assign(document.createElement("section"), { className: "cepkit-timeline_view", innerHTML: SKELETON });
   root.setAttribute("aria-label", "Timeline");
   // JupyterLab's shortcuts keep off elements that say so themselves.
   root.querySelectorAll("canvas, button, select").forEach((part) => (part.dataset.lmSuppressShortcuts = "true"));
   el.append(root);
-  const [stage, canvas, hint, readout, note, value, choice, marked] = [".stage", "canvas", ".hint", ".readout", ".note", ".value", "select", ".marked"].map((name) => root.querySelector(name));
+  const [stage, canvas, hint, readout, note, value, choice, marked, toMatch] = [".stage", "canvas", ".hint", ".readout", ".note", ".value", "select", ".marked", ".closer"]
+    .map((name) => root.querySelector(name));
   let x, y, spans, ids, marks, range; // what Python sent
   let [win, frame, timer, drag, isArmed] = [null, 0, 0, null, false];
   let box = placed(1, 1, 0, [0, 1], null, [0, 1]);
@@ -39,6 +32,11 @@ function render({ model, el }) {
     later();
   };
   const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) => look(...shown().map((time) => at + (time - at) * factor));
+  const closer = () => {
+    const k = ids.indexOf(get("selected") ?? NaN);
+    const [from, to] = [spans[2 * k], spans[2 * k + 1]];
+    if (k >= 0) look(from - (to - from || 1), to + (to - from || 1));
+  };
   const pan = (share) => look(...shown().map((time) => time + share * (shown()[1] - shown()[0])));
 
   function draw() {
@@ -85,6 +83,7 @@ function render({ model, el }) {
     if (lanes) paintLanes(pen, box, x, y, (lane) => colour(`lane-${lane % 6}`));
     else paintLine(pen, box, x, y, ink);
     const chosen = ids.indexOf(get("selected") ?? NaN);
+    toMatch.disabled = chosen < 0;
     if (chosen >= 0) {
       const [from, to] = [toX(spans[2 * chosen]), toX(spans[2 * chosen + 1])];
       rule(`M${from - 1},${TOP - 1}H${Math.max(from + 1, to) + 1}V${bottom}H${from - 1}z`, 1, 2);
@@ -98,27 +97,16 @@ function render({ model, el }) {
     paintAsked(pen, box, get("asked"), colour("bad"), colour("paper"));
     pen.restore();
     const what = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches, ${shown().map(timeText).join(" to ")}.`;
-    canvas.setAttribute("aria-label", `${what} Arrow keys pan, plus and minus zoom, 0 shows all, N and P choose the next and previous match.`);
+    canvas.setAttribute("aria-label", `${what} Arrow keys pan, plus and minus zoom, 0 shows all, M the selected match, N and P choose the next and previous match.`);
   }
 
-  // By time, and next to a line by its height too: who points at a peak means the peak.
-  const nearest = (pixel, level) => {
-    let [best, least] = [-1, Infinity];
-    x.forEach((time, k) => {
-      const away = Math.abs(box.toX(time) - pixel);
-      const far = get("form") === "line" ? Math.hypot(away, box.toY(y[k]) - level) : Infinity;
-      const rank = away >= NEAR ? Infinity : far < 2 * NEAR ? far : away + 2 * NEAR;
-      if (rank < least) [best, least] = [k, rank];
-    });
-    return best;
-  };
   // A second click at the same place chooses the next of the matches there, the shortest first.
   const pick = (pixel, level) => {
     const length = (k) => spans[2 * k + 1] - spans[2 * k];
     const isThere = (_, k) => box.toX(spans[2 * k]) - NEAR / 2 <= pixel && pixel <= box.toX(spans[2 * k + 1]) + NEAR / 2;
     const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
     const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
-    const event = nearest(pixel, level);
+    const event = nearest(box, x, y, pixel, level);
     if (x[event] === get("clicked")) send({ clicked: null }); // so that the same again is news
     send({ selected: next === undefined ? null : ids[next], ...(event < 0 ? {} : { clicked: x[event] }) });
   };
@@ -128,7 +116,7 @@ function render({ model, el }) {
     if (ids.length) send({ selected: ids[to] });
   };
   const keys = { ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.625), "=": () => zoom(0.625), "-": () => zoom(1.6),
-    0: () => zoom(1e99), n: () => walk(1), p: () => walk(-1), Escape: () => send({ selected: null }) };
+    0: () => zoom(1e99), n: () => walk(1), p: () => walk(-1), m: closer, Escape: () => send({ selected: null }) };
   canvas.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
     event.preventDefault();
@@ -151,7 +139,7 @@ function render({ model, el }) {
     const moved = drag ? event.offsetX - drag.at : 0;
     if (drag) drag.isMoved ||= Math.abs(moved) > 3;
     if (drag?.isMoved) return look(...drag.time.map((time) => time - moved / box.scale));
-    const k = nearest(event.offsetX, event.offsetY);
+    const k = nearest(box, x, y, event.offsetX, event.offsetY);
     const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
     readout.textContent = k < 0 ? HINT : `${timeText(x[k])}   ${level}`;
   };
@@ -163,7 +151,8 @@ function render({ model, el }) {
     drag = null;
   };
   canvas.ondblclick = () => zoom(1e99);
-  root.querySelectorAll("button").forEach((button) => (button.onclick = () => zoom(Number(button.dataset.zoom))));
+  root.querySelectorAll("[data-zoom]").forEach((button) => (button.onclick = () => zoom(Number(button.dataset.zoom))));
+  toMatch.onclick = closer;
 
   const read = () => {
     [x, y, spans, ids, marks] = ["x", "y", "spans", "span_ids", "marks"].map((name) => floats(get(name)));

@@ -47,6 +47,7 @@ class Presenter:
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
         self.value: str | None = None  # the column that the timeline shows; None: what the query looks at
+        self.order = CANONICAL  # of the table, as a person chose it
         self.unmatched: Any = None  # a program whose events are shown while there is no result
         self.partition: int | None = None
         self.chosen: Chosen | None = None
@@ -105,6 +106,7 @@ class Presenter:
     def show_page(self, page: int, order: str | None = None) -> None:
         """Show another page of the table, or another order."""
         result, order = self.shown("show_page"), order or self.board.table.order
+        self.order = order
         self.board.set(self.board.table, {"busy": True})
         self.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
 
@@ -188,16 +190,23 @@ class Presenter:
         took = time.perf_counter() - began
         if is_new and (table := result.first_rows()) is not None:
             turn.deliver(lambda: self._show(result, table, notes, version, took))
-            table = result.pages.traits(1, CANONICAL)
+            table = self._first_page(result)
             turn.deliver(lambda: self.board.set(self.board.table, table))
         else:
-            table = result.pages.traits(1, CANONICAL)
+            table = self._first_page(result)
             took = time.perf_counter() - began
             turn.deliver(lambda: self._show(result, table, notes, version, took))
         partition = self._partition_for(result)
         window = self._kept_window(result, partition)
         timeline, told = result.timeline(partition, window), self._marks(result, partition, window)
         turn.deliver(lambda: self._show_bands(result, partition, timeline, told))
+
+    def _first_page(self, result: Result) -> dict[str, Any]:
+        """Return the first page in the order that a person chose, where the result still has it."""
+        try:
+            return result.pages.traits(1, self.order)
+        except KeyError:  # a measure that is gone
+            return result.pages.traits(1, CANONICAL)
 
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True

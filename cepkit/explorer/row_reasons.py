@@ -50,7 +50,7 @@ def reasons_of_row(result: Result, position: int) -> dict[str, Any]:
     for fate in told:
         begun = _event(result, stepping, fate.start, "from")
         text = f"the partial match {begun} {_words(result, stepping, fate, k)}"
-        lines.append({"text": text, "is_met": fate.is_match or fate.end > k})
+        lines.append({"text": text, "is_met": True if fate.is_match else None if fate.end > k else False})
         if fate is told[0] and fate.wanted is not None:
             lines += _failing(result, stepping, fate, k)
     if not fates:
@@ -58,7 +58,7 @@ def reasons_of_row(result: Result, position: int) -> dict[str, Any]:
     elif len(fates) > len(told):
         lines.append({"text": f"{len(fates) - len(told):,} more partial matches were live", "is_met": None})
     time = _time(result, position)
-    title = f"row {label}{time and f' ({time})'}: {_place(result, position)}"
+    title = f"{_place(result, position)}: row {label}{time and f' ({time})'}"
     note = "" if walk.is_whole else "partial matches that began long before are left out"
     return {"title": title, "lines": lines, "note": note}
 
@@ -148,7 +148,7 @@ def _failing(result: Result, stepping: Stepping, fate: _Fate, k: int) -> list[di
 
 
 def _event(result: Result, stepping: Stepping, k: int, before: str) -> str:
-    time = _time(result, stepping.position_of(k))
+    time = _time(result, stepping.position_of(k)).rpartition(" ")[2]  # the day stands in the title
     return f"{before} event {k + 1:,}{time and f' ({time})'}"
 
 

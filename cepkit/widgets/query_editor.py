@@ -53,7 +53,11 @@ class QueryEditor(View):
         Written by the browser: how often the run was asked to stop.
     """
 
-    _esm = shipped("widgets", "query_editor.js")
+    # A module imports nothing, so what it paints with stands in front of it.
+    _esm = "".join(
+        shipped("widgets", name).read_text(encoding="utf-8")
+        for name in ("query_painting.js", "query_editor.js")
+    )
     _css = shipped("widgets", "query_editor.css")
 
     # Python -> browser
