@@ -131,7 +131,8 @@ function paintPoints(pen, box, points, ink, paper) {
 }
 function paintMarks(pen, box, marks, strokeStyle, paper) {
   const path = new Path2D();
-  for (let k = 0; k + 1 < marks.length; k += 2) path.rect(box.toX(marks[k]) - 3.5, box.toY(marks[k + 1]) - 3.5, 7, 7);
+  const half = marks.length > box.width / 8 ? 3.5 : 5.5;
+  for (let k = 0; k + 1 < marks.length; k += 2) path.rect(box.toX(marks[k]) - half, box.toY(marks[k + 1]) - half, 2 * half, 2 * half);
   Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper }).stroke(path);
   Object.assign(pen, { lineWidth: 1.5, strokeStyle }).stroke(path);
 }

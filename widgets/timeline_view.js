@@ -92,8 +92,8 @@ function render({ model, el }) {
     }
     if (get("cursor") != null) rule(`M${toX(get("cursor"))},${TOP}V${bottom}`, 1, 1.5, [5, 3]);
     pen.setLineDash([]);
-    paintMarks(pen, box, marks, colour("mark"), colour("paper"));
     paintPoints(pen, box, get("points"), ink, colour("paper"));
+    paintMarks(pen, box, marks, colour("mark"), colour("paper"));
     paintAsked(pen, box, get("asked"), colour("bad"), colour("paper"));
     pen.restore();
     const what = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches, ${shown().map(timeText).join(" to ")}.`;

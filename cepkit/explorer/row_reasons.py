@@ -56,7 +56,9 @@ def reasons_of_row(result: Result, position: int) -> dict[str, Any]:
     if not fates:
         lines.append({"text": "no partial match was live before this row", "is_met": None})
     elif len(fates) > len(told):
-        lines.append({"text": f"{len(fates) - len(told):,} more partial matches were live", "is_met": None})
+        n_more = len(fates) - len(told)
+        text = f"{n_more:,} more partial {'match was' if n_more == 1 else 'matches were'} live"
+        lines.append({"text": text, "is_met": None})
     time = _time(result, position)
     title = f"{_place(result, position)}: row {label}{time and f' ({time})'}"
     note = "" if walk.is_whole else "partial matches that began long before are left out"
@@ -91,7 +93,11 @@ class _Fate:
 
 
 def _fates(walk: Any, k: int, follow: Callable[[int], int]) -> list[_Fate]:
-    """Return what becomes of the partial matches before event ``k``, those that live longest in front."""
+    """Return what becomes of the partial matches before event ``k``, what tells most in front.
+
+    That is the match, then those that fail, the longest first, then those that a match ends, then those that
+    go on as far as is looked.
+    """
     before = _partials(walk)
     waiting, taken, fates = list(before), dict.fromkeys(before, 0), []
     for j in range(k, walk.stop):
@@ -109,7 +115,10 @@ def _fates(walk: Any, k: int, follow: Callable[[int], int]) -> list[_Fate]:
         if not waiting:
             break
     fates += [_Fate(start, walk.stop, taken[start]) for start in waiting]
-    return sorted(fates, key=lambda fate: (not fate.is_match, -fate.end, fate.start))
+    return sorted(
+        fates,
+        key=lambda fate: (not fate.is_match, fate.wanted is None, fate.rival is None, -fate.end, fate.start),
+    )
 
 
 def _partials(walk: Any) -> dict[int, int]:
