@@ -80,6 +80,7 @@ class Person:
     def run(self, code):
         """Write into the last cell and run it."""
         self.page.locator(".jp-NotebookPanel .jp-CodeCell .cm-content").last.click()
+        self.page.keyboard.press("Control+End")
         self.page.keyboard.insert_text(code)
         self.page.keyboard.press("Shift+Enter")
         self.page.wait_for_timeout(200)

@@ -7,7 +7,7 @@ const node = (tag, className = "", text = "") => {
 };
 const SVG = "http://www.w3.org/2000/svg";
 const RADIUS = 17, RING = 4, START_ARROW = 26, ARROW = 7; // px, as in cepkit/widgets/nfa_view.py
-const LEAST_SCALE = 0.7;
+const LEAST_SCALE = 0.64; // of the texts: 8 px
 
 function shape(tag, attributes = {}, text = null) {
   const element = document.createElementNS(SVG, tag);

@@ -291,13 +291,17 @@ class Explorer:
         self.board.set(self.board.sliders, {"sliders": [one.trait() for one in self._sliders]})
         if not is_new:
             return False
+        before, selected = self._automaton.labels, self.board.nfa.selected
         self._shape, self._automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN
         try:
             self._automaton = automaton_of(program)
             drawn, note = drawn_automaton(self._automaton), self._automaton.note
         except CepError as error:  # too large for a picture, or for its states to be told apart
             note = str(error)
-        self.board.set(self.board.nfa, {**drawn, "lit": [], "live": [], "selected": None, "tooltip": note})
+        if self._automaton.labels != before:  # else a state is what it was
+            selected = None
+        seen = {"lit": [], "live": [], "selected": selected, "tooltip": note}
+        self.board.set(self.board.nfa, {**drawn, **seen})
         return True
 
     # --- widgets
