@@ -491,7 +491,7 @@ def test_a_state_marks_its_events_and_its_names():
     explorer.text = UPS.replace("prev(x)\ndown", "prev(x) + 1\ndown")  # the same states
     explorer.wait(60)
     assert board.nfa.selected == 2 and len(board.timeline.marks) < 16 * len(ups)
-    explorer.text = UPS.replace("up+ down", "up down")
+    explorer.text = UPS.replace("up+ down", "up+ down up")
     explorer.wait(60)
     assert (board.nfa.selected, board.timeline.marks, board.editor.marked) == (None, b"", [])
     with pytest.raises(CepError, match="no state 9"):

@@ -234,6 +234,8 @@ class Presenter:
         self._has_looked = False
         n = result.matches.count()
         found = f"{count_of_matches(n)} in {took:.2f} s"
+        if not n and result.events.n_events:
+            notes = [*notes, "click an event on the timeline to ask why"]
         self.board.set(self.board.table, {**table, "selected": None})
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
