@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from random import Random
+from types import SimpleNamespace
 
 import generate
 import naive
@@ -12,8 +13,12 @@ import pandas as pd
 import pytest
 
 from cepkit.compile.automaton import ANY
-from cepkit.explorer.explorer import Explorer
+from cepkit.explorer.automaton import automaton_of
+from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.pages import cell
 from cepkit.explorer.row_conditions import failing_conditions
+from cepkit.explorer.stepping import Stepping
+from cepkit.given import Given, as_query
 from cepkit.language import expressions as ex
 
 DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
@@ -24,24 +29,28 @@ def seeds(n: int, more: int) -> list:
     return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
+def is_simple(tree):
+    """Whether a value is told of it: a column, its value before, an aggregate of it."""
+    return isinstance(tree, ex.Attribute | ex.Previous | ex.Aggregate)
+
+
 @pytest.mark.parametrize("seed", seeds(12, 150))
 def test_the_conditions_that_fail_are_those_of_the_definition(seed):
     case = generate.case(seed, n_events=24)
+    data = SearchedFrame(generate.to_frame(case.rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        explorer = Explorer(
-            generate.to_frame(case.rows), case.pattern, define=case.define, **case.keywords()
-        ).wait(60)
-    result, rng = explorer._present.result, Random(f"places {seed}")
-    assert result is not None, explorer.status
-    for _ in range(3):
+        program = data.compiled(as_query(case.pattern, Given(define=case.define, **case.keywords())))
+    result = SimpleNamespace(data=data, program=program, events=data.events(program))  # nothing is run
+    automaton, rng = automaton_of(program), Random(f"places {seed}")
+    for _ in range(4):
         partition = rng.randrange(max(1, result.events.n_partitions))
-        stepping = result.stepping(partition if result.events.n_partitions > 1 else None)
+        stepping = Stepping(program, result.events, partition, automaton)
         rows = [case.rows[stepping.position_of(i)] for i in range(stepping.n)]
         start = rng.randrange(stepping.n)
         k = rng.randrange(start, min(stepping.n, start + 9))
         wanted, names = set(), []
-        for name in set(result.program.automaton.names) - {ANY}:  # others stand behind an end
+        for name in set(program.automaton.names) - {ANY}:  # others stand behind an end
             if name not in case.define:
                 continue  # a boolean column
             tree = case.define[name]
@@ -58,6 +67,11 @@ def test_the_conditions_that_fail_are_those_of_the_definition(seed):
         assert len(texts) == len(wanted)
         for name, condition in wanted:
             assert any(own == name and text.startswith(condition) for own, text in texts)
+        for name, text in texts:
+            for term in {node for node in case.define[name].walk() if is_simple(node)}:
+                if f"{term} = " in text.partition(" (")[2]:
+                    value = cell(naive.evaluate(term, rows, k, start, case.params)) or "null"
+                    assert f"{term} = {value}" in text
 
 
 def asked(values, row, pattern=". up* top low"):
