@@ -10,7 +10,7 @@ const SKELETON = `
     <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div></div>
   <div class="offers" role="group" aria-label="Completions"></div>
   <pre class="message" role="status" tabindex="0"></pre>
-  <details class="code"><summary>The call as a cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
+  <details class="code"><summary>Python that finds these matches, as a cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
 
 function render({ model, el }) {
   const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });

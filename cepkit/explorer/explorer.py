@@ -14,7 +14,8 @@ from cepkit.explorer.board import Board
 from cepkit.explorer.code import code_of, name_of_frame
 from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.present import Presenter, count_of_matches
+from cepkit.explorer.marks import count_of_matches
+from cepkit.explorer.present import Presenter
 from cepkit.explorer.spark_part import part_of
 from cepkit.explorer.text import (
     Mistake,

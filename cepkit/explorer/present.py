@@ -14,6 +14,7 @@ from cepkit.errors import CepError
 from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
 from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
 from cepkit.explorer.result import Chosen, Result
 from cepkit.explorer.series import described, drawable, series_of
@@ -198,7 +199,10 @@ class Presenter:
             turn.deliver(lambda: self._show(result, table, notes, version, took))
         partition = self._partition_for(result)
         window = self._kept_window(result, partition)
-        timeline, told = result.timeline(partition, window), self._marks(result, partition, window)
+        timeline, told = (
+            result.timeline(partition, window),
+            marks_of(result, self.board.nfa.selected, partition, window),
+        )
         turn.deliver(lambda: self._show_bands(result, partition, timeline, told))
 
     def _first_page(self, result: Result) -> dict[str, Any]:
@@ -268,7 +272,7 @@ class Presenter:
             else result.pages.traits(page, self.board.table.order)
         )
         timeline = None if partition == self.partition else result.timeline(partition)
-        told = None if timeline is None else self._marks(result, partition, None)
+        told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
         points = result.points(chosen, partition)
         stepping = result.stepping(partition)
         position = stepping.index_of(chosen.positions[-1]) + 1
@@ -281,7 +285,7 @@ class Presenter:
             self.board.nfa.lit = list(chosen.states)
             if told is not None:
                 self._show_marks(told)
-                self.board.set(self.board.timeline, {"asked": []})
+                self.board.set(self.board.timeline, {"asked": asked_places(result, self.asked, partition)})
             self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
 
         turn.deliver(show)
@@ -301,10 +305,13 @@ class Presenter:
 
     def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
         partition, chosen = self.partition, self.chosen
-        timeline, told = result.timeline(partition, window), self._marks(result, partition, window)
+        timeline, told = (
+            result.timeline(partition, window),
+            marks_of(result, self.board.nfa.selected, partition, window),
+        )
         if chosen is not None:
             timeline["points"] = result.points(chosen, partition)
-        timeline["asked"] = self._asked_places(result, partition)
+        timeline["asked"] = asked_places(result, self.asked, partition)
 
         def show() -> None:
             self.board.set(self.board.timeline, {**timeline, "busy": False})
@@ -320,29 +327,9 @@ class Presenter:
         timeline = {**described(series, window), **told}
         turn.deliver(lambda: self.board.set(self.board.timeline, timeline))
 
-    def _asked_places(self, result: Result, partition: int | None) -> list[dict[str, float]]:
-        """Return where the events that are asked about stand on the timeline of a partition."""
-        of_event = result.events.partition_of_event
-        own = [one for one in self.asked if partition is None or of_event[one] == partition]
-        return [{"x": x, "y": y} for x, y in result.places(own, partition).tolist()]
-
     def _mark(self, turn: Turn, result: Result) -> None:
-        told = self._marks(result, self.partition, list(self.board.timeline.window))
+        told = marks_of(result, self.board.nfa.selected, self.partition, list(self.board.timeline.window))
         turn.deliver(lambda: self._show_marks(told))
-
-    def _marks(self, result: Result, partition: int | None, window: list[float] | None) -> dict[str, Any]:
-        """Return what is shown of the chosen state: marks on the timeline, names in the text, words."""
-        state = self.board.nfa.selected
-        if state is None or state >= len(result.automaton.labels):
-            return {"marks": np.empty((0, 2)), "names": [], "told": ""}
-        positions, n_matches = result.events_in_state(state, partition, window)
-        names = result.automaton.names_of(state)
-        drawn = f"of {count_of_matches(n_matches)} on the timeline"
-        n = len(positions)
-        told = (
-            f"{n:,} {'event' if n == 1 else 'events'} {drawn} marked as {' or '.join(names)}" if state else ""
-        )
-        return {"marks": result.places(positions, partition), "names": names, "told": told}
 
     def _show_marks(self, told: dict[str, Any]) -> None:
         self.board.set(
@@ -390,7 +377,7 @@ class Presenter:
 
     def _explain(self, turn: Turn, result: Result, positions: list[int]) -> None:
         traits = result.reasons(positions)
-        asked = self._asked_places(result, self.partition)
+        asked = asked_places(result, self.asked, self.partition)
 
         def show() -> None:
             self.board.set(self.board.reasons, traits)
@@ -456,8 +443,3 @@ def _has_same_order(before: Result | None, after: Result) -> bool:
         after.events.n_events,
         after.program.query.order_by,
     )
-
-
-def count_of_matches(n: int) -> str:
-    """Return a number of matches in words: ``1 match``, ``1,200 matches``."""
-    return f"{n:,} {'match' if n == 1 else 'matches'}"

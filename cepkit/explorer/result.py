@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from cepkit.engines.chained import ChainedMatches
 from cepkit.engines.places import Places
 from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.events import Events
-from cepkit.explorer.automaton import Automaton, state_of_events, states_of_match
+from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.series import Series, described, drawable, series_of
@@ -331,34 +330,6 @@ class Result:
         series = self.series(partition)
         index = series.index_of(np.asarray(positions, np.int64))
         return np.column_stack([series.x(index), np.asarray(series.value[index], np.float64)])
-
-    def events_in_state(
-        self, state: int, partition: int | None, window: list[float] | None = None
-    ) -> tuple[np.ndarray, int]:
-        """Return the positions of the events that bring the drawn matches into a state, and their matches.
-
-        The matches are those of `spans`.
-        """
-        numbers = self.spans(partition, window)[1].astype(np.int64)
-        if not len(numbers):
-            return np.empty(0, np.int64), 0
-        if self.is_sequence:
-            block = self.matches._found.take(numbers.tolist())
-            first_item, event_of_item = block.first_item_of_match, block.event_of_item
-            told, components = [], block.component_of_item.tolist()
-        else:
-            part = self.matches._matchset.take(numbers)
-            first_item, event_of_item = part.lineage.first_item_of_match, part.lineage.event_of_item
-            told, components = list(self.matches._variables(part)), None
-        here, n_matches = [], 0
-        for m, (low, high) in enumerate(itertools.pairwise(first_item.tolist())):
-            branch = int(block.branch_of_match[m]) if self.is_sequence else 0
-            own = components and components[low:high]
-            reached = state_of_events(self.automaton, told[low:high], own, branch)
-            kept = [low + i for i, one in enumerate(reached) if one == state]
-            here += kept
-            n_matches += bool(kept)
-        return np.unique(event_of_item[here].astype(np.int64)), n_matches
 
     # --- steps
 
