@@ -394,7 +394,8 @@ def explore(frame: Any, query: Query | None = None, **keywords: Any) -> Explorer
     ----------
     frame, query, **keywords
         As for `match`; the query may come later. Of a Spark frame a sample of at most 100,000 rows is
-        explored, and ``run_on_all`` runs the query on all of it.
+        explored, and ``run_on_all`` runs the query on all of it. ``value`` names the column of numbers that
+        the timeline shows; without it, the first one that the query looks at.
 
     Returns
     -------

@@ -418,6 +418,122 @@ def test_clicked_events_are_asked_about(of_scans, of_trades, scans):
     assert any("is completed" in line["text"] for line in reasons.lines)
 
 
+# --- what a person chose stays
+
+
+BARS = pd.DataFrame(
+    {
+        "t": pd.date_range("2026-01-01", periods=12, freq="min"),
+        "note": list("abcabcabcabc"),
+        "x": [10, 11, 12, 12, 9, 10, 13, 8, 9, 10, 9, 7],
+        "y": np.linspace(0.0, 1.1, 12),
+    }
+)
+UPS = ". up+ down\nup: x > prev(x)\ndown: x < prev(x)"
+
+
+def opened(**call):
+    measures = {"rows": "count()", "top": "max(x)"}
+    return BARS.cep.explore(UPS, order_by="t", measures=measures, **call).wait(60)
+
+
+def test_the_events_are_shown_before_there_is_a_query():
+    explorer = BARS.cep.explore(order_by="t").wait(60)
+    timeline = explorer.board.timeline
+    assert np.frombuffer(timeline.y).tolist() == BARS["x"].tolist() and not timeline.spans
+    assert (timeline.choices, timeline.value, timeline.x_label) == (["x", "y"], "x", "t")
+    explorer.show_value("y")
+    explorer.wait(60)
+    assert np.frombuffer(timeline.y).tolist() == BARS["y"].tolist()
+    timeline.clicked = timeline.view[0]  # nothing to ask yet
+    assert explorer.board.reasons.note == "write a query first"
+    explorer.text = UPS
+    explorer.wait(60)
+    assert timeline.value == "y" and len(timeline.spans) == 16 * explorer.matches.count() > 0
+
+
+def test_a_column_is_chosen_for_the_timeline():
+    explorer = opened(value="y")
+    timeline = explorer.board.timeline
+    assert (timeline.y_label, timeline.choices) == ("y", ["x", "y"])
+    explorer.select(0)
+    explorer.wait(60)
+    timeline.value = "x"  # as the browser does
+    explorer.wait(60)
+    assert np.frombuffer(timeline.y).tolist() == BARS["x"].tolist()
+    rows = explorer.matches[0].rows
+    assert [point["y"] for point in timeline.points] == rows["x"].tolist()
+    with pytest.raises(CepError, match=r"value: column 'note' has no numbers to draw, it is text"):
+        explorer.show_value("note")
+    with pytest.raises(ColumnNotFoundError, match="value"):
+        BARS.cep.explore(UPS, value="z")
+    scans = BARS.cep.explore("PATTERN SEQ(a p, b q)", event_type="note", order_by="t").wait(60)
+    assert (scans.board.timeline.form, scans.board.timeline.choices) == ("lanes", ["note", "x", "y"])
+    scans.show_value("x")
+    assert scans.wait(60).board.timeline.form == "line"
+    scans.show_value("note")
+    assert scans.wait(60).board.timeline.form == "lanes"
+
+
+def test_a_state_marks_its_events_and_its_names():
+    explorer = opened()
+    board, events = explorer.board, explorer.matches.to_frame("all")
+    explorer.select_state(2)
+    explorer.wait(60)
+    ups = events[events["variable"] == "up"]
+    milliseconds = ups["t"].astype("datetime64[ms]").astype(np.int64)
+    assert np.frombuffer(board.timeline.marks).reshape(-1, 2).tolist() == [
+        [float(time), float(x)] for time, x in zip(milliseconds, ups["x"], strict=True)
+    ]
+    assert (board.editor.marked, board.timeline.mark_label) == (["up"], "up")
+    n = explorer.matches.count()
+    assert board.nfa.told == f"{len(ups)} events of {n} matches on the timeline marked as up"
+    explorer.text = UPS.replace("prev(x)\ndown", "prev(x) + 1\ndown")  # the same states
+    explorer.wait(60)
+    assert board.nfa.selected == 2 and len(board.timeline.marks) < 16 * len(ups)
+    explorer.text = UPS.replace("up+ down", "up+ down up")
+    explorer.wait(60)
+    assert (board.nfa.selected, board.timeline.marks, board.editor.marked) == (None, b"", [])
+    with pytest.raises(CepError, match="no state 9"):
+        explorer.select_state(9)
+
+
+def test_a_state_of_a_sequence_marks_the_events_of_its_variable(of_scans):
+    board = of_scans.board
+    state = list(of_scans._automaton.labels).index("s")
+    of_scans.select_state(state)
+    of_scans.wait(60)
+    assert board.editor.marked == ["s"]
+    numbers = np.frombuffer(board.timeline.span_ids).astype(int)
+    times = set()
+    for number in numbers.tolist():
+        rows = of_scans.matches[number].rows
+        times |= set(rows.loc[rows["variable"] == "s", "ts"].astype("datetime64[ms]").astype(np.int64))
+    assert set(np.frombuffer(board.timeline.marks).reshape(-1, 2)[:, 0].astype(int)) == times
+    of_scans.select_state(None)
+    of_scans.wait(60)
+    assert board.timeline.marks == b"" and board.editor.marked == []
+
+
+def test_order_and_question_stay_when_the_query_changes():
+    explorer = opened()
+    board = explorer.board
+    explorer.show_page(1, "top down")
+    explorer.why_not([3])
+    explorer.wait(60)
+    assert board.reasons.title.endswith("row 3 (2026-01-01 00:03:00)") and len(board.timeline.asked) == 1
+    before = board.reasons.title
+    explorer.text = UPS.replace("x > prev(x)", "x >= prev(x)")
+    explorer.wait(60)
+    assert board.table.order == "top down"
+    tops = [row[1] for row in board.table.rows]
+    assert tops == sorted(tops, key=float, reverse=True)
+    assert before.startswith("in no match") and board.reasons.title.startswith("in match 0, as up")
+    explorer.board.timeline.clicked = board.timeline.asked[0]["x"]  # once more: not about it
+    explorer.wait(60)
+    assert (board.reasons.title, board.timeline.asked) == ("", [])
+
+
 # --- the call
 
 

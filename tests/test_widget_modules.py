@@ -295,7 +295,56 @@ def test_editor_cancels_and_copies(page, show):
     assert page.evaluate("getSelection().toString()") == "df.cep.match(query)"
 
 
+# What JupyterLab 4.5 does to every text area in a cell.
+GUARD = """
+window.guard = (event) => {
+  if (["insertLineBreak", "historyUndo", "historyRedo"].includes(event.inputType)) event.preventDefault();
+};
+document.querySelector("textarea").addEventListener("beforeinput", window.guard);
+"""
+
+
+def test_editor_has_lines_and_undoing_where_jupyterlab_takes_them_away(page, show):
+    root = show("query_editor", KINDS["query_editor"]())
+    page.evaluate(GUARD)
+    page.focus("textarea")
+    page.keyboard.type("a b\na: x > 1", delay=5)
+    assert root.locator("textarea").input_value() == "a b\na: x > 1"
+    page.keyboard.press("Control+z")
+    undone = root.locator("textarea").input_value()
+    assert len(undone) < len("a b\na: x > 1")
+    page.keyboard.press("Control+Shift+z")
+    assert root.locator("textarea").input_value() == "a b\na: x > 1"
+    page.keyboard.press("Shift+Enter")  # at once, and no line
+    assert saved(page) == [{"edited": 1, "text": "a b\na: x > 1"}]
+    page.evaluate("document.querySelector('textarea').removeEventListener('beforeinput', window.guard)")
+
+
+def test_editor_marks_names_and_shows_an_example_of_its_columns(page, show):
+    root = show("query_editor")
+    assert root.locator(".marked").all_inner_texts() == ["a", "a"]  # not the A
+    receive(page, marked=["b", "."])
+    assert set(root.locator(".marked").all_inner_texts()) == {"b", "."}
+    assert (
+        root.locator("textarea")
+        .get_attribute("placeholder")
+        .startswith(". up+ down\nup: price > prev(price)")
+    )
+
+
 # --- automaton --------------------------------------------------------------------------------------------
+
+
+def test_automaton_says_what_choosing_a_state_does(page, show):
+    root = show("nfa_view")
+    assert root.locator(".says").inner_text().startswith("12 events of 3 matches on the timeline")
+    receive(page, selected=None, told="")
+    assert "Click a state" in root.locator(".says").inner_text()
+    page.set_viewport_size({"width": 420, "height": 900})
+    right = root.bounding_box()["x"] + root.bounding_box()["width"]
+    for item in root.locator(".legend .item").all():
+        assert item.bounding_box()["x"] + item.bounding_box()["width"] <= right
+    page.set_viewport_size({"width": 1000, "height": 900})
 
 
 def test_automaton_reports_the_chosen_state(page, show):
@@ -467,6 +516,48 @@ def test_timeline_has_a_lane_per_type_and_says_what_is_under_the_pointer(page, s
     assert root.get_attribute("aria-busy") == "true"
 
 
+def test_timeline_lets_choose_a_column_where_there_are_several(page, show):
+    root = show("timeline_view")
+    assert root.locator("select option").all_inner_texts() == ["load (kW)", "temperature"]
+    root.locator("select").select_option("temperature")
+    assert saved(page) == [{"value": "temperature"}]
+    receive(page, choices=["load (kW)"], value="load (kW)")
+    assert not root.locator("select").is_visible()
+
+
+def test_timeline_marks_events_and_those_asked_about(page, show):
+    root = show("timeline_view")
+    assert root.locator(".marked").inner_text() == "a"
+    with_both = colours(page, 0.3, 0.6, 20, 220)
+    receive(page, asked=[])
+    assert colours(page, 0.3, 0.6, 20, 220) < with_both
+    page.evaluate("hosts.widget.receive({ marks: new DataView(new ArrayBuffer(0)), mark_label: '' })")
+    assert not root.locator(".marked").is_visible()
+
+
+def test_timeline_looks_closer_at_the_selected_match(page, show):
+    root = show("timeline_view")
+    root.get_by_role("button", name="Match").click()
+    assert wait_for_saved(page)[-1]["window"] == [MARCH, MARCH + 1800e3]
+    receive(page, selected=None)
+    settle(page)
+    assert root.get_by_role("button", name="Match").is_disabled()
+
+
+def test_timeline_picks_the_peak_that_is_pointed_at(page, show):
+    kind = KINDS["timeline_view"]
+    values = [0.0] * 400
+    values[201] = 1.0
+    root = show("timeline_view", kind(x=range(400), y=values, y_label="v", x_label="row"))
+    settle(page)
+    x, _ = x_of(page, 199 / 399)  # two events beside it
+    top = root.locator("canvas").bounding_box()["y"] + 28
+    page.mouse.click(x, top)
+    assert saved(page)[-1]["clicked"] == 201
+    page.mouse.click(x, top + 120)  # far below the line: the nearest in time
+    assert saved(page)[-1]["clicked"] == pytest.approx(199, abs=1)
+
+
 def test_timeline_of_many_events_is_drawn_at_once(page, show):
     kind = KINDS["timeline_view"]
     n = 100_000
@@ -493,7 +584,11 @@ def test_funnel_reports_the_chosen_step(page, show):
 
 def test_table_selects_and_turns_pages_beyond_2_to_the_53(page, show):
     root = show("match_table")
-    assert root.locator("tr[aria-selected=true]").inner_text().split() == [str(10**21 + 1), "10:01"]
+    assert root.locator("tr[aria-selected=true]").inner_text().split() == [
+        f"{10**21 + 1:,}",
+        str(10**21 + 1),
+        "10:01",
+    ]
     root.locator(".frame").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("End")
@@ -535,9 +630,25 @@ def test_table_has_no_page_before_the_first(page, show):
     assert saved(page) == [{"wanted_page": "8"}]
 
 
+def test_table_shows_numbers_of_matches_where_there_are_some(page, show):
+    root = show("match_table")
+    assert root.locator("th.number").inner_text() == "match"
+    receive(page, numbers=[""] * 20)
+    assert root.locator("th.number").count() == 0
+    assert root.locator("tbody tr").first.locator("td").count() == 2
+
+
+def test_funnel_shows_the_end_of_labels_that_repeat_what_was_before(page, show):
+    root = show("funnel_view")
+    assert root.locator(".tail").count() == 0
+    stages = [{"label": text, "n": "1", "share": 1.0, "selectivity": None} for text in (".", ". a", ". a b")]
+    receive(page, stages=stages)
+    assert root.locator(".tail").all_inner_texts() == [". a", ". a b"]
+
+
 def test_table_sorts_where_it_may(page, show):
     root = show("match_table")
-    header = root.locator("th").nth(1)
+    header = root.locator("th").nth(2)
     assert header.get_attribute("aria-sort") == "ascending"
     header.get_by_role("button").click()
     root.get_by_label("Order of the matches").select_option("reverse")

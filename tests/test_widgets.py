@@ -216,5 +216,5 @@ def test_rules_of_a_stylesheet_stay_within_their_widget(stem):
     assert not re.search(r"@import|url\(", sheet)
     selectors = re.findall(r"([^{};]+)\{", re.sub(r"@keyframes.*?\}\s*\}", "", sheet, flags=re.S))
     for selector in (one.strip() for group in selectors for one in re.split(r",(?![^(]*\))", group)):
-        if not selector.startswith("@media"):
+        if not selector.startswith(("@media", "@container")):
             assert re.search(rf"(^|[ ])\.cepkit-{stem}\b", selector), selector

@@ -39,6 +39,7 @@ FULL = {
         "names": ["A", "B", "average"],
         "status": {"state": "running", "message": "", "progress": 0.42},
         "code": "df.cep.match(query)",
+        "marked": ["a"],
     },
     "nfa_view": {
         "states": [
@@ -54,6 +55,7 @@ FULL = {
         "height": 140,
         "live": [{"state": 1, "n": 1234}],
         "lit": [0, 1],
+        "told": "12 events of 3 matches on the timeline marked as a",
         "selected": 1,
     },
     "timeline_view": {
@@ -68,6 +70,11 @@ FULL = {
             {"x": MARCH + 600e3, "y": 0.9, "label": "a"},
             {"x": MARCH + 1200e3, "y": None, "label": "b"},
         ],
+        "asked": [{"x": MARCH + 1500e3, "y": 0.5}],
+        "marks": [[MARCH + 610e3, 0.9], [MARCH + 620e3, 0.91]],
+        "mark_label": "a",
+        "choices": ["load (kW)", "temperature"],
+        "value": "load (kW)",
         "span_note": "first 3 of 1.2e9 matches",
         "sampled": "",
         "selected": 7,

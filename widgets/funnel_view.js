@@ -18,7 +18,8 @@ function render({ model, el }) {
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Steps; arrow keys choose one");
   note.setAttribute("aria-live", "polite");
-  head.append(...["step", "partial matches", "of the first", "kept"].map((text) => node("span", "", text)));
+  head.append(node("h4", "", "Funnel"), ...["partial matches", "of the first", "kept"].map((text) => node("span", "", text)));
+  head.children[2].classList.add("share");
   head.lastChild.title = "share of the step before that reaches this one";
   root.append(head, list, note);
   el.append(root);
@@ -37,7 +38,11 @@ function render({ model, el }) {
     const amount = node("span", "amount");
     amount.append(bar, node("span", "n", stage.n));
     const kept = stage.selectivity == null ? "" : percent(stage.selectivity);
-    row.append(node("span", "label", stage.label), amount, node("span", "share", percent(stage.share)), node("span", "kept", kept));
+    // Where each step repeats those before it, what it adds is at the end.
+    const isLonger = k > 0 && stage.label.startsWith(model.get("stages")[k - 1].label);
+    const label = node("span", isLonger ? "label tail" : "label");
+    label.append(node("bdi", "", stage.label));
+    row.append(label, amount, node("span", "share", percent(stage.share)), node("span", "kept", kept));
     row.firstChild.title = stage.label;
     row.id = `${id}-${k}`;
     row.setAttribute("role", "option");

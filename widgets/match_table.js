@@ -85,10 +85,12 @@ function render({ model, el }) {
     event.preventDefault();
   };
 
+  const hasNumbers = () => Boolean(model.get("numbers")[0]); // the first of a larger whole have none
   const drawHead = () => {
     const sortable = new Set(model.get("sortable"));
     const now = model.get("order");
-    header.replaceChildren(...model.get("columns").map(({ name, align }) => {
+    const number = node("th", "right number", "match");
+    header.replaceChildren(...(hasNumbers() ? [number] : []), ...model.get("columns").map(({ name, align }) => {
       const cell = node("th", align === "right" ? "right" : "");
       const way = { [`${name} up`]: "ascending", [`${name} down`]: "descending" }[now] ?? "none";
       cell.scope = "col";
@@ -115,6 +117,7 @@ function render({ model, el }) {
     body.replaceChildren(...rows.map((cells, k) => {
       const row = node("tr");
       row.id = `${id}-${k}`;
+      if (hasNumbers()) row.append(node("td", "right number", grouped(model.get("numbers")[k] ?? "")));
       row.append(...cells.map((text, c) => {
         const cell = node("td", columns[c]?.align === "right" ? "right" : "", text);
         cell.title = text;
@@ -148,7 +151,7 @@ function render({ model, el }) {
   };
 
   const listeners = [
-    ["columns", drawHead], ["columns", drawRows], ["sortable", drawHead], ["order", drawHead], ["rows", drawRows], ["numbers", mark],
+    ["columns", drawHead], ["columns", drawRows], ["sortable", drawHead], ["order", drawHead], ["rows", drawRows], ["numbers", drawHead], ["numbers", drawRows],
     ["selected", mark], ["page", drawFoot], ["n_pages", drawFoot], ["total", drawFoot], ["limit_note", drawFoot], ["busy", drawFoot],
   ];
   listeners.forEach(([name, call]) => model.on(`change:${name}`, call));

@@ -7,7 +7,7 @@ const node = (tag, className = "", text = "") => {
 };
 const SVG = "http://www.w3.org/2000/svg";
 const RADIUS = 17, RING = 4, START_ARROW = 26, ARROW = 7; // px, as in cepkit/widgets/nfa_view.py
-const LEAST_SCALE = 0.6;
+const LEAST_SCALE = 0.64; // of the texts: 8 px
 
 function shape(tag, attributes = {}, text = null) {
   const element = document.createElementNS(SVG, tag);
@@ -24,12 +24,13 @@ function render({ model, el }) {
   const headId = `cepkit-head-${Math.random().toString(36).slice(2)}`; // ids are the page's
   root.setAttribute("aria-label", "Automaton");
   says.setAttribute("aria-live", "polite");
-  for (const [kind, text] of [["live", "live partial matches"], ["lit", "on the selected match's way"], ["final", "a match ends here"]]) {
+  for (const [kind, text] of [["live", "live partial matches"], ["lit", "selected match"], ["final", "match ends"]]) {
     const item = node("span", "item");
     item.append(node("i", `key ${kind}`, kind === "live" ? "3" : ""), node("span", "", text));
     legend.append(item);
   }
-  root.append(frame, legend, says);
+  legend.title = "live partial matches: where stepping is; selected match: the states it passes; match ends: it is complete there";
+  root.append(node("h4", "title", "Automaton"), frame, legend, says);
   el.append(root);
 
   let groups = new Map(); // id -> <g> of the state
@@ -100,7 +101,10 @@ function render({ model, el }) {
     const scale = Math.min(1, Math.max(LEAST_SCALE, room)) || 1;
     svg.setAttribute("width", width * scale);
     svg.setAttribute("height", height * scale);
+    more();
   };
+  const more = () => frame.classList.toggle("more", frame.scrollLeft + frame.clientWidth < frame.scrollWidth - 2);
+  frame.onscroll = more;
   const light = () => {
     const n = new Map(model.get("live").map((one) => [one.state, one.n]));
     const lit = new Set(model.get("lit"));
@@ -121,14 +125,15 @@ function render({ model, el }) {
       text.textContent = count;
       group.setAttribute("aria-pressed", chosen === id);
       group.setAttribute("tabindex", (groups.has(chosen) ? chosen : all[0].id) === id ? 0 : -1);
-      const words = [`state ${state.label ?? id}`, state.is_start && "start", state.is_final && "a match ends here", count && `${count} live partial matches`, lit.has(id) && "on the way of the selected match"];
+      const words = [`state ${state.label ?? id}`, state.tooltip, state.is_start && "start", state.is_final && "a match ends here", count && `${count} live partial matches`, lit.has(id) && "on the way of the selected match"];
       group.setAttribute("aria-label", words.filter(Boolean).join(", "));
     }
     const group = groups.get(chosen);
-    says.textContent = group ? group.getAttribute("aria-label") : "";
+    const hint = all.length ? "Click a state: its events are marked on the timeline, its names in the query." : "";
+    says.textContent = says.title = group ? [model.get("told"), group.getAttribute("aria-label")].filter(Boolean).join(" · ") : hint;
   };
 
-  const listeners = [["states", draw], ["transitions", draw], ["width", draw], ["height", draw], ["live", light], ["lit", light], ["selected", light]];
+  const listeners = [["states", draw], ["transitions", draw], ["width", draw], ["height", draw], ["live", light], ["lit", light], ["told", light], ["selected", light]];
   listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
   const size = new ResizeObserver(fit);
   draw();

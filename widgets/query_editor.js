@@ -1,12 +1,4 @@
 // An editor for the text of a query: a plain text area over a painted copy of its text.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
-const TOKEN = /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
-const NAME = /^[\p{L}_][\p{L}\p{N}_]*$/u;
 const STATES = { idle: ["○", "Idle"], running: ["", "Running"], done: ["✓", "Done"], failed: ["✗", "Failed"], cancelled: ["■", "Cancelled"] };
 const PAUSE_MS = 200;
 const MOST_OFFERS = 8;
@@ -14,12 +6,11 @@ const SKELETON = `
   <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button></div>
   <div class="progress" role="progressbar" aria-label="Progress of the run"></div>
   <div class="work"><div class="editor"><pre class="under" aria-hidden="true"></pre>
-    <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"
-      placeholder="PATTERN SEQ(A a, B b)&#10;WHERE b.x > a.x&#10;WITHIN 5 min"></textarea></div>
+    <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"></textarea></div>
     <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div></div>
   <div class="offers" role="group" aria-label="Completions"></div>
   <pre class="message" role="status" tabindex="0"></pre>
-  <details class="code"><summary>The call as a cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
+  <details class="code"><summary>Python that finds these matches, as a cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
 
 function render({ model, el }) {
   const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });
@@ -28,7 +19,7 @@ function render({ model, el }) {
   root.setAttribute("aria-label", "Query");
   message.id = `query-${Math.random().toString(36).slice(2)}`;
   area.setAttribute("aria-describedby", message.id);
-  for (const part of [cancel, message, copy, root.querySelector("summary")]) part.dataset.lmSuppressShortcuts = "true";
+  for (const part of [area, cancel, message, copy, root.querySelector("summary")]) part.dataset.lmSuppressShortcuts = "true";
   el.append(root);
 
   let [timer, isPutAway] = [0, false]; // until text is sent; whether completions are away until the next edit
@@ -44,44 +35,14 @@ function render({ model, el }) {
     model.save_changes();
   };
   const isStale = () => timer !== 0 || model.get("version") < model.get("edited");
-  // Python counts characters, a browser 16-bit units; what was typed since moves the places behind it.
   const errors = () => {
-    const before = textOfEdit.get(model.get("version")) ?? area.value;
-    const now = area.value;
-    let [head, tail] = [0, 0];
-    while (head < Math.min(before.length, now.length) && before[head] === now[head]) head++;
-    while (tail < Math.min(before.length, now.length) - head && before.at(-1 - tail) === now.at(-1 - tail)) tail++;
-    const characters = [...before];
-    const place = (k) => {
-      const at = characters.slice(0, k).join("").length;
-      return at <= head ? at : at >= before.length - tail ? at + now.length - before.length : head;
-    };
-    return model.get("errors").map((error) => {
-      const start = place(error.start);
-      return { ...error, start, end: Math.max(start + 1, place(error.end)) };
-    });
+    return placed(model.get("errors"), textOfEdit.get(model.get("version")) ?? area.value, area.value);
   };
 
   const paint = () => {
     const text = area.value;
     const marks = errors();
-    const cuts = marks.flatMap(({ start, end }) => [start, end]).sort((a, b) => a - b);
-    const kinds = new Map([...model.get("names").map((name) => [name, "name"]), ...model.get("columns").map(({ name }) => [name, "column"])]);
-    const keywords = new Set(model.get("keywords").map((word) => word.toLowerCase()));
-    const pieces = [];
-    const add = (start, end, kind) => {
-      const isWrong = marks.some((mark) => mark.start <= start && end <= mark.end);
-      pieces.push(node("span", `${kind}${isWrong ? " wrong" : ""}`, text.slice(start, end) || " "));
-    };
-    for (const { 0: token, index, groups } of text.matchAll(TOKEN)) {
-      const form = Object.keys(groups).find((name) => groups[name] !== undefined) ?? "";
-      const named = kinds.get(token) ?? (keywords.has(token.toLowerCase()) ? "keyword" : "");
-      const kind = form === "quoted" ? "column" : form === "word" ? named : form;
-      let [at, end] = [index, index + token.length];
-      for (const cut of cuts) if (cut > at && cut < end) add(at, (at = cut), kind);
-      add(at, end, kind);
-    }
-    if (cuts.at(-1) > text.length) add(text.length, text.length + 1, "");
+    const pieces = painted(text, marks, model);
     under.replaceChildren(...pieces, "\n");
     root.classList.toggle("stale", isStale());
     tell(marks);
@@ -141,12 +102,24 @@ function render({ model, el }) {
     const first = offers.querySelector("button");
     if (event.key === "Escape") (isPutAway = true), offer();
     if (event.key === "Tab" && !event.shiftKey && first) event.preventDefault(), first.click();
+    // JupyterLab takes line breaks and undoing away from text areas in cells; Shift+Enter runs what is written, not the cell.
+    const hasCommand = event.ctrlKey || event.metaKey;
+    const undo = hasCommand && { z: event.shiftKey ? "redo" : "undo", y: "redo" }[event.key.toLowerCase()];
+    if (event.isComposing || (event.key !== "Enter" && !undo)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (undo) document.execCommand(undo);
+    else if (event.shiftKey || hasCommand) report();
+    else insert("\n");
   };
 
   const drawColumns = () => {
     const rows = model.get("columns").map(({ name, dtype, note }) => chooser(name, () => insert(quoted(name)), dtype ?? "", note ?? ""));
     columns.replaceChildren(...(rows.length ? rows : [node("p", "hint", "No columns yet.")]));
     if (rows.length) rows[0].tabIndex = 0;
+    const { name } = model.get("columns").find(({ dtype }) => /^(float|integer)/.test(dtype)) ?? { name: "x" };
+    const x = quoted(name);
+    area.placeholder = `. up+ down\nup: ${x} > prev(${x})\ndown: ${x} < prev(${x})\n\nor: PATTERN SEQ(A a, B b) WHERE b.${x} > a.${x} WITHIN 5 min`;
     paint();
   };
   columns.onkeydown = ({ key, target }) => target[{ ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[key]]?.focus();
@@ -181,7 +154,7 @@ function render({ model, el }) {
   };
   copy.onblur = () => (copy.textContent = "Copy");
 
-  const listeners = [["text", receive], ["errors", paint], ["version", paint], ["names", paint], ["keywords", paint], ["columns", drawColumns], ["status", drawStatus], ["code", drawStatus]];
+  const listeners = [["text", receive], ["errors", paint], ["version", paint], ["names", paint], ["keywords", paint], ["marked", paint], ["columns", drawColumns], ["status", drawStatus], ["code", drawStatus]];
   listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
   receive();
   drawColumns();

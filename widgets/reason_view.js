@@ -26,7 +26,7 @@ function render({ model, el }) {
     const lines = model.get("lines");
     const asked = lines.filter((line) => WORD.has(line.is_met));
     const nMet = asked.filter((line) => line.is_met).length;
-    title.textContent = model.get("title") || "Why not?";
+    title.textContent = title.title = model.get("title") || "Why not?";
     tally.textContent = asked.length ? `${nMet} of ${asked.length} met` : "";
     note.textContent = note.title = model.get("note");
     list.replaceChildren(...lines.map((line) => {

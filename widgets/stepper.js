@@ -46,7 +46,7 @@ function render({ model, el }) {
     button("▶", "One event forward", () => want(position() + 1)),
     button("▶▶ match", "Forward to the next event that completes a match", () => want(NEXT_MATCH)),
   ];
-  bar.append(...back, ...on, range, where);
+  bar.append(node("h4", "name-of-all", "Steps"), ...back, ...on, range, where);
   range.oninput = () => want(range.valueAsNumber);
   root.onkeydown = (event) => {
     const to = { ArrowLeft: position() - 1, ArrowRight: position() + 1 }[event.key];
@@ -78,7 +78,7 @@ function render({ model, el }) {
     range.value = position();
     range.disabled = !end;
     where.textContent = end ? `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events` : "no events";
-    range.setAttribute("aria-valuetext", where.textContent);
+    range.setAttribute("aria-valuetext", (where.title = where.textContent));
     back.forEach((one) => (one.disabled = position() <= 0));
     on.forEach((one) => (one.disabled = position() >= end));
     root.classList.toggle("going", aimed != null && aimed !== model.get("position"));

@@ -1,8 +1,17 @@
-// How numbers become pixels on a timeline. Python puts this text in front of timeline_view.js: modules import nothing.
+// What a timeline is made of, and how numbers become its pixels. Python puts this text in front of timeline_view.js: modules import nothing.
+const SKELETON = `
+  <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><i class="key band"></i>match
+    <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
+    title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
+    ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button
+    ><button type="button" class="closer" title="Look closer at the selected match (M)">Match</button></span></div>
+  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
+  <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
 const DAY = 864e5; // ms
 const STEPS = [[1, [1, 2, 5, 10, 20, 50, 100, 200, 500]], [1e3, [1, 2, 5, 10, 15, 30]], [6e4, [1, 2, 5, 10, 15, 30]],
   [36e5, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14]]].flatMap(([unit, counts]) => counts.map((k) => k * unit));
 const [TOP, BOTTOM, RIGHT, NEAR] = [20, 46, 14, 8]; // px around the events, and how far a click reaches
+const HINT = "Click an event to ask why it is in no match; drag to move, turn the wheel to look closer.";
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 // The bytes may begin anywhere in a message, also where no float64 may; a copy begins at 0.
 const floats = (bytes) => {
@@ -104,10 +113,12 @@ function paintLanes(pen, box, x, y, colourOf) {
 }
 function paintPoints(pen, box, points, ink, paper) {
   let free = -Infinity; // where the last label ended
+  const width = points.length > 1 ? box.toX(points.at(-1).x) - box.toX(points[0].x) : Infinity;
+  const r = clamp(width / points.length / 2, 2.5, 5);
   for (const { x, y, label } of points) {
     const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
     Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper, fillStyle: ink, textAlign: "center" });
-    const disc = new Path2D(`M${at - 5},${level}a5,5 0 1 0 10,0a5,5 0 1 0-10,0`);
+    const disc = new Path2D(`M${at - r},${level}a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0-${2 * r},0`);
     pen.stroke(disc);
     pen.fill(disc);
     const half = pen.measureText(label).width / 2;
@@ -117,4 +128,35 @@ function paintPoints(pen, box, points, ink, paper) {
     pen.strokeText(label, at, base);
     pen.fillText(label, at, base);
   }
+}
+function paintMarks(pen, box, marks, strokeStyle, paper) {
+  const path = new Path2D();
+  const half = marks.length > box.width / 8 ? 3.5 : 5.5;
+  for (let k = 0; k + 1 < marks.length; k += 2) path.rect(box.toX(marks[k]) - half, box.toY(marks[k + 1]) - half, 2 * half, 2 * half);
+  Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper }).stroke(path);
+  Object.assign(pen, { lineWidth: 1.5, strokeStyle }).stroke(path);
+}
+function paintAsked(pen, box, asked, hue, paper) {
+  for (const { x, y } of asked) {
+    const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
+    const ring = new Path2D(`M${at - 7},${level}a7,7 0 1 0 14,0a7,7 0 1 0-14,0`);
+    const base = level > TOP + 25 ? level - 13 : level + 25;
+    const font = pen.font;
+    Object.assign(pen, { globalAlpha: 1, lineWidth: 5, strokeStyle: paper, fillStyle: hue, textAlign: "center", font: `bold ${font}` });
+    pen.stroke(ring);
+    pen.strokeText("?", at, base);
+    pen.fillText("?", at, base);
+    Object.assign(pen, { lineWidth: 2.5, strokeStyle: hue, font }).stroke(ring);
+  }
+}
+// By time, and next to a line by its height too: who points at a peak means the peak.
+function nearest(box, x, y, pixel, level) {
+  let [best, least] = [-1, Infinity];
+  x.forEach((time, k) => {
+    const away = Math.abs(box.toX(time) - pixel);
+    const far = box.lanes ? Infinity : Math.hypot(away, box.toY(y[k]) - level);
+    const rank = away >= NEAR ? Infinity : far < 2 * NEAR ? far : away + 2 * NEAR;
+    if (rank < least) [best, least] = [k, rank];
+  });
+  return best;
 }

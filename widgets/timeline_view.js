@@ -1,20 +1,13 @@
 // Events over time on a canvas, matches as bands; wheel and keys zoom, dragging pans, a click selects.
-const SKELETON = `
-  <div class="head"><h4>Timeline</h4><i class="key band"></i>match <i class="key chosen"></i>selected match
-    <i class="key cursor"></i>stepping <span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
-    title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
-    ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button></span></div>
-  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
-  <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
-
 function render({ model, el }) {
   const root = Object.assign(document.createElement("section"), { className: "cepkit-timeline_view", innerHTML: SKELETON });
   root.setAttribute("aria-label", "Timeline");
   // JupyterLab's shortcuts keep off elements that say so themselves.
-  root.querySelectorAll("canvas, button").forEach((part) => (part.dataset.lmSuppressShortcuts = "true"));
+  root.querySelectorAll("canvas, button, select").forEach((part) => (part.dataset.lmSuppressShortcuts = "true"));
   el.append(root);
-  const [stage, canvas, hint, readout, note] = [".stage", "canvas", ".hint", ".readout", ".note"].map((name) => root.querySelector(name));
-  let x, y, spans, ids, range; // what Python sent
+  const [stage, canvas, hint, readout, note, value, choice, marked, toMatch] = [".stage", "canvas", ".hint", ".readout", ".note", ".value", "select", ".marked", ".closer"]
+    .map((name) => root.querySelector(name));
+  let x, y, spans, ids, marks, range; // what Python sent
   let [win, frame, timer, drag, isArmed] = [null, 0, 0, null, false];
   let box = placed(1, 1, 0, [0, 1], null, [0, 1]);
 
@@ -39,6 +32,11 @@ function render({ model, el }) {
     later();
   };
   const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) => look(...shown().map((time) => at + (time - at) * factor));
+  const closer = () => {
+    const k = ids.indexOf(get("selected") ?? NaN);
+    const [from, to] = [spans[2 * k], spans[2 * k + 1]];
+    if (k >= 0) look(from - (to - from || 1), to + (to - from || 1));
+  };
   const pan = (share) => look(...shown().map((time) => time + share * (shown()[1] - shown()[0])));
 
   function draw() {
@@ -85,6 +83,7 @@ function render({ model, el }) {
     if (lanes) paintLanes(pen, box, x, y, (lane) => colour(`lane-${lane % 6}`));
     else paintLine(pen, box, x, y, ink);
     const chosen = ids.indexOf(get("selected") ?? NaN);
+    toMatch.disabled = chosen < 0;
     if (chosen >= 0) {
       const [from, to] = [toX(spans[2 * chosen]), toX(spans[2 * chosen + 1])];
       rule(`M${from - 1},${TOP - 1}H${Math.max(from + 1, to) + 1}V${bottom}H${from - 1}z`, 1, 2);
@@ -94,23 +93,20 @@ function render({ model, el }) {
     if (get("cursor") != null) rule(`M${toX(get("cursor"))},${TOP}V${bottom}`, 1, 1.5, [5, 3]);
     pen.setLineDash([]);
     paintPoints(pen, box, get("points"), ink, colour("paper"));
+    paintMarks(pen, box, marks, colour("mark"), colour("paper"));
+    paintAsked(pen, box, get("asked"), colour("bad"), colour("paper"));
     pen.restore();
     const what = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches, ${shown().map(timeText).join(" to ")}.`;
-    canvas.setAttribute("aria-label", `${what} Arrow keys pan, plus and minus zoom, 0 shows all, N and P choose the next and previous match.`);
+    canvas.setAttribute("aria-label", `${what} Arrow keys pan, plus and minus zoom, 0 shows all, M the selected match, N and P choose the next and previous match.`);
   }
 
-  const nearest = (pixel) => {
-    let best = -1;
-    x.forEach((time, k) => (best = Math.abs(box.toX(time) - pixel) < (best < 0 ? NEAR : Math.abs(box.toX(x[best]) - pixel)) ? k : best));
-    return best;
-  };
   // A second click at the same place chooses the next of the matches there, the shortest first.
-  const pick = (pixel) => {
+  const pick = (pixel, level) => {
     const length = (k) => spans[2 * k + 1] - spans[2 * k];
     const isThere = (_, k) => box.toX(spans[2 * k]) - NEAR / 2 <= pixel && pixel <= box.toX(spans[2 * k + 1]) + NEAR / 2;
     const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
     const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
-    const event = nearest(pixel);
+    const event = nearest(box, x, y, pixel, level);
     if (x[event] === get("clicked")) send({ clicked: null }); // so that the same again is news
     send({ selected: next === undefined ? null : ids[next], ...(event < 0 ? {} : { clicked: x[event] }) });
   };
@@ -120,7 +116,7 @@ function render({ model, el }) {
     if (ids.length) send({ selected: ids[to] });
   };
   const keys = { ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.625), "=": () => zoom(0.625), "-": () => zoom(1.6),
-    0: () => zoom(1e99), n: () => walk(1), p: () => walk(-1), Escape: () => send({ selected: null }) };
+    0: () => zoom(1e99), n: () => walk(1), p: () => walk(-1), m: closer, Escape: () => send({ selected: null }) };
   canvas.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
     event.preventDefault();
@@ -143,26 +139,32 @@ function render({ model, el }) {
     const moved = drag ? event.offsetX - drag.at : 0;
     if (drag) drag.isMoved ||= Math.abs(moved) > 3;
     if (drag?.isMoved) return look(...drag.time.map((time) => time - moved / box.scale));
-    const k = nearest(event.offsetX);
+    const k = nearest(box, x, y, event.offsetX, event.offsetY);
     const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
-    readout.textContent = k < 0 ? "" : `${timeText(x[k])}   ${level}`;
+    readout.textContent = k < 0 ? HINT : `${timeText(x[k])}   ${level}`;
   };
   canvas.onpointerleave = () => (isArmed = false);
+  choice.onchange = () => send({ value: choice.value });
   canvas.onpointercancel = () => (drag = null);
   canvas.onclick = (event) => {
-    if (!drag?.isMoved && event.detail < 2) pick(event.offsetX);
+    if (!drag?.isMoved && event.detail < 2) pick(event.offsetX, event.offsetY);
     drag = null;
   };
   canvas.ondblclick = () => zoom(1e99);
-  root.querySelectorAll("button").forEach((button) => (button.onclick = () => zoom(Number(button.dataset.zoom))));
+  root.querySelectorAll("[data-zoom]").forEach((button) => (button.onclick = () => zoom(Number(button.dataset.zoom))));
+  toMatch.onclick = closer;
 
   const read = () => {
-    [x, y, spans, ids] = ["x", "y", "spans", "span_ids"].map((name) => floats(get(name)));
+    [x, y, spans, ids, marks] = ["x", "y", "spans", "span_ids", "marks"].map((name) => floats(get(name)));
     const [low, high] = y.reduce(([low, high], value) => (value === value ? [Math.min(low, value), Math.max(high, value)] : [low, high]), [Infinity, -Infinity]);
     range = low > high ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high];
     hint.textContent = x.length || ids.length ? "" : "No events to draw.";
     note.textContent = note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
     root.setAttribute("aria-busy", get("busy"));
+    marked.hidden = !marks.length;
+    marked.lastChild.textContent = get("mark_label");
+    value.hidden = get("choices").length < 2;
+    choice.replaceChildren(...get("choices").map((name) => new Option(name, name, false, name === get("value"))));
     later();
   };
   const follow = () => {
@@ -172,12 +174,13 @@ function render({ model, el }) {
     later();
   };
   const calls = { window: follow, view: follow };
-  const names = ["time_kind", "form", "x", "y", "lane_names", "x_label", "y_label", "spans", "span_ids", "points", "span_note", "sampled", "view", "cursor", "busy", "window", "selected"];
+  const names = ["time_kind", "form", "x", "y", "lane_names", "x_label", "y_label", "spans", "span_ids", "points", "asked", "marks", "mark_label", "choices", "value", "span_note", "sampled", "view", "cursor", "busy", "window", "selected"];
   names.forEach((name) => model.on(`change:${name}`, calls[name] ?? read));
   const size = new ResizeObserver(later);
   const theme = new MutationObserver(later);
   size.observe(stage);
   theme.observe(document.body, { attributes: true });
+  readout.textContent = HINT;
   read();
   follow();
   return () => {

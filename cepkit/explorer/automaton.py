@@ -47,6 +47,18 @@ class Automaton:
     state_of_component: tuple[tuple[int, ...], ...] = ()
     note: str = ""
 
+    def names_of(self, state: int) -> list[str]:
+        """Return the names of the events that lead to a state, as the text of the query has them.
+
+        Raises
+        ------
+        CepError
+            For a state that there is not.
+        """
+        if not 0 <= state < len(self.labels):
+            raise CepError(f"the automaton has no state {state}. States: 0 to {len(self.labels) - 1}")
+        return ["." if name == "any" else name for name in self.labels[state].split(", ") if name]
+
 
 NO_AUTOMATON = Automaton(States(1, (), (), (0,)), ("",))  # where there are too many states
 NOTHING_DRAWN: dict[str, Any] = {"states": [], "transitions": [], "width": 0.0, "height": 0.0}
@@ -156,6 +168,7 @@ def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
             {
                 "id": state, "label": str(state), "x": round(x - left, 1), "y": round(y - top, 1),
                 "is_start": state == 0, "is_final": state in made.accepting,
+                "tooltip": f"after {automaton.labels[state]}" if state else "before the first event",
             }
         )  # fmt: skip
     lines = [
@@ -192,16 +205,27 @@ def states_of_match(
     components : sequence of int, optional
         Of a sequence: the component of each event, in ``branch``.
     """
+    reached = state_of_events(automaton, variables, components, branch)
+    return list(dict.fromkeys([0, *reached])) if reached else []
+
+
+def state_of_events(
+    automaton: Automaton, variables: Sequence[str], components: Sequence[int] | None = None, branch: int = 0
+) -> list[int]:
+    """Return the state that each event of a match leads to; empty where it is not drawn.
+
+    Parameters are those of `states_of_match`.
+    """
     if components is not None:
         if branch >= len(automaton.state_of_component):
             return []
         own = automaton.state_of_component[branch]
-        return [0, *dict.fromkeys(own[c] for c in components)]
+        return [own[c] for c in components]
     if not automaton.states.transitions:
         return []
     follow = {(state, name): target for state, name, target in automaton.states.transitions}
-    state, passed = 0, [0]
+    state, reached = 0, []
     for variable in variables:
         state = follow[state, variable]
-        passed.append(state)
-    return list(dict.fromkeys(passed))
+        reached.append(state)
+    return reached

@@ -43,8 +43,8 @@ class Board:
                 self.editor,
                 ipywidgets.HBox([self.sliders, self.nfa]),
                 self.timeline,
-                ipywidgets.HBox([self.table, self.funnel]),
-                ipywidgets.HBox([self.stepper, self.reasons]),
+                ipywidgets.HBox([self.table, self.reasons]),  # a click on the timeline is answered below it
+                ipywidgets.HBox([self.funnel, self.stepper]),
             ]
         )
         self._writing = threading.local()

@@ -8,12 +8,14 @@ from typing import Any
 
 from cepkit.api import spark_module
 from cepkit.errors import CepError, nearest
+from cepkit.events import NUMBERS
 from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.code import code_of, name_of_frame
 from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.present import Presenter, count_of_matches
+from cepkit.explorer.marks import count_of_matches
+from cepkit.explorer.present import Presenter
 from cepkit.explorer.spark_part import part_of
 from cepkit.explorer.text import (
     Mistake,
@@ -29,7 +31,7 @@ from cepkit.given import Given
 from cepkit.language.functions import BUILT_IN_NAMES
 from cepkit.planner import check_engine
 
-_KEYWORDS = (*(item.name for item in fields(Given)), "engine")
+_KEYWORDS = (*(item.name for item in fields(Given)), "engine", "value")
 _START = (
     "write a query: names in a row and below a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
 )
@@ -44,6 +46,9 @@ class Explorer:
         As for `cepkit.match`; it must not be changed. Of a Spark frame a part is looked at, see ``sampled``.
     query : str, pattern or query, optional
         What is looked for at first.
+    value : str, optional
+        Column of numbers that the timeline shows, or that of the event types; None: the one that the query
+        looks at first.
     **call
         Keywords of `cepkit.match`. Predicates and the window of a regex move into the text.
 
@@ -74,7 +79,7 @@ class Explorer:
     (0, 'drop: price < prev(price) - 2')
     """
 
-    def __init__(self, frame: Any, query: Any = None, **call: Any):
+    def __init__(self, frame: Any, query: Any = None, *, value: str | None = None, **call: Any):
         _check_keywords(call)
         engine = call.pop("engine", "auto")
         check_engine(engine)
@@ -84,12 +89,14 @@ class Explorer:
             self._spark, (frame, self._sampled) = frame, _part(frame, text, self._call)
         self._data = SearchedFrame(frame)
         _check_columns(self._data.source, self._call)
+        _check_value(self._data.source, value, self._call.get("event_type"))
         self._reading: Reading | None = None
         self._sliders: tuple[Slider, ...] = ()
         self._shape: tuple = ()
         self._automaton: Automaton = NO_AUTOMATON
         self.board = Board(text, self._data.columns(), self._names())
         self._present = Presenter(self._data, self.board, engine, self._sampled)
+        self._present.value = value
         self._listen()
         self._read()
 
@@ -188,6 +195,21 @@ class Explorer:
         """Show another page of the table, from 1, or another order, such as ``"reverse"``."""
         self._present.show_page(int(page), order)
 
+    def show_value(self, name: str) -> None:
+        """Show another column on the timeline, one of numbers or that of the event types.
+
+        Raises
+        ------
+        CepError
+            For a column that there is not, or that cannot be drawn.
+        """
+        _check_value(self._data.source, name, self._call.get("event_type"))
+        self._present.show_value(name)
+
+    def select_state(self, state: int | None) -> None:
+        """Mark the events that bring matches into a state of the automaton, and its names; None: no more."""
+        self._present.select_state(state)
+
     def zoom(self, window: Sequence[float]) -> None:
         """Show the time from ``window[0]`` to ``window[1]`` as finely as can be drawn; empty: all of it."""
         self._present.zoom(window)
@@ -223,6 +245,7 @@ class Explorer:
             self._present.stop()
             self._reading = None
             self.board.say("idle", _START, version=version, errors=[])
+            self._preview()
             return
         reading, program, notes = self._compiled(text)
         self._reading = reading
@@ -232,12 +255,21 @@ class Explorer:
             head = reading.mistakes[0].message.split("\n")[0]
             kept = "" if self.matches is None else "; what is shown was found before"
             self.board.say("failed", f"{head}{kept}", version=version, errors=errors)
+            self._preview()
             return
         is_new = self._show_shape(reading, program)
         engine = self._present.engine
         call = applicable(text, self._call) | ({} if engine == "auto" else {"engine": engine})
         self.board.set(self.board.editor, {"code": code_of(reading, call, self._name)})
         self._present.run(program, self._automaton, notes, version, is_new)
+
+    def _preview(self) -> None:
+        """Show the events while no query has been read yet."""
+        if self._present.result is None and self._present.unmatched is None:
+            call = {**applicable(".", self._call), "measures": None, "params": None}
+            query = read_text(".", {of: one for of, one in call.items() if one is not None}).query
+            if query is not None:
+                self._present.preview(self._data.compiled(query))
 
     def _compiled(self, text: str) -> tuple[Reading, Any, list[str]]:
         reading = read_text(text, applicable(text, self._call))
@@ -260,13 +292,17 @@ class Explorer:
         self.board.set(self.board.sliders, {"sliders": [one.trait() for one in self._sliders]})
         if not is_new:
             return False
+        before, selected = self._automaton.labels, self.board.nfa.selected
         self._shape, self._automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN
         try:
             self._automaton = automaton_of(program)
             drawn, note = drawn_automaton(self._automaton), self._automaton.note
         except CepError as error:  # too large for a picture, or for its states to be told apart
             note = str(error)
-        self.board.set(self.board.nfa, {**drawn, "lit": [], "live": [], "selected": None, "tooltip": note})
+        if self._automaton.labels != before:  # else a state is what it was
+            selected = None
+        seen = {"lit": [], "live": [], "selected": selected, "tooltip": note}
+        self.board.set(self.board.nfa, {**drawn, **seen})
         return True
 
     # --- widgets
@@ -294,6 +330,8 @@ class Explorer:
         board.observe(board.table, "wanted_order", lambda order: wanted("1", order))
         board.observe(board.timeline, "window", self.zoom)
         board.observe(board.timeline, "selected", selected)
+        board.observe(board.timeline, "value", self.show_value)
+        board.observe(board.nfa, "selected", self.select_state)
         board.observe(board.timeline, "clicked", lambda x: x is None or present.click(x))
         board.observe(board.stepper, "wanted", lambda wish: wish and self.step_to(wish["to"]))
         if self._spark is not None:
@@ -328,6 +366,19 @@ def _check_columns(source: Any, call: Mapping[str, Any]) -> None:
     for role in ("partition_by", "order_by", "event_type"):
         given = call.get(role)
         check_columns(source, role, (given,) if isinstance(given, str) else tuple(given or ()))
+
+
+def _check_value(source: Any, value: str | None, event_type: str | None) -> None:
+    """Raise an error for a column that a timeline cannot show."""
+    if value is None or value == event_type:
+        return
+    check_columns(source, "value", (value,))
+    numbers = [name for name, of in source.schema.items() if of.kind in NUMBERS]
+    if value not in numbers:
+        raise CepError(
+            f"value: column {value!r} has no numbers to draw, it is {source.schema[value]}. "
+            f"Columns of numbers: {numbers}"
+        )
 
 
 def _part(frame: Any, text: str, call: Mapping[str, Any]) -> tuple[Any, str]:

@@ -14,8 +14,10 @@ from cepkit.errors import CepError
 from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
 from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
 from cepkit.explorer.result import Chosen, Result
+from cepkit.explorer.series import described, drawable, series_of
 from cepkit.explorer.stages import stages_of
 from cepkit.explorer.text import warnings_heard
 from cepkit.explorer.worker import Turn, Worker
@@ -23,10 +25,9 @@ from cepkit.parallel.engines import ParallelEngine
 from cepkit.widgets.stepper import NEXT_MATCH
 
 # Jobs of the thread, the most urgent first; the last two make room for the others.
-KINDS = (*("run", "select", "page", "window", "reasons"), "step", "funnel")
-RUN, SELECT, PAGE_OF, WINDOW, REASONS, STEP, FUNNEL = KINDS
+KINDS = (*("run", "select", "page", "window", "mark", "reasons"), "step", "funnel")
+RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, STEP, FUNNEL = KINDS
 ROWS_NAMED = 8  # clicked rows that are asked about together
-_HINT = "click an event to ask why it is in no match"
 
 
 class Presenter:
@@ -46,6 +47,9 @@ class Presenter:
         self.worker = Worker(KINDS, self._failed, n_modest=2)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
+        self.value: str | None = None  # the column that the timeline shows; None: what the query looks at
+        self.order = CANONICAL  # of the table, as a person chose it
+        self.unmatched: Any = None  # a program whose events are shown while there is no result
         self.partition: int | None = None
         self.chosen: Chosen | None = None
         self.asked: list[int] = []  # positions of the rows that are asked about
@@ -103,14 +107,35 @@ class Presenter:
     def show_page(self, page: int, order: str | None = None) -> None:
         """Show another page of the table, or another order."""
         result, order = self.shown("show_page"), order or self.board.table.order
+        self.order = order
         self.board.set(self.board.table, {"busy": True})
         self.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
 
     def zoom(self, window: Sequence[float]) -> None:
         """Show a part of the time, or with no window all of it."""
-        result, window = self.shown("zoom"), [float(bound) for bound in window]
-        self.board.set(self.board.timeline, {"window": window, "busy": True})
-        self.worker.submit(WINDOW, lambda turn: self._zoom(turn, result, window))
+        if self.result is None and self.unmatched is None:
+            self.shown("zoom")
+        self.board.set(self.board.timeline, {"window": [float(bound) for bound in window], "busy": True})
+        self._draw_anew()
+
+    def show_value(self, name: str) -> None:
+        """Show another column on the timeline."""
+        self.value = name
+        self.board.set(self.board.timeline, {"value": name, "busy": True})
+        self._draw_anew()
+
+    def preview(self, program: Any) -> None:
+        """Show the events, which ``program`` puts in order, while there is no result."""
+        self.unmatched = program
+        self._draw_anew()
+
+    def select_state(self, state: int | None) -> None:
+        """Mark the events that bring matches into a state of the automaton, and its names; None: no more."""
+        result = self.shown("select_state")
+        if state is not None:
+            result.automaton.names_of(state)  # refused here rather than in the thread
+        self.board.set(self.board.nfa, {"selected": state})
+        self.worker.submit(MARK, lambda turn: self._mark(turn, result))
 
     def step_to(self, position: int) -> None:
         """Go to the moment after so many events."""
@@ -125,7 +150,10 @@ class Presenter:
 
     def click(self, x: float) -> None:
         """Ask about an event that is clicked, together with those clicked before; again: not about it."""
-        result = self.shown("click")
+        result = self.result
+        if result is None:
+            self.board.give_reasons("", note="write a query first")
+            return
         series = result.series(self.partition)
         if not len(series):
             return
@@ -137,7 +165,8 @@ class Presenter:
             self.why_not(asked if result.is_sequence else asked[-1:])
         else:
             self.asked = []
-            self.board.give_reasons("", note=_HINT)
+            self.board.give_reasons("")
+            self.board.set(self.board.timeline, {"asked": []})
 
     # --- jobs of the thread
 
@@ -149,6 +178,7 @@ class Presenter:
         turn.expect(events.n_events)
         matches = self.data.run(program, self.engine, turn.progress)
         result = Result(self.data, program, matches, automaton)
+        result.value = self.value
         if result.is_sequence:
             with warnings_heard() as heard:
                 warn_of_unknown_types(program, events)
@@ -161,15 +191,26 @@ class Presenter:
         took = time.perf_counter() - began
         if is_new and (table := result.first_rows()) is not None:
             turn.deliver(lambda: self._show(result, table, notes, version, took))
-            table = result.pages.traits(1, CANONICAL)
+            table = self._first_page(result)
             turn.deliver(lambda: self.board.set(self.board.table, table))
         else:
-            table = result.pages.traits(1, CANONICAL)
+            table = self._first_page(result)
             took = time.perf_counter() - began
             turn.deliver(lambda: self._show(result, table, notes, version, took))
         partition = self._partition_for(result)
-        timeline = result.timeline(partition, self._kept_window(result, partition))
-        turn.deliver(lambda: self._show_bands(result, partition, timeline))
+        window = self._kept_window(result, partition)
+        timeline, told = (
+            result.timeline(partition, window),
+            marks_of(result, self.board.nfa.selected, partition, window),
+        )
+        turn.deliver(lambda: self._show_bands(result, partition, timeline, told))
+
+    def _first_page(self, result: Result) -> dict[str, Any]:
+        """Return the first page in the order that a person chose, where the result still has it."""
+        try:
+            return result.pages.traits(1, self.order)
+        except KeyError:  # a measure that is gone
+            return result.pages.traits(1, CANONICAL)
 
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True
@@ -189,23 +230,35 @@ class Presenter:
         return window if window and is_same else None
 
     def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
-        self.result, self.all, self.chosen, self.asked = result, None, None, []
+        # Who asks about an event, and then changes the query, wants to know of the same event.
+        if not _has_same_order(self.result, result):
+            self.asked = []
+        asked = self.asked if result.is_sequence else self.asked[-1:]
+        self.result, self.all, self.chosen, self.asked = result, None, None, asked
         self._has_looked = False
         n = result.matches.count()
         found = f"{count_of_matches(n)} in {took:.2f} s"
+        if not n and result.events.n_events:
+            notes = [*notes, "click an event on the timeline to ask why"]
         self.board.set(self.board.table, {**table, "selected": None})
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
         self.board.set(self.board.funnel, {"busy": True})
-        self.board.give_reasons("", note=_HINT)
+        if not self.asked:
+            self.board.give_reasons("")
         self.board.say(
             "done", "; ".join(part for part in (self.sampled, found, *notes) if part), version=version
         )
 
-    def _show_bands(self, result: Result, partition: int | None, timeline: dict) -> None:
+    def _show_bands(self, result: Result, partition: int | None, timeline: dict, told: dict) -> None:
         self.partition, self._drawn_events = partition, result.events
         kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
         self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
+        if not self.asked:
+            self.board.set(self.board.timeline, {"asked": []})
+        self._show_marks(told)
+        if self.asked:
+            self.why_not(self.asked)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
 
@@ -219,6 +272,7 @@ class Presenter:
             else result.pages.traits(page, self.board.table.order)
         )
         timeline = None if partition == self.partition else result.timeline(partition)
+        told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
         points = result.points(chosen, partition)
         stepping = result.stepping(partition)
         position = stepping.index_of(chosen.positions[-1]) + 1
@@ -229,6 +283,9 @@ class Presenter:
             more = {} if timeline is None else {**timeline, "window": [], "busy": False}
             self.board.set(self.board.timeline, {**more, "points": points, "selected": chosen.number})
             self.board.nfa.lit = list(chosen.states)
+            if told is not None:
+                self._show_marks(told)
+                self.board.set(self.board.timeline, {"asked": asked_places(result, self.asked, partition)})
             self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
 
         turn.deliver(show)
@@ -237,9 +294,49 @@ class Presenter:
         table = result.pages.traits(page, order)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
-    def _zoom(self, turn: Turn, result: Result, window: list[float]) -> None:
-        timeline = result.timeline(self.partition, window)
-        turn.deliver(lambda: self.board.set(self.board.timeline, {**timeline, "busy": False}))
+    def _draw_anew(self) -> None:
+        result, window = self.result, list(self.board.timeline.window)
+        if result is None:
+            program = self.unmatched
+            self.worker.submit(WINDOW, lambda turn: self._draw_unmatched(turn, program, window))
+        else:
+            result.value = self.value
+            self.worker.submit(WINDOW, lambda turn: self._draw(turn, result, window))
+
+    def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
+        partition, chosen = self.partition, self.chosen
+        timeline, told = (
+            result.timeline(partition, window),
+            marks_of(result, self.board.nfa.selected, partition, window),
+        )
+        if chosen is not None:
+            timeline["points"] = result.points(chosen, partition)
+        timeline["asked"] = asked_places(result, self.asked, partition)
+
+        def show() -> None:
+            self.board.set(self.board.timeline, {**timeline, "busy": False})
+            self._show_marks(told)
+
+        turn.deliver(show)
+
+    def _draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
+        events, source = self.data.events(program), self.data.source
+        series = series_of(program, source, events, 0 if events.n_partitions > 1 else None, self.value)
+        choices = drawable(program, source)
+        told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
+        timeline = {**described(series, window), **told}
+        turn.deliver(lambda: self.board.set(self.board.timeline, timeline))
+
+    def _mark(self, turn: Turn, result: Result) -> None:
+        told = marks_of(result, self.board.nfa.selected, self.partition, list(self.board.timeline.window))
+        turn.deliver(lambda: self._show_marks(told))
+
+    def _show_marks(self, told: dict[str, Any]) -> None:
+        self.board.set(
+            self.board.timeline, {"marks": told["marks"], "mark_label": " or ".join(told["names"])}
+        )
+        self.board.set(self.board.editor, {"marked": told["names"]})
+        self.board.set(self.board.nfa, {"told": told["told"]})
 
     def _step(self, turn: Turn, result: Result, position: int) -> None:
         stepping = result.stepping(self.partition)
@@ -280,7 +377,13 @@ class Presenter:
 
     def _explain(self, turn: Turn, result: Result, positions: list[int]) -> None:
         traits = result.reasons(positions)
-        turn.deliver(lambda: self.board.set(self.board.reasons, traits))
+        asked = asked_places(result, self.asked, self.partition)
+
+        def show() -> None:
+            self.board.set(self.board.reasons, traits)
+            self.board.set(self.board.timeline, {"asked": asked})
+
+        turn.deliver(show)
 
     def _count_funnel(self, turn: Turn, result: Result) -> None:
         stages = stages_of(result)
@@ -332,6 +435,11 @@ class Presenter:
             self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
 
 
-def count_of_matches(n: int) -> str:
-    """Return a number of matches in words: ``1 match``, ``1,200 matches``."""
-    return f"{n:,} {'match' if n == 1 else 'matches'}"
+def _has_same_order(before: Result | None, after: Result) -> bool:
+    """Return whether events of two results have the same places in the stream."""
+    if before is None:
+        return False
+    return (before.events.n_events, before.program.query.order_by) == (
+        after.events.n_events,
+        after.program.query.order_by,
+    )

@@ -21,7 +21,7 @@ from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
-from cepkit.explorer.series import Series, drawn_series, series_of
+from cepkit.explorer.series import Series, described, drawable, series_of
 from cepkit.explorer.stepping import Stepping, matches_at_end
 from cepkit.matches import Matches
 from cepkit.reasons import explain_rows
@@ -83,7 +83,8 @@ class Result:
         self.is_sequence = isinstance(program, SequenceProgram)
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
         self._steppings: dict[int | None, Stepping] = {}
-        self._drawn: OrderedDict[int | None, Series] = OrderedDict()
+        self.value: str | None = None  # the column that the timeline shows; None: see `series_of`
+        self._drawn: OrderedDict[tuple, Series] = OrderedDict()
 
     # --- the table
 
@@ -234,11 +235,13 @@ class Result:
 
     def series(self, partition: int | None) -> Series:
         """Return the events of a partition as a timeline has them."""
-        if partition not in self._drawn:
-            self._drawn[partition] = series_of(self.program, self.data.source, self.events, partition)
+        key = partition, self.value
+        if key not in self._drawn:
+            made = series_of(self.program, self.data.source, self.events, partition, self.value)
+            self._drawn[key] = made
             while len(self._drawn) > 3:
                 self._drawn.popitem(last=False)
-        return self._drawn[partition]
+        return self._drawn[key]
 
     def take_series(self, other: Result) -> None:
         """Take over what another result of the same events has drawn."""
@@ -256,16 +259,13 @@ class Result:
         """Return the traits of the timeline's widget for a partition and a window of time."""
         series = self.series(partition)
         spans, ids, note = self.spans(partition, window)
-        drawn = drawn_series(series, window)
+        drawn = described(series, window)
         shown = [drawn["sampled"]] if drawn["sampled"] else []
         if self.n_partitions > 1 and partition is not None:
             shown.insert(0, f"{self.key_of(partition)}, one of {self.n_partitions:,} partitions")
-        return {
-            "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
-            "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
-            "spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown),
-            "view": series.extent,
-        }  # fmt: skip
+        choices = drawable(self.program, self.data.source)
+        told = {"spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown)}
+        return {**drawn, **told, "choices": choices, "value": series.y_label if choices else ""}
 
     def spans(
         self, partition: int | None, window: list[float] | None = None
@@ -322,10 +322,14 @@ class Result:
 
     def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
         """Return ``x``, ``y`` and ``label`` of the events of a match on the timeline of a partition."""
+        at = self.places(chosen.positions, partition).tolist()
+        return [{"x": x, "y": y, "label": label} for (x, y), label in zip(at, chosen.variables, strict=True)]
+
+    def places(self, positions: Sequence[int] | np.ndarray, partition: int | None) -> np.ndarray:
+        """Return time and value, shape (n, 2), of events on the timeline of a partition."""
         series = self.series(partition)
-        index = series.index_of(np.array(chosen.positions, np.int64))
-        x, y = series.x(index), np.asarray(series.value[index], np.float64)
-        return [{"x": float(x[i]), "y": float(y[i]), "label": chosen.variables[i]} for i in range(len(index))]
+        index = series.index_of(np.asarray(positions, np.int64))
+        return np.column_stack([series.x(index), np.asarray(series.value[index], np.float64)])
 
     # --- steps
 

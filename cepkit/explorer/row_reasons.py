@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy as np
 from cepkit.compile.automaton import ANY
 from cepkit.compile.program import compile_regex
 from cepkit.engines.regex import advance
-from cepkit.errors import PredicateError
-from cepkit.explorer.stepping import LOOK_BACK, plain_kernel
+from cepkit.explorer.pages import cell
+from cepkit.explorer.row_conditions import failing_conditions
+from cepkit.explorer.stepping import LOOK_BACK, Stepping, plain_kernel
+from cepkit.language import expressions as ex
 from cepkit.language.patterns import Variable
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ def reasons_of_row(result: Result, position: int) -> dict[str, Any]:
     stepping = result.stepping(None if events.n_partitions < 2 else partition)
     k = stepping.index_of(position)
     label = result.event(position)[0][1]
-    names = program.automaton.names
     lines = [
         {"text": f"{name} holds{'' if is_met else ' not'}: {tree}", "is_met": is_met}
         for name, tree, is_met in _alone(result, stepping, k)
@@ -43,35 +45,127 @@ def reasons_of_row(result: Result, position: int) -> dict[str, Any]:
     walk = stepping.walk_to(k)
     for before in range(walk.begin, k):
         walk.after(before)
-    starts, masks = walk.partials()
-    walk.after(k)
-    after = dict(zip(*(array.tolist() for array in walk.partials()), strict=True))
-    completed = walk.after(k).completed
-    for start, mask in list(zip(starts.tolist(), masks.tolist(), strict=True))[:MOST_PARTIALS]:
-        wanted = _names(names, program.automaton.follow_of_mask(mask))
-        if completed:
-            is_it = completed[0][0] == start
-            text = (
-                "is completed" if is_it else f"ends: the match from event {completed[0][0] + 1:,} is reported"
-            )
-            lines.append({"text": f"the partial match from event {start + 1:,} {text}", "is_met": is_it})
-        elif start in after:
-            taken = _names(names, after[start])
-            lines.append(
-                {"text": f"the partial match from event {start + 1:,} takes it as {taken}", "is_met": True}
-            )
-        else:
-            text = f"the partial match from event {start + 1:,} needs {wanted} here, and ends"
-            lines.append({"text": text, "is_met": False})
-    if not len(starts):
+    fates = _fates(walk, k, program.automaton.follow_of_mask)
+    told = fates[:MOST_PARTIALS]
+    for fate in told:
+        begun = _event(result, stepping, fate.start, "from")
+        text = f"the partial match {begun} {_words(result, stepping, fate, k)}"
+        lines.append({"text": text, "is_met": True if fate.is_match else None if fate.end > k else False})
+        if fate is told[0] and fate.wanted is not None:
+            lines += _failing(result, stepping, fate, k)
+    if not fates:
         lines.append({"text": "no partial match was live before this row", "is_met": None})
-    elif len(starts) > MOST_PARTIALS:
-        lines.append(
-            {"text": f"{len(starts) - MOST_PARTIALS:,} more partial matches were live", "is_met": None}
-        )
-    title = f"row {label}: {_place(result, position)}"
+    elif len(fates) > len(told):
+        n_more = len(fates) - len(told)
+        text = f"{n_more:,} more partial {'match was' if n_more == 1 else 'matches were'} live"
+        lines.append({"text": text, "is_met": None})
+    time = _time(result, position)
+    title = f"{_place(result, position)}: row {label}{time and f' ({time})'}"
     note = "" if walk.is_whole else "partial matches that began long before are left out"
     return {"title": title, "lines": lines, "note": note}
+
+
+@dataclass(frozen=True)
+class _Fate:
+    """What becomes of a partial match that a row meets.
+
+    Parameters
+    ----------
+    start, end : int
+        Where it began, and the event at which it ends; past the last one that is looked at, it still lives.
+    taken : int
+        Positions of the automaton as which it takes the row; 0 where it ends there.
+    wanted : int or None
+        Positions it could go on with where it ends; None where it does not fail.
+    rival : int or None
+        Where the match began that is complete at the end.
+    """
+
+    start: int
+    end: int
+    taken: int
+    wanted: int | None = None
+    rival: int | None = None
+
+    @property
+    def is_match(self) -> bool:
+        return self.rival == self.start
+
+
+def _fates(walk: Any, k: int, follow: Callable[[int], int]) -> list[_Fate]:
+    """Return what becomes of the partial matches before event ``k``, what tells most in front.
+
+    That is the match, then those that fail, the longest first, then those that a match ends, then those that
+    go on as far as is looked.
+    """
+    before = _partials(walk)
+    waiting, taken, fates = list(before), dict.fromkeys(before, 0), []
+    for j in range(k, walk.stop):
+        completed = walk.after(j).completed
+        after = _partials(walk)
+        if j == k:
+            taken |= {start: after.get(start, 0) for start in waiting}
+        for start in waiting:
+            if completed:
+                fates.append(_Fate(start, j, taken[start], None, completed[0][0]))
+            elif start not in after:
+                fates.append(_Fate(start, j, taken[start], follow(before[start])))
+        waiting = [start for start in waiting if start in after and not completed]
+        before = after
+        if not waiting:
+            break
+    fates += [_Fate(start, walk.stop, taken[start]) for start in waiting]
+    return sorted(
+        fates,
+        key=lambda fate: (not fate.is_match, fate.wanted is None, fate.rival is None, -fate.end, fate.start),
+    )
+
+
+def _partials(walk: Any) -> dict[int, int]:
+    """Return the positions of the live partial matches by their starts."""
+    return dict(zip(*(array.tolist() for array in walk.partials()), strict=True))
+
+
+def _words(result: Result, stepping: Stepping, fate: _Fate, k: int) -> str:
+    names = result.program.automaton.names
+    takes = f"takes it as {_names(names, fate.taken)}" if fate.taken else ""
+    there = "here" if fate.end == k else _event(result, stepping, fate.end, "at")
+    if fate.is_match:
+        return f"{takes}, and is completed {there}" if takes else "is completed"
+    if fate.rival is not None:
+        rival = f"the match from event {fate.rival + 1:,} is reported"
+        return f"{takes}, and ends {there}: {rival}" if takes else f"ends: {rival}"
+    if fate.wanted is None:
+        return f"{takes}, and goes on"
+    wanted = _names(names, fate.wanted)
+    return (
+        f"{takes}, and ends {there}, where it needs {wanted}" if takes else f"needs {wanted} here, and ends"
+    )
+
+
+def _failing(result: Result, stepping: Stepping, fate: _Fate, k: int) -> list[dict[str, Any]]:
+    """Return lines for the conditions that a partial match fails at its end."""
+    names = result.program.automaton.names
+    wanted = tuple(name for p, name in enumerate(names) if fate.wanted >> p & 1)
+    there = "" if fate.end == k else " there"
+    failing = failing_conditions(result, stepping, wanted, fate.start, fate.end)
+    lines = [{"text": f"{name} fails{there}: {text}", "is_met": False} for name, text in failing]
+    within = result.program.query.within
+    if not lines and within is not None:
+        lines.append({"text": f"the window of {within} is over{there}", "is_met": False})
+    return lines
+
+
+def _event(result: Result, stepping: Stepping, k: int, before: str) -> str:
+    time = _time(result, stepping.position_of(k)).rpartition(" ")[2]  # the day stands in the title
+    return f"{before} event {k + 1:,}{time and f' ({time})'}"
+
+
+def _time(result: Result, position: int) -> str:
+    """Return the value of the column that orders the events, empty without one."""
+    order_by = result.program.query.order_by
+    row = result.events.rows(np.array([position]))
+    return cell(result.data.source.arrow(order_by[0], row).to_pylist()[0]) if order_by else ""
 
 
 def _place(result: Result, position: int) -> str:
@@ -100,14 +194,11 @@ def _alone(result: Result, stepping: Any, k: int) -> list[tuple[str, str, bool]]
     query, told = result.program.query, []
     defined = dict(query.define)
     for name in dict.fromkeys(result.program.automaton.names):
-        if name == ANY:
+        if name == ANY or (name in defined and _looks_at_match(defined[name])):
             continue
         define = ((name, defined[name]),) if name in defined else ()
         alone = replace(query, pattern=Variable(name), define=define, measures=None, within=None, sources=())
-        try:
-            program = compile_regex(alone, result.data.schema)
-        except PredicateError:  # it looks at the match so far
-            continue
+        program = compile_regex(alone, result.data.schema)
         low = max(0, k - LOOK_BACK)
         own = stepping.part(low, k + 1)
         own = replace(own, columns={of: own.columns[of] for of in program.columns})
@@ -116,3 +207,8 @@ def _alone(result: Result, stepping: Any, k: int) -> list[tuple[str, str, bool]]
         _, last = advance(kernel, kernel.new_state(1), np.zeros(own.n_events, np.int32), inputs, low)
         told.append((name, str(defined.get(name, f"column {name}")), bool(len(last)) and int(last[-1]) == k))
     return told
+
+
+def _looks_at_match(tree: ex.Expression) -> bool:
+    """Return whether a predicate's truth depends on the rows matched before."""
+    return any(isinstance(node, ex.Aggregate) for node in tree.walk())

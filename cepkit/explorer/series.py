@@ -88,11 +88,14 @@ class Series:
         return [float(self.x(0)), float(self.x(-1))] if len(self) else []
 
 
-def series_of(program: Bound, source: Any, events: Events, partition: int | None) -> Series:
+def series_of(
+    program: Bound, source: Any, events: Events, partition: int | None, value: str | None = None
+) -> Series:
     """Return the events of a partition, or of all with None, with what is drawn of them.
 
-    A sequence with a column of types has a lane per type of the pattern; other queries show the first number
-    that they look at, else the first number there is, else one lane.
+    That is ``value``, one of `drawable`. With None, a sequence with a column of types has a lane per type of
+    the pattern; other queries show the first number that they look at, else the first number there is, else
+    one lane.
     """
     query = program.query
     positions = None
@@ -113,39 +116,47 @@ def series_of(program: Bound, source: Any, events: Events, partition: int | None
         time, x_label = clock.values, query.order_by[0]
         if clock.type.kind == TIME:
             time_kind, per_tick = "datetime", _MILLISECONDS[clock.type.unit]
-            x_label += " (UTC)"
+            x_label += " (UTC)" if clock.type.timezone else ""
         elif clock.type.kind == DURATION:
             per_tick = _MILLISECONDS[clock.type.unit] / 1e3
             x_label += " (s)"
     axis = {"time_kind": time_kind, "per_tick": per_tick, "x_label": x_label}
-    if isinstance(program, SequenceProgram) and query.event_type is not None:
+    choices = drawable(program, source)
+    if value not in choices:  # of a query with another column of types
+        value = choices[0] if choices else None
+    if value is not None and value == _type_column(program):
         lane, names = _lanes(taken(query.event_type), query)
         return Series(positions, time, lane, "lanes", names, y_label=query.event_type, **axis)
-    name = _value_column(program, source)
-    if name is None:
+    if value is None:
         return Series(positions, time, np.zeros(n, np.int8), "lanes", ("events",), **axis)
-    return Series(positions, time, _numbers(taken(name)), "line", y_label=name, **axis)
+    return Series(positions, time, _numbers(taken(value)), "line", y_label=value, **axis)
 
 
 def _rows(events: Events, positions: np.ndarray | None) -> np.ndarray:
     return events.row_of_event if positions is None else events.rows(positions)
 
 
-def _value_column(program: Bound, source: Any) -> str | None:
-    query = program.query
-    other = {*query.partition_by, *query.order_by, getattr(query, "event_type", None)}
+def _type_column(program: Bound) -> str | None:
+    return program.query.event_type if isinstance(program, SequenceProgram) else None
+
+
+def drawable(program: Bound, source: Any) -> list[str]:
+    """Return the columns that a timeline can show, best first: types in lanes, numbers as a line.
+
+    Numbers that the query looks at come before others; its keys and its clock are left out.
+    """
+    query, types = program.query, _type_column(program)
+    other = {*query.partition_by, *query.order_by, types}
     every = dict.fromkeys((*program.columns, *source.schema))
-    return next(
-        (
-            name
-            for name in every
-            if name in source.schema
-            and name not in other
-            and name not in source.duplicates
-            and source.schema[name].kind in NUMBERS
-        ),
-        None,
-    )
+    numbers = [
+        name
+        for name in every
+        if name in source.schema
+        and name not in other
+        and name not in source.duplicates
+        and source.schema[name].kind in NUMBERS
+    ]
+    return [*([] if types is None else [types]), *numbers]
 
 
 def _numbers(column: Column) -> np.ndarray:
@@ -180,6 +191,16 @@ def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     names = [of if isinstance(of, str) else type_text(of) for of in wanted]
     has_other = bool((lane == len(wanted)).any())
     return lane, (*names, *([OTHER_TYPES] if has_other else []))
+
+
+def described(series: Series, window: list[float] | None = None) -> dict[str, Any]:
+    """Return the traits of a timeline's widget that its events have, of a window of time."""
+    drawn = drawn_series(series, window)
+    return {
+        "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
+        "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
+        "sampled": drawn["sampled"], "view": series.extent,
+    }  # fmt: skip
 
 
 def drawn_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:

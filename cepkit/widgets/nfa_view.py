@@ -40,6 +40,8 @@ class NfaView(View):
         ``state``: id, ``n``: number of live partial matches there, an int or a text.
     lit : list
         Ids of the states that the selected match passes.
+    told : str
+        What is known of the chosen state, below the picture.
     selected : int, str or None
         Written by both: id of the chosen state.
     """
@@ -54,6 +56,7 @@ class NfaView(View):
     height = traitlets.Float().tag(sync=True)
     live = traitlets.List(traitlets.Dict()).tag(sync=True)
     lit = traitlets.List().tag(sync=True)
+    told = traitlets.Unicode().tag(sync=True)
     # browser -> Python
     selected = traitlets.Union([traitlets.Int(), traitlets.Unicode()], allow_none=True).tag(sync=True)
 
@@ -66,6 +69,7 @@ class NfaView(View):
         height: float = 0.0,
         live: Sequence[dict] = (),
         lit: Sequence[int | str] = (),
+        told: str = "",
         selected: int | str | None = None,
     ) -> None:
         super().__init__(
@@ -75,6 +79,7 @@ class NfaView(View):
             height=height,
             live=list(live),
             lit=list(lit),
+            told=told,
             selected=selected,
         )
 

@@ -40,6 +40,8 @@ class QueryEditor(View):
         Event types and functions, for completion; columns and keywords are known already.
     keywords : list of str
         Reserved words.
+    marked : list of str
+        Names that are marked in the text.
     status : dict
         ``state``: ``"idle"``, ``"running"``, ``"done"``, ``"failed"`` or ``"cancelled"``; ``message``;
         ``progress``: from 0 to 1, or None where nobody knows.
@@ -51,7 +53,11 @@ class QueryEditor(View):
         Written by the browser: how often the run was asked to stop.
     """
 
-    _esm = shipped("widgets", "query_editor.js")
+    # A module imports nothing, so what it paints with stands in front of it.
+    _esm = "".join(
+        shipped("widgets", name).read_text(encoding="utf-8")
+        for name in ("query_painting.js", "query_editor.js")
+    )
     _css = shipped("widgets", "query_editor.css")
 
     # Python -> browser
@@ -61,6 +67,7 @@ class QueryEditor(View):
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     keywords = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    marked = traitlets.List(traitlets.Unicode()).tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     code = traitlets.Unicode().tag(sync=True)
     # browser -> Python
@@ -76,6 +83,7 @@ class QueryEditor(View):
         columns: Sequence[dict] = (),
         names: Sequence[str] = (),
         keywords: Sequence[str] = KEYWORDS,
+        marked: Sequence[str] = (),
         status: dict[str, Any] | None = None,
         code: str = "",
         edited: int = 0,
@@ -88,6 +96,7 @@ class QueryEditor(View):
             columns=list(columns),
             names=list(names),
             keywords=list(keywords),
+            marked=list(marked),
             status=status or {"state": "idle", "message": "", "progress": None},
             code=code,
             edited=edited,

@@ -39,6 +39,16 @@ class TimelineView(View):
         Number of each of these matches.
     points : list of dict
         ``x``, ``y`` and ``label`` of the events of the selected match.
+    asked : list of dict
+        ``x`` and ``y`` of events that are asked about.
+    marks : array_like of float64
+        ``x`` and ``y`` of events that are marked, shape (n, 2) or flat.
+    mark_label : str
+        As what they are marked.
+    choices : list of str
+        Columns that could be shown; where there are several, one is chosen in the head.
+    value : str
+        Written by both: the one that is shown.
     span_note, sampled : str
         How many matches are drawn of how many, and what the drawn line leaves out; empty where there is
         nothing to say.
@@ -75,12 +85,17 @@ class TimelineView(View):
     spans = Floats().tag(sync=True)
     span_ids = Floats().tag(sync=True)
     points = traitlets.List(traitlets.Dict()).tag(sync=True)
+    asked = traitlets.List(traitlets.Dict()).tag(sync=True)
+    marks = Floats().tag(sync=True)
+    mark_label = traitlets.Unicode().tag(sync=True)
+    choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     span_note = traitlets.Unicode().tag(sync=True)
     sampled = traitlets.Unicode().tag(sync=True)
     view = traitlets.List(traitlets.Float()).tag(sync=True)
     cursor = traitlets.Float(None, allow_none=True).tag(sync=True)
     busy = traitlets.Bool().tag(sync=True)
     # browser -> Python
+    value = traitlets.Unicode().tag(sync=True)
     window = traitlets.List(traitlets.Float()).tag(sync=True)
     selected = traitlets.Union([traitlets.Int(), traitlets.Float()], allow_none=True).tag(sync=True)
     clicked = traitlets.Float(None, allow_none=True).tag(sync=True)
@@ -98,6 +113,11 @@ class TimelineView(View):
         spans: Any = b"",
         span_ids: Any = b"",
         points: Sequence[dict] = (),
+        asked: Sequence[dict] = (),
+        marks: Any = b"",
+        mark_label: str = "",
+        choices: Sequence[str] = (),
+        value: str = "",
         span_note: str = "",
         sampled: str = "",
         view: Sequence[float] = (),
@@ -118,6 +138,11 @@ class TimelineView(View):
             spans=spans,
             span_ids=span_ids,
             points=list(points),
+            asked=list(asked),
+            marks=marks,
+            mark_label=mark_label,
+            choices=list(choices),
+            value=value,
             span_note=span_note,
             sampled=sampled,
             view=list(view),

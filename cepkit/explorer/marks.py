@@ -1,0 +1,69 @@
+"""What is marked on a timeline: the events of a state of the automaton, and those that are asked about."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cepkit.explorer.automaton import state_of_events
+
+if TYPE_CHECKING:
+    from cepkit.explorer.result import Result
+
+
+def marks_of(
+    result: Result, state: int | None, partition: int | None, window: list[float] | None
+) -> dict[str, Any]:
+    """Return of a state: ``marks`` on the timeline, ``names`` in the text, and ``told``, words."""
+    if state is None or state >= len(result.automaton.labels):
+        return {"marks": np.empty((0, 2)), "names": [], "told": ""}
+    positions, n_matches = events_in_state(result, state, partition, window)
+    names, n = result.automaton.names_of(state), len(positions)
+    events = f"{n:,} {'event' if n == 1 else 'events'} of {count_of_matches(n_matches)}"
+    told = f"{events} on the timeline marked as {' or '.join(names)}" if state else ""
+    return {"marks": result.places(positions, partition), "names": names, "told": told}
+
+
+def events_in_state(
+    result: Result, state: int, partition: int | None, window: list[float] | None = None
+) -> tuple[np.ndarray, int]:
+    """Return the positions of the events that bring the drawn matches into a state, and how many matches.
+
+    The matches are those of `Result.spans`.
+    """
+    numbers = result.spans(partition, window)[1].astype(np.int64)
+    if not len(numbers):
+        return np.empty(0, np.int64), 0
+    if result.is_sequence:
+        block = result.matches._found.take(numbers.tolist())
+        first_item, event_of_item = block.first_item_of_match, block.event_of_item
+        told, components = [], block.component_of_item.tolist()
+        branch_of_match = block.branch_of_match.tolist()
+    else:
+        part = result.matches._matchset.take(numbers)
+        first_item, event_of_item = part.lineage.first_item_of_match, part.lineage.event_of_item
+        told, components = result.matches._variables(part).tolist(), None
+        branch_of_match = [0] * len(numbers)
+    here, n_matches = [], 0
+    for (low, high), branch in zip(itertools.pairwise(first_item.tolist()), branch_of_match, strict=True):
+        own = None if components is None else components[low:high]
+        reached = state_of_events(result.automaton, told[low:high], own, branch)
+        kept = [low + i for i, one in enumerate(reached) if one == state]
+        here += kept
+        n_matches += bool(kept)
+    return np.unique(event_of_item[np.array(here, np.int64)].astype(np.int64)), n_matches
+
+
+def asked_places(result: Result, positions: Sequence[int], partition: int | None) -> list[dict[str, float]]:
+    """Return where events that are asked about stand on the timeline of a partition."""
+    of_event = result.events.partition_of_event
+    own = [one for one in positions if partition is None or of_event[one] == partition]
+    return [{"x": x, "y": y} for x, y in result.places(own, partition).tolist()]
+
+
+def count_of_matches(n: int) -> str:
+    """Return a number of matches in words: ``1 match``, ``1,200 matches``."""
+    return f"{n:,} {'match' if n == 1 else 'matches'}"
