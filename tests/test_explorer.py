@@ -673,7 +673,7 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     query = queries[seed % 3].format(rng.randrange(3), rng.randrange(40, 200))
     data = SearchedFrame(scans)
     program = data.compiled(read_text(query, {"event_type": "kind", "order_by": "ts"}).query)
-    result = Result(data, program, data.run(program), automaton_of(program))
+    result = Result(data, program, lambda: data.run(program), automaton_of(program))
     soon = result.first_rows()
     assert soon is not None and soon["rows"]
     assert {**soon, "busy": False} == result.pages.traits(1)

@@ -15,16 +15,18 @@ from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
-from cepkit.explorer.result import Chosen, Result
+from cepkit.explorer.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.stages import stages_of
 from cepkit.explorer.text import warnings_heard
 from cepkit.explorer.worker import Turn, Worker
 from cepkit.parallel.engines import ParallelEngine
+from cepkit.planner import choose_engine
 from cepkit.widgets.stepper import NEXT_MATCH
 
-# Jobs of the thread, the most urgent first; the last two make room for the others.
-KINDS = (*("run", "select", "page", "window", "reasons"), "step", "funnel")
-RUN, SELECT, PAGE_OF, WINDOW, REASONS, STEP, FUNNEL = KINDS
+# Jobs of the thread, the most urgent first; the last three make room for the others.
+KINDS = ("run", "select", "page", "window", "reasons", "count", "step", "funnel")
+RUN, SELECT, PAGE_OF, WINDOW, REASONS, COUNT, STEP, FUNNEL = KINDS
+OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
 ROWS_NAMED = 8  # clicked rows that are asked about together
 _HINT = "click an event to ask why it is in no match"
 
@@ -43,7 +45,7 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | ParallelEngine, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
-        self.worker = Worker(KINDS, self._failed, n_modest=2)
+        self.worker = Worker(KINDS, self._failed, n_modest=3)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
         self.partition: int | None = None
@@ -51,6 +53,7 @@ class Presenter:
         self.asked: list[int] = []  # positions of the rows that are asked about
         self._drawn_events: Any = None  # of the partition's timeline
         self._has_looked = False  # whether the table has some matches of a run that is not at its end
+        self._is_cold = True  # whether no query of the newest shape was counted: nothing of it is compiled
 
     def shown(self, what: str) -> Result:
         """Return the last result, or raise the error that ``what`` has none."""
@@ -67,18 +70,23 @@ class Presenter:
             self.board.set(widget, {"busy": False})
         if self._has_looked:
             self._has_looked = False
-            if self.result is not None:
+            if self.result is None:
+                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
+            elif self.result.is_counted:
                 self.show_page(1, CANONICAL)
             else:
-                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
+                self.board.set(self.board.table, self.result.first_page())
+        if self.board.table.total == COUNTING:
+            self.board.set(self.board.table, {"total": NOT_COUNTED})
 
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
         """Run a compiled query; ``is_new`` where its shape was not there before."""
-        message = "compiling a pattern of a new shape, then running it" if is_new else "running"
+        self._is_cold = is_cold = is_new or self._is_cold
+        message = "compiling a pattern of a new shape, then running it" if is_cold else "running"
         self.board.say("running", message, version=version, errors=[])
         self.worker.submit(
             RUN,
-            lambda turn: self._run(turn, program, automaton, notes, version, is_new),
+            lambda turn: self._run(turn, program, automaton, notes, version, is_cold),
             lambda done: self.board.say("running", message, progress=done),
         )
 
@@ -97,7 +105,8 @@ class Presenter:
             self.board.set(self.board.timeline, {"points": []})
             return
         result = self.shown("select")
-        result.chosen(number)  # refused here rather than in the thread
+        if result.is_counted:
+            result.chosen(number)  # refused here rather than in the thread
         self.worker.submit(SELECT, lambda turn: self._select(turn, result, number))
 
     def show_page(self, page: int, order: str | None = None) -> None:
@@ -142,34 +151,78 @@ class Presenter:
     # --- jobs of the thread
 
     def _run(
-        self, turn: Turn, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool
+        self, turn: Turn, program: Any, automaton: Automaton, notes: list[str], version: int, is_cold: bool
     ) -> None:
         began = time.perf_counter()
         events = self.data.events(program)
         turn.expect(events.n_events)
-        matches = self.data.run(program, self.engine, turn.progress)
-        result = Result(self.data, program, matches, automaton)
+        result = Result(
+            self.data, program, lambda: self.data.run(program, self.engine, turn.progress), automaton
+        )
         if result.is_sequence:
             with warnings_heard() as heard:
                 warn_of_unknown_types(program, events)
             notes = [*notes, *heard]
         if self.result is not None:
             result.take_series(self.result)
+        if result.open(choose_engine(program, self.engine), is_cold):
+            table, partition = result.first_page(), self._partition_for(result)
+            timeline = result.timeline(partition, self._kept_window(result, partition))
+
+            def show() -> None:
+                self._show(result, table)
+                self._show_bands(result, partition, timeline)
+                self._say_counting(is_cold)
+                self.worker.submit(COUNT, lambda turn: self._count(turn, result, notes, version, began))
+
+            turn.deliver(show)
+            return
         if (look := result.first_look()) is not None:
             turn.deliver(lambda: self._show_look(look))
-        result.matches.count()
+        result.count()
         took = time.perf_counter() - began
-        if is_new and (table := result.first_rows()) is not None:
-            turn.deliver(lambda: self._show(result, table, notes, version, took))
+        soon = result.first_rows() if is_cold else None
+        table = soon or result.pages.traits(1, CANONICAL)
+
+        def show_all() -> None:
+            self._show(result, table)
+            self._say_done(result, notes, version, took)
+
+        turn.deliver(show_all)
+        if soon is not None:
             table = result.pages.traits(1, CANONICAL)
             turn.deliver(lambda: self.board.set(self.board.table, table))
-        else:
-            table = result.pages.traits(1, CANONICAL)
-            took = time.perf_counter() - began
-            turn.deliver(lambda: self._show(result, table, notes, version, took))
         partition = self._partition_for(result)
         timeline = result.timeline(partition, self._kept_window(result, partition))
-        turn.deliver(lambda: self._show_bands(result, partition, timeline))
+
+        def show_bands() -> None:
+            self._is_cold = False
+            self._show_bands(result, partition, timeline)
+            self._go_on(result)
+
+        turn.deliver(show_bands)
+
+    def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
+        """Count the matches of which the first ones are shown, and fill in what is known then."""
+        result.count()
+        counted, took = result.counted(), time.perf_counter() - began
+
+        def show() -> None:
+            self.board.set(self.board.table, counted)
+            self._say_done(result, notes, version, took)
+
+        turn.deliver(show)
+        if self._is_cold:
+            result.pages.frame(range(min(PAGE, result.count())))  # compiles what later pages need
+        partition = self._partition_for(result)
+        timeline = result.timeline(partition, self._kept_window(result, partition))
+
+        def show_bands() -> None:
+            self._is_cold = False
+            self._show_bands(result, partition, timeline)
+            self._go_on(result)
+
+        turn.deliver(show_bands)
 
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True
@@ -179,6 +232,8 @@ class Presenter:
     def _partition_for(self, result: Result) -> int | None:
         """Return the partition to show: the one that is shown, where it still has a match."""
         is_same = self._drawn_events is result.events and self.partition is not None
+        if is_same and not result.is_counted:
+            return self.partition
         if is_same and (result.events.partition_of_event[result.ends] == self.partition).any():
             return self.partition
         return result.partition_of_first()
@@ -188,36 +243,41 @@ class Presenter:
         is_same = list(self.board.timeline.view) == extent
         return window if window and is_same else None
 
-    def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
+    def _show(self, result: Result, table: dict) -> None:
         self.result, self.all, self.chosen, self.asked = result, None, None, []
         self._has_looked = False
-        n = result.matches.count()
-        found = f"{count_of_matches(n)} in {took:.2f} s"
         self.board.set(self.board.table, {**table, "selected": None})
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
         self.board.set(self.board.funnel, {"busy": True})
         self.board.give_reasons("", note=_HINT)
-        self.board.say(
-            "done", "; ".join(part for part in (self.sampled, found, *notes) if part), version=version
-        )
+
+    def _say_counting(self, is_cold: bool) -> None:
+        compiling = "compiling a pattern of a new shape, then " if is_cold else ""
+        self.board.say("running", f"the first matches are shown; {compiling}counting all of them")
+
+    def _say_done(self, result: Result, notes: list[str], version: int, took: float) -> None:
+        found = f"{count_of_matches(result.count())} in {took:.2f} s"
+        said = "; ".join(part for part in (self.sampled, found, *notes) if part)
+        self.board.say("done", said, version=version)
 
     def _show_bands(self, result: Result, partition: int | None, timeline: dict) -> None:
         self.partition, self._drawn_events = partition, result.events
         kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
         self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
+
+    def _go_on(self, result: Result) -> None:
+        """Count the funnel, and step to where the stepper stands."""
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
 
     def _select(self, turn: Turn, result: Result, number: int) -> None:
         chosen = result.chosen(number)
         partition = chosen.partition if result.n_partitions > 1 else None
-        page = result.pages.page_of(chosen.number, self.board.table.order)
-        table = (
-            None
-            if str(chosen.number) in self.board.table.numbers
-            else result.pages.traits(page, self.board.table.order)
-        )
+        table, order = None, self.board.table.order
+        if str(chosen.number) not in self.board.table.numbers:
+            result.count()
+            table = result.pages.traits(result.pages.page_of(chosen.number, order), order)
         timeline = None if partition == self.partition else result.timeline(partition)
         points = result.points(chosen, partition)
         stepping = result.stepping(partition)
@@ -234,6 +294,7 @@ class Presenter:
         turn.deliver(show)
 
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        result.count()
         table = result.pages.traits(page, order)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
@@ -242,6 +303,8 @@ class Presenter:
         turn.deliver(lambda: self.board.set(self.board.timeline, {**timeline, "busy": False}))
 
     def _step(self, turn: Turn, result: Result, position: int) -> None:
+        if position == NEXT_MATCH:
+            result.count()
         stepping = result.stepping(self.partition)
         if position == NEXT_MATCH:
             position = stepping.next_match(self.board.stepper.position)
@@ -322,7 +385,9 @@ class Presenter:
             return
         for widget in (self.board.table, self.board.timeline, self.board.funnel):
             self.board.set(widget, {"busy": False})
-        if turn.kind == RUN:
+        if self.board.table.total == COUNTING:
+            self.board.set(self.board.table, {"total": NOT_COUNTED})
+        if turn.kind in (RUN, COUNT):
             self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
         elif turn.kind == FUNNEL:
             self.board.funnel.stages = [

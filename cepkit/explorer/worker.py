@@ -131,10 +131,16 @@ class Worker:
             self._drop_all()
             self._changed.notify_all()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until there is nothing to do; return whether that is so."""
+    def wait(self, timeout: float | None = None, kinds: tuple[str, ...] | None = None) -> bool:
+        """Wait until there is nothing to do, or nothing of some kinds; return whether that is so."""
+        kinds = self.kinds if kinds is None else kinds
+
+        def is_done() -> bool:
+            turns = [*(turn for turn, _ in self._waiting.values()), *([self._turn] if self._turn else [])]
+            return not any(turn.kind in kinds for turn in turns)
+
         with self.lock:
-            return self._changed.wait_for(lambda: self._turn is None and not self._waiting, timeout)
+            return self._changed.wait_for(is_done, timeout)
 
     @property
     def is_busy(self) -> bool:
