@@ -709,3 +709,46 @@ def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
     assert explorer.board.table.total == f"{wanted:,}" and "of all rows" in explorer.board.table.limit_note
     explorer.move("c0", 100)
     assert explorer.wait(300).matches.count() <= n_part
+
+
+@pytest.mark.slow
+def test_cancelling_ends_the_jobs_of_spark(spark, trades, tmp_path):
+    """The frame's rows do not come while a file is there: jobs that are not ended go on for ever."""
+    gate = tmp_path / "closed"
+
+    def kept(batches):
+        for batch in batches:
+            while gate.exists():
+                time.sleep(0.05)
+            yield batch
+
+    def n_active():
+        return len(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+    def wait_until(holds):
+        until = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    made = spark.createDataFrame(trades.head(5000))
+    frame = made.mapInPandas(kept, made.schema)
+    call = {**TRADES, "order_by": ["ts", "seq"]}
+    explorer = frame.cep.explore("calm drop{2,} back", **call).wait(300)
+    matches, rows, edit = explorer.matches, explorer.board.table.rows, explorer.text
+    try:
+        for stop in (explorer.cancel, lambda: setattr(explorer, "text", edit + " ")):
+            gate.touch()
+            explorer.run_on_all()
+            wait_until(n_active)
+            stop()
+            wait_until(lambda: not n_active())
+            assert gate.exists() and explorer.board.table.rows == rows
+            if stop == explorer.cancel:
+                assert explorer.wait(60).matches is matches and explorer.status["state"] == "cancelled"
+    finally:
+        gate.unlink()
+    assert explorer.wait(60).status["state"] == "done" and explorer.board.table.rows == rows
+    explorer.run_on_all()
+    assert explorer.wait(300).matches.count() == matches.count()
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None

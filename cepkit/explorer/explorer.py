@@ -218,6 +218,8 @@ class Explorer:
     def run_on_all(self) -> None:
         """Run the query on the whole Spark frame instead of the part that is shown.
 
+        `cancel` and every edit end Spark's jobs, too.
+
         Raises
         ------
         CepError

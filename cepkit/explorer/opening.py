@@ -65,10 +65,19 @@ class Opener:
         Whose kernels are compiled: ``search`` or ``ordered``; another one: none.
     is_cold : bool
         Whether kernels of this shape are not compiled yet: then they run as Python.
+    orders : list of tuple of int, optional
+        Of ``ordered``: those for which a kernel of this shape was compiled; else they are chosen.
     """
 
-    def __init__(self, program: SequenceProgram, events: Events, engine: str, is_cold: bool):
-        self.program, self.events, self.is_cold = program, events, is_cold
+    def __init__(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        engine: str,
+        is_cold: bool,
+        orders: list[tuple[int, ...]] | None = None,
+    ):
+        self.program, self.events, self.is_cold, self.orders = program, events, is_cold, None
         limits = {"most_known": _MOST_MATCHES, "most_calls": 1}
         self._look: Look | None = None
         if any(
@@ -83,8 +92,10 @@ class Opener:
         elif engine == "search":
             self._look = partial(search_sequence, program, **limits)
         elif engine == "ordered":
-            own = OrderedEvents(program, events)
-            orders = [branch_order(own, bound).order for bound in program.branches]
+            if orders is None:
+                own = OrderedEvents(program, events)
+                orders = [branch_order(own, bound).order for bound in program.branches]
+            self.orders = orders
             self._look = lambda part: ordered_sequence(OrderedEvents(program, part), orders, **limits)
 
     @property
@@ -107,7 +118,7 @@ class Opener:
 
     def first(self, n: int, enough: int) -> Opening | None:
         """Return the first ``n`` matches, or fewer; None where ``enough`` are not cheap to find."""
-        found = self._opening(None, n)
+        found = self._opening(None, n, enough)
         if found is None or not (found.is_all or len(found.block) >= enough):
             return None
         return None if self.is_short and self.events.n_events <= _SHORT * found.n_seen else found
@@ -123,10 +134,15 @@ class Opener:
         if since:
             places = Places(self.program, _part(self.events, positions))
             low = int(places.window_start_of(np.array([since]))[0])
-        return self._opening(positions[low:], n, int(positions[min(since, len(positions) - 1)]))
+        return self._opening(positions[low:], n, 1, int(positions[min(since, len(positions) - 1)]))
 
-    def _opening(self, positions: np.ndarray | None, n: int, since: int = 0) -> Opening | None:
-        """Look at more and more events until there are ``n`` matches that end at ``since`` or later."""
+    def _opening(
+        self, positions: np.ndarray | None, n: int, enough: int, since: int = 0
+    ) -> Opening | None:
+        """Look at more and more events until there are ``n`` matches that end at ``since`` or later.
+
+        Where the next look fails, ``enough`` will do.
+        """
         if self._look is None:
             return None
         n_events = self.events.n_events if positions is None else len(positions)
@@ -143,7 +159,7 @@ class Opener:
                 if positions is not None:
                     found = replace(block, event_of_item=positions[block.event_of_item])
                     found = found.take(np.flatnonzero(found.last >= since))
-            if len(found) >= n or n_failed == _MOST_FAILED:
+            if len(found) >= (enough if n_failed else n) or n_failed == _MOST_FAILED:
                 break
             size = min(_GROWTH * known, most) if beyond is None else (known + beyond) // 2
         return Opening(found.take(slice(0, n)), known == n_events and len(found) <= n, known)

@@ -16,6 +16,7 @@ from cepkit.explorer.board import Board
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
 from cepkit.explorer.result import COUNTING, NOT_COUNTED, Chosen, Result
+from cepkit.explorer.spark_part import stoppable
 from cepkit.explorer.stages import stages_of
 from cepkit.explorer.text import warnings_heard
 from cepkit.explorer.worker import Turn, Worker
@@ -165,7 +166,7 @@ class Presenter:
             notes = [*notes, *heard]
         if self.result is not None:
             result.take_series(self.result)
-        if result.open(choose_engine(program, self.engine), is_cold):
+        if result.open(choose_engine(program, self.engine), None if is_cold else self.result):
             table, partition = result.first_page(), self._partition_for(result)
             timeline = result.timeline(partition, self._kept_window(result, partition))
 
@@ -355,8 +356,10 @@ class Presenter:
         began = time.perf_counter()
         with warnings_heard() as notes:
             matches = match(spark_frame, value, engine=self.engine)
-        n = matches.count()
-        frame = matches.head(PAGE)
+        with stoppable(spark_frame.sparkSession) as stop:
+            turn.stop_by(stop)
+            n = matches.count()
+            frame = matches.head(PAGE)
         table = {
             "columns": [
                 {"name": str(name), "align": "right" if is_number(of) else "left"}

@@ -103,14 +103,16 @@ class Result:
         self.is_counted = True
         return n
 
-    def open(self, engine: Engine, is_cold: bool) -> bool:
+    def open(self, engine: Engine, before: Result | None) -> bool:
         """Find the first matches of a sequence where that is cheap; return whether they are enough to show.
 
-        ``is_cold``: nothing is compiled for queries of this shape yet.
+        ``before`` is a counted result of the same shape; without one nothing is compiled yet.
         """
         if not self.is_sequence:
             return False
-        self._opener = Opener(self.program, self.events, engine.name, is_cold)
+        opener = before and before._opener
+        orders = opener and opener.orders
+        self._opener = Opener(self.program, self.events, engine.name, before is None, orders)
         self.opening = self._opener.first(SPANS, PAGE)
         if self.opening is None:
             return False

@@ -26,6 +26,7 @@ class Turn:
     def __init__(self, worker: Worker, kind: str, report: Callable[[float], None] | None = None):
         self._worker, self.kind, self._report = worker, kind, report
         self.is_cancelled = False
+        self._stop: Callable[[], object] | None = None
         self._done, self._total, self._reported = 0, 0, 0.0
 
     def expect(self, n_events: int) -> None:
@@ -47,6 +48,19 @@ class Turn:
         if self._report is not None and self._total and now - self._reported > REPORT_S:
             self._reported = now
             self._report(min(1.0, self._done / self._total))
+
+    def stop_by(self, stop: Callable[[], object]) -> None:
+        """Let ``stop()`` be called, in another thread, when the job is not wanted any more.
+
+        Raises
+        ------
+        Superseded
+            When it is not already.
+        """
+        with self._worker.lock:
+            if self.is_cancelled:
+                raise Superseded
+            self._stop = stop
 
     def deliver(self, hand_over: Callable[[], None]) -> None:
         """Call ``hand_over``, whole, when the job is still wanted.
@@ -214,6 +228,8 @@ class Worker:
         turn = self._turn
         if turn is not None and not turn.is_cancelled:
             turn.is_cancelled = True
+            if turn._stop is not None:  # it may have to ask a server
+                threading.Thread(target=turn._stop, name="cepkit explorer stops", daemon=True).start()
             self._send(turn)
 
     def _send(self, turn: Turn) -> None:
