@@ -631,6 +631,72 @@ def test_a_worker_does_the_newest_job_of_a_kind():
     worker.lock.release()
 
 
+def test_a_worker_goes_on_while_a_job_compiles(monkeypatch):
+    done, compiled, compiling = [], threading.Event(), []
+    worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))
+    monkeypatch.setattr(
+        "cepkit.explorer.worker._is_uninterrupted", lambda ident: ident in compiling and not compiled.is_set()
+    )
+
+    def compiles(turn):
+        compiling.append(threading.get_ident())
+        compiled.wait()
+        turn.deliver(lambda: done.append("compiled"))
+
+    def job(name):
+        return lambda turn: turn.deliver(lambda: done.append(name))
+
+    def wait_until(holds):
+        until = time.monotonic() + 30
+        while not holds():
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+    worker.submit("run", compiles)
+    wait_until(lambda: compiling)
+    for name in range(5):
+        worker.submit("run", job(name))
+        wait_until(lambda name=name: done[-1:] == [name])
+    worker.submit("count", job("count"))  # modest: later
+    worker.submit("look", job("look"))
+    wait_until(lambda: done[-1] == "look")
+    assert not worker.wait(0.2) and worker.wait(0, ("run", "look"))
+    compiled.set()
+    assert worker.wait(30) and done == [*range(5), "look", "count"]
+    compiled.clear()
+    worker.submit("count", compiles)
+    wait_until(lambda: len(compiling) == 2)
+    worker.submit("look", job("look"))  # the modest job makes room although it compiles, and begins again
+    wait_until(lambda: done[-1] == "look")
+    compiled.set()
+    assert worker.wait(30) and done[-1] == "compiled" and done.count("compiled") == 1
+
+
+def test_a_worker_has_patience_with_a_job_while_newer_ones_come_fast():
+    done, began, go_on = [], [], threading.Event()
+    worker = Worker(("run", "count"), lambda turn, error: done.append(error))
+
+    def waits(turn):
+        began.append(turn)
+        while not go_on.is_set():
+            time.sleep(0.001)
+        turn.deliver(lambda: done.append(("first", turn.is_newest)))
+
+    def job(name):
+        return lambda turn: turn.deliver(lambda: done.append((name, turn.is_newest)))
+
+    for patience_s, wanted in ((60, [("first", False), (4, True)]), (0.05, [(4, True)])):
+        done.clear(), began.clear(), go_on.clear()
+        worker.submit("run", waits)
+        while not began:
+            time.sleep(0.001)
+        for name in range(5):
+            worker.submit("run", job(name), patience_s=patience_s)
+        if patience_s == 60:
+            go_on.set()
+        assert worker.wait(30) and done == wanted
+
+
 def test_an_edit_in_the_browser_is_answered_with_its_number(trades):
     explorer = trades.cep.explore("calm drop{3,} back", **TRADES).wait(60)
     editor = explorer.board.editor

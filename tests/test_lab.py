@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import statistics
+from itertools import pairwise
 from pathlib import Path
 
 import lab
@@ -251,7 +252,8 @@ from cepkit.explorer.pages import as_pandas, cells
 
 rng = np.random.default_rng(0)
 n = 1_000_000
-events = pd.DataFrame({"t": np.arange(n), "kind": rng.choice(list("ABCDEFGH"), n), "x": rng.random(n).round(3)})
+columns = {"t": np.arange(n), "kind": rng.choice(list("ABCDEFGH"), n), "x": rng.random(n).round(3)}
+events = pd.DataFrame(columns)
 explorer = events.cep.explore("low high\\nlow: x < 0.25\\nhigh: x > 0.75", order_by="t", event_type="kind")
 explorer.wait()
 
@@ -282,8 +284,8 @@ WATCH = """() => {
         if (!isDrawn || timeline.getAttribute('aria-busy') === 'true') return;
         const rows = text('tbody');
         requestAnimationFrame(() => noted.pictures.push([performance.now(), total, rows]));
-    }).observe(document.querySelector('.jp-NotebookPanel'), { childList: true, subtree: true, characterData: true,
-        attributes: true, attributeFilter: ['aria-busy'], attributeOldValue: true });
+    }).observe(document.querySelector('.jp-NotebookPanel'), { childList: true, subtree: true,
+        characterData: true, attributes: true, attributeFilter: ['aria-busy'], attributeOldValue: true });
     new MutationObserver(() => {
         if (editor.classList.contains('stale')) noted.feedback.push(performance.now());
         if (editor.querySelector('.state .mark.running')) noted.running.push(performance.now());
@@ -332,7 +334,9 @@ def test_explorer_of_a_million_rows_answers(browser, server):
 
     def wait_for_picture(seconds=120):
         begin = noted()["inputs"][-1][0]
-        page.wait_for_function(f"() => window.noted.pictures.some(([time]) => time >= {begin})", timeout=seconds * 1000)
+        page.wait_for_function(
+            f"() => window.noted.pictures.some(([time]) => time >= {begin})", timeout=seconds * 1000
+        )
         return begin, page.evaluate(SHOWN)
 
     def check():
@@ -374,7 +378,9 @@ def test_explorer_of_a_million_rows_answers(browser, server):
             begin, seen = wait_for_picture()
             keys.append(first_after([time for time, *_ in noted()["pictures"]], begin))
             page.wait_for_function(IS_COUNTED, timeout=120_000)
-            totals.append(first_after([time for time, total in noted()["totals"] if total[0].isdigit()], begin))
+            totals.append(
+                first_after([time for time, total in noted()["totals"] if total[0].isdigit()], begin)
+            )
             if k in (0, 13):
                 assert check()["rows"] == seen["rows"]
         # Dragged by the mouse: the hand does not wait for pictures.
@@ -395,7 +401,7 @@ def test_explorer_of_a_million_rows_answers(browser, server):
             for time, total, rows in drag["pictures"]
             if rows == last["text"] and (total == last["total"] or not total[0].isdigit())
         ]
-        between = [b - a for a, b in zip(pictures, pictures[1:], strict=False)]
+        between = [b - a for a, b in pairwise(pictures)]
         said[name] = {
             "new_shape": of_new,
             "key_to_picture_ms": {"median": statistics.median(keys), "all": keys},

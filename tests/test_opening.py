@@ -1,4 +1,4 @@
-"""The first matches that an explorer shows against the definition, and what it says before all are counted."""
+"""The first matches that an explorer shows, against the definition; what it says before all are counted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def seeds(n: int, more: int) -> list:
 
 def stream(n: int, n_keys: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(n)
-    frame = pd.DataFrame({"t": np.arange(n), "kind": rng.choice(list("ABCD"), n), "x": rng.random(n).round(2)})
+    frame = pd.DataFrame(
+        {"t": np.arange(n), "kind": rng.choice(list("ABCD"), n), "x": rng.random(n).round(2)}
+    )
     return frame.assign(k=rng.integers(0, n_keys, n)) if n_keys else frame
 
 

@@ -171,7 +171,9 @@ class Explorer:
         self._present.stop()
         if is_running:
             is_opened = self.board.table.total == NOT_COUNTED
-            kept = "the first matches are shown, not counted" if is_opened else "what is shown was found before"
+            kept = (
+                "the first matches are shown, not counted" if is_opened else "what is shown was found before"
+            )
             self.board.say("cancelled", f"cancelled; {kept}")
 
     # --- what can be asked of it

@@ -1,4 +1,4 @@
-"""The first matches of a sequence, found in its first events alone: what a screen shows before all are counted.
+"""The first matches of a sequence, found in its first events alone: shown before all are counted.
 
 Whether events are a match depends on no event behind the last of them, so the matches of the first events are
 the first of all matches. Absences behind the last component are the exception: they have no opening.
@@ -136,9 +136,7 @@ class Opener:
             low = int(places.window_start_of(np.array([since]))[0])
         return self._opening(positions[low:], n, 1, int(positions[min(since, len(positions) - 1)]))
 
-    def _opening(
-        self, positions: np.ndarray | None, n: int, enough: int, since: int = 0
-    ) -> Opening | None:
+    def _opening(self, positions: np.ndarray | None, n: int, enough: int, since: int = 0) -> Opening | None:
         """Look at more and more events until there are ``n`` matches that end at ``since`` or later.
 
         Where the next look fails, ``enough`` will do.

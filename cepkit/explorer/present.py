@@ -28,6 +28,7 @@ from cepkit.widgets.stepper import NEXT_MATCH
 KINDS = ("run", "select", "page", "window", "reasons", "count", "step", "funnel")
 RUN, SELECT, PAGE_OF, WINDOW, REASONS, COUNT, STEP, FUNNEL = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
+PATIENCE_S = 0.4  # that a run of a known shape may take before a newer one interrupts it
 ROWS_NAMED = 8  # clicked rows that are asked about together
 _HINT = "click an event to ask why it is in no match"
 
@@ -89,6 +90,7 @@ class Presenter:
             RUN,
             lambda turn: self._run(turn, program, automaton, notes, version, is_cold),
             lambda done: self.board.say("running", message, progress=done),
+            0.0 if is_cold else PATIENCE_S,
         )
 
     def run_on_all(self, frame: Any, value: Any, version: int) -> None:
@@ -173,8 +175,9 @@ class Presenter:
             def show() -> None:
                 self._show(result, table)
                 self._show_bands(result, partition, timeline)
-                self._say_counting(is_cold)
-                self.worker.submit(COUNT, lambda turn: self._count(turn, result, notes, version, began))
+                if turn.is_newest:
+                    self._say_counting(is_cold)
+                    self.worker.submit(COUNT, lambda turn: self._count(turn, result, notes, version, began))
 
             turn.deliver(show)
             return
@@ -187,7 +190,8 @@ class Presenter:
 
         def show_all() -> None:
             self._show(result, table)
-            self._say_done(result, notes, version, took)
+            if turn.is_newest:
+                self._say_done(result, notes, version, took)
 
         turn.deliver(show_all)
         if soon is not None:
@@ -199,7 +203,8 @@ class Presenter:
         def show_bands() -> None:
             self._is_cold = False
             self._show_bands(result, partition, timeline)
-            self._go_on(result)
+            if turn.is_newest:
+                self._go_on(result)
 
         turn.deliver(show_bands)
 

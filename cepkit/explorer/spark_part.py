@@ -1,4 +1,4 @@
-"""A part of a Spark frame, small enough to be looked at at once, and jobs on all of it that can be stopped."""
+"""A part of a Spark frame, small enough to be looked at at once, and jobs on all of it that can be ended."""
 
 from __future__ import annotations
 
