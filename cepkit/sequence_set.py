@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 from random import Random
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from cepkit.events import Events
 
 MATCHES_PER_BLOCK = 1 << 16
+_MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # of those with numbers near each other
 CALLS_OF_A_LOOK = 8  # of a search's kernel, each of some hundredths of a second
 _CELLS = 1 << 25  # of the table by which matches are sorted
 
@@ -183,13 +184,22 @@ class SequenceSet(ABC):
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
         positions, first = self._ends[0], self._first_number
-        block_of_end: dict[int, MatchBlock] = {}
+        end_of_wanted = [bisect_right(first, number) - 1 for number in numbers]
+        # Ends near each other are made together, as long as little is made in vain.
+        low_of_end, high_of_low, low = {}, {}, -1
+        for end in sorted(set(end_of_wanted)):
+            if (
+                low < 0
+                or positions[end] - positions[low] > _EVENTS_TOGETHER
+                or first[end + 1] - first[low] > _MATCHES_TOGETHER
+            ):
+                low = end
+            low_of_end[end], high_of_low[low] = low, end
         made = []
-        for number in numbers:
-            end = bisect_right(first, number) - 1
-            if end not in block_of_end:
-                block_of_end = {end: self.ending(int(positions[end]), int(positions[end]) + 1)}
-            made.append(block_of_end[end].take(np.array([number - first[end]])))
+        lows = [low_of_end[end] for end in end_of_wanted]
+        for low, own in groupby(zip(lows, numbers, strict=True), key=lambda one: one[0]):
+            block = self.ending(int(positions[low]), int(positions[high_of_low[low]]) + 1)
+            made.append(block.take(np.array([number - first[low] for _, number in own])))
         return joined(made)
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:

@@ -687,11 +687,12 @@ def test_a_run_is_cancelled_and_the_next_one_works():
 
 def test_a_first_look_gives_way_to_what_was_found_before():
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({"t": range(6000), "kind": rng.choice(list("ABCDE"), 6000), "x": rng.random(6000)})
+    frame = pd.DataFrame({"t": range(26_000), "x": rng.random(26_000)})
+    frame["kind"] = np.where(frame["t"] < 20_000, "E", rng.choice(list("ABCDE"), 26_000))
     text = "a b\na: x > 0.9\nb: x < 0.1"
     explorer = cep.explore(frame, text, order_by="t", event_type="kind").wait(60)
     rows, total = explorer.board.table.rows, explorer.board.table.total
-    # Searched for: too many to be found while this test waits.
+    # Searched for: none among the first events, and too many to be found while this test waits.
     explorer.text = "PATTERN SEQ(A a, B b, C c, D d, E e) WHERE e.x > a.x + b.x AND d.x < c.x + a.x"
     until = time.monotonic() + 60
     while not explorer.board.table.total.startswith("≥") and time.monotonic() < until:
@@ -746,6 +747,72 @@ def test_a_worker_does_the_newest_job_of_a_kind():
     worker.lock.release()
 
 
+def test_a_worker_goes_on_while_a_job_compiles(monkeypatch):
+    done, compiled, compiling = [], threading.Event(), []
+    worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))
+    monkeypatch.setattr(
+        "cepkit.explorer.worker._is_uninterrupted", lambda ident: ident in compiling and not compiled.is_set()
+    )
+
+    def compiles(turn):
+        compiling.append(threading.get_ident())
+        compiled.wait()
+        turn.deliver(lambda: done.append("compiled"))
+
+    def job(name):
+        return lambda turn: turn.deliver(lambda: done.append(name))
+
+    def wait_until(holds):
+        until = time.monotonic() + 30
+        while not holds():
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+    worker.submit("run", compiles)
+    wait_until(lambda: compiling)
+    for name in range(5):
+        worker.submit("run", job(name))
+        wait_until(lambda name=name: done[-1:] == [name])
+    worker.submit("count", job("count"))  # modest: later
+    worker.submit("look", job("look"))
+    wait_until(lambda: done[-1] == "look")
+    assert not worker.wait(0.2) and worker.wait(0, ("run", "look"))
+    compiled.set()
+    assert worker.wait(30) and done == [*range(5), "look", "count"]
+    compiled.clear()
+    worker.submit("count", compiles)
+    wait_until(lambda: len(compiling) == 2)
+    worker.submit("look", job("look"))  # the modest job makes room although it compiles, and begins again
+    wait_until(lambda: done[-1] == "look")
+    compiled.set()
+    assert worker.wait(30) and done[-1] == "compiled" and done.count("compiled") == 1
+
+
+def test_a_worker_has_patience_with_a_job_while_newer_ones_come_fast():
+    done, began, go_on = [], [], threading.Event()
+    worker = Worker(("run", "count"), lambda turn, error: done.append(error))
+
+    def waits(turn):
+        began.append(turn)
+        while not go_on.is_set():
+            time.sleep(0.001)
+        turn.deliver(lambda: done.append(("first", turn.is_newest)))
+
+    def job(name):
+        return lambda turn: turn.deliver(lambda: done.append((name, turn.is_newest)))
+
+    for patience_s, wanted in ((60, [("first", False), (4, True)]), (0.05, [(4, True)])):
+        done.clear(), began.clear(), go_on.clear()
+        worker.submit("run", waits)
+        while not began:
+            time.sleep(0.001)
+        for name in range(5):
+            worker.submit("run", job(name), patience_s=patience_s)
+        if patience_s == 60:
+            go_on.set()
+        assert worker.wait(30) and done == wanted
+
+
 def test_an_edit_in_the_browser_is_answered_with_its_number(trades):
     explorer = trades.cep.explore("calm drop{3,} back", **TRADES).wait(60)
     editor = explorer.board.editor
@@ -789,7 +856,7 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     query = queries[seed % 3].format(rng.randrange(3), rng.randrange(40, 200))
     data = SearchedFrame(scans)
     program = data.compiled(read_text(query, {"event_type": "kind", "order_by": "ts"}).query)
-    result = Result(data, program, data.run(program), automaton_of(program))
+    result = Result(data, program, lambda: data.run(program), automaton_of(program))
     soon = result.first_rows()
     assert soon is not None and soon["rows"]
     assert {**soon, "busy": False} == result.pages.traits(1)
@@ -825,3 +892,46 @@ def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
     assert explorer.board.table.total == f"{wanted:,}" and "of all rows" in explorer.board.table.limit_note
     explorer.move("c0", 100)
     assert explorer.wait(300).matches.count() <= n_part
+
+
+@pytest.mark.slow
+def test_cancelling_ends_the_jobs_of_spark(spark, trades, tmp_path):
+    """The frame's rows do not come while a file is there: jobs that are not ended go on for ever."""
+    gate = tmp_path / "closed"
+
+    def kept(batches):
+        for batch in batches:
+            while gate.exists():
+                time.sleep(0.05)
+            yield batch
+
+    def n_active():
+        return len(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+    def wait_until(holds):
+        until = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    made = spark.createDataFrame(trades.head(5000))
+    frame = made.mapInPandas(kept, made.schema)
+    call = {**TRADES, "order_by": ["ts", "seq"]}
+    explorer = frame.cep.explore("calm drop{2,} back", **call).wait(300)
+    matches, rows, edit = explorer.matches, explorer.board.table.rows, explorer.text
+    try:
+        for stop in (explorer.cancel, lambda: setattr(explorer, "text", edit + " ")):
+            gate.touch()
+            explorer.run_on_all()
+            wait_until(n_active)
+            stop()
+            wait_until(lambda: not n_active())
+            assert gate.exists() and explorer.board.table.rows == rows
+            if stop == explorer.cancel:
+                assert explorer.wait(60).matches is matches and explorer.status["state"] == "cancelled"
+    finally:
+        gate.unlink()
+    assert explorer.wait(60).status["state"] == "done" and explorer.board.table.rows == rows
+    explorer.run_on_all()
+    assert explorer.wait(300).matches.count() == matches.count()
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import statistics
+from itertools import pairwise
 from pathlib import Path
 
 import chromium
@@ -232,4 +233,183 @@ def test_explorer_appears_in_notebook_7(browser, tmp_path):
         assert int(re.sub(r"\D", "", total)) == browser.ask("explorer.matches.count()")
         browser.shoot("explorer-notebook-7")
     assert browser.errors == of_notebook
+    assert browser.outside == []
+
+
+# --- how soon the explorer of a million rows answers
+
+MILLION = """
+import numpy as np
+import pandas as pd
+import cepkit as cep
+from cepkit.explorer.pages import as_pandas, cells
+
+rng = np.random.default_rng(0)
+n = 1_000_000
+columns = {"t": np.arange(n), "kind": rng.choice(list("ABCDEFGH"), n), "x": rng.random(n).round(3)}
+events = pd.DataFrame(columns)
+explorer = events.cep.explore("low high\\nlow: x < 0.25\\nhigh: x > 0.75", order_by="t", event_type="kind")
+explorer.wait()
+
+def expected():
+    matches = events.cep.match(explorer.wait(120, "matches").query)
+    rows = [list(map(str.strip, row)) for row in cells(as_pandas(matches.head(15)))]
+    return [rows, matches.count(), explorer.sliders[0].value, explorer.matches.count()]
+"""
+# By the engine that takes it.
+TIMED = {
+    "regex": "low+ high\nlow: x < {}\nhigh: x > prev(x) + 0.35",
+    "chain": "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x + {} AND c.x > b.x WITHIN 60",
+    "ordered": "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + b.x + {} WITHIN 80",
+    "search": "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x + {} AND c.x > a.x WITHIN 45",
+}
+# Notes when there was input and when there was a new picture after it: rows, total and bands of a new result.
+WATCH = """() => {
+    const table = document.querySelector('.cepkit-match_table');
+    const timeline = document.querySelector('.cepkit-timeline_view');
+    const editor = document.querySelector('.cepkit-query_editor');
+    const noted = window.noted = { inputs: [], pictures: [], totals: [], feedback: [], running: [] };
+    const text = selector => table.querySelector(selector).textContent;
+    let total = text('.total');
+    new MutationObserver(records => {
+        if (text('.total') !== total) noted.totals.push([performance.now(), total = text('.total')]);
+        // A result makes the timeline busy until its bands are there.
+        const isDrawn = records.some(({ target, oldValue }) => target === timeline && oldValue === 'true');
+        if (!isDrawn || timeline.getAttribute('aria-busy') === 'true') return;
+        const rows = text('tbody');
+        requestAnimationFrame(() => noted.pictures.push([performance.now(), total, rows]));
+    }).observe(document.querySelector('.jp-NotebookPanel'), { childList: true, subtree: true,
+        characterData: true, attributes: true, attributeFilter: ['aria-busy'], attributeOldValue: true });
+    new MutationObserver(() => {
+        if (editor.classList.contains('stale')) noted.feedback.push(performance.now());
+        if (editor.querySelector('.state .mark.running')) noted.running.push(performance.now());
+    }).observe(editor, { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] });
+    document.addEventListener('input', ({ target: { value } }) => {
+        if (noted.inputs.at(-1)?.[1] !== value) noted.inputs.push([performance.now(), value]);
+    }, true);
+}"""
+SHOWN = """() => ({
+    rows: [...document.querySelectorAll('.cepkit-match_table tbody tr')]
+        .map(row => [...row.children].map(cell => cell.textContent.trim())),
+    total: document.querySelector('.cepkit-match_table .total').textContent,
+    text: document.querySelector('.cepkit-match_table tbody').textContent,
+    value: document.querySelector('.cepkit-slider_panel input[type=range]')?.valueAsNumber,
+})"""
+IS_COUNTED = r"() => /^[\d,]+$/.test(document.querySelector('.cepkit-match_table .total').textContent)"
+
+
+def first_after(times, begin):
+    """Return how long after ``begin`` the first of these times is, in milliseconds."""
+    return round(min(time for time in times if time >= begin) - begin, 1)
+
+
+@pytest.mark.slow
+def test_explorer_of_a_million_rows_answers(browser, server):
+    """Real keys and a real mouse; nothing is asserted of times, they are printed and kept in `.artefacts`."""
+    cell = {"cell_type": "code", "id": "call", "metadata": {}, "execution_count": None, "outputs": []}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [cell | {"source": MILLION}, cell | {"source": "explorer", "id": "show"}]
+    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (server.root / "million.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    browser.forget()
+    browser.open(server, "million.ipynb")
+    assert failures(browser.run_all()) == []
+    page = browser.page
+    wait_for_state(page, "done")
+    page.evaluate(WATCH)
+    area = page.locator(".cepkit-query_editor textarea")
+    slider = page.locator(".cepkit-slider_panel input[type=range]").first
+
+    def noted():
+        return page.evaluate("() => window.noted")
+
+    def forget():
+        page.evaluate("() => Object.values(window.noted).forEach(list => list.length = 0)")
+
+    def wait_for_picture(seconds=120):
+        begin = noted()["inputs"][-1][0]
+        page.wait_for_function(
+            f"() => window.noted.pictures.some(([time]) => time >= {begin})", timeout=seconds * 1000
+        )
+        return begin, page.evaluate(SHOWN)
+
+    def check():
+        """Compare what is shown with a match of its own; return it."""
+        page.wait_for_timeout(50)  # what was moved last is on its way
+        rows, count, value, own_count = browser.ask("expected()")
+        wait_for_state(page, "done")
+        page.wait_for_function(IS_COUNTED, timeout=120_000)
+        seen = page.evaluate(SHOWN)
+        assert (seen["rows"], seen["total"], seen["value"]) == (rows, f"{count:,}", value)
+        assert own_count == count > 0
+        return seen
+
+    said = {}
+    for name, text in TIMED.items():
+        text = text.format("0.25")
+        area.fill(text[:-2])
+        forget()
+        area.press("Control+End")
+        page.keyboard.type(text[-2:], delay=20)
+        begin, first = wait_for_picture()
+        times = noted()
+        of_new = {
+            "edited_ms": first_after(times["feedback"], begin),
+            "running_ms": first_after(times["running"], begin),
+            "picture_ms": first_after([time for time, *_ in times["pictures"]], begin),
+        }
+        page.wait_for_function(IS_COUNTED, timeout=120_000)
+        assert check()["rows"] == first["rows"]
+        assert browser.ask("getattr(explorer.matches, 'engine', None) and explorer.matches.engine.name") in (
+            name,
+            None,
+        )
+        browser.ask("explorer.wait(300) and None")
+        keys, totals = [], []
+        for k in range(14):
+            forget()
+            slider.press("ArrowRight" if k % 7 < 5 else "ArrowLeft")
+            begin, seen = wait_for_picture()
+            keys.append(first_after([time for time, *_ in noted()["pictures"]], begin))
+            page.wait_for_function(IS_COUNTED, timeout=120_000)
+            totals.append(
+                first_after([time for time, total in noted()["totals"] if total[0].isdigit()], begin)
+            )
+            if k in (0, 13):
+                assert check()["rows"] == seen["rows"]
+        # Dragged by the mouse: the hand does not wait for pictures.
+        forget()
+        box = slider.bounding_box()
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.3, middle)
+        page.mouse.down()
+        for k in range(30):
+            page.mouse.move(box["x"] + box["width"] * (0.3 + 0.3 * k / 30), middle)
+            page.wait_for_timeout(33)
+        page.mouse.up()
+        begin, last = noted()["inputs"][-1][0], check()
+        drag = noted()
+        pictures = [time for time, *_ in drag["pictures"]]
+        of_last = [
+            time
+            for time, total, rows in drag["pictures"]
+            if rows == last["text"] and (total == last["total"] or not total[0].isdigit())
+        ]
+        between = [b - a for a, b in pairwise(pictures)]
+        said[name] = {
+            "new_shape": of_new,
+            "key_to_picture_ms": {"median": statistics.median(keys), "all": keys},
+            "key_to_count_ms": {"median": statistics.median(totals), "all": totals},
+            "drag": {
+                "movements": len(drag["inputs"]),
+                "pictures": len(pictures),
+                "between_pictures_ms": round(statistics.median(between or [0.0]), 1),
+                "last_picture_ms": first_after(of_last, begin),
+            },
+        }
+        print(name, json.dumps(said[name]))
+        lab.ARTEFACTS.mkdir(exist_ok=True)
+        (lab.ARTEFACTS / "million.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
+    browser.shoot("explorer-million")
+    assert browser.errors == []
     assert browser.outside == []

@@ -7,10 +7,13 @@ import hashlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from cepkit.cache import cache_folder
+
+_loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
@@ -35,7 +38,11 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     can share the folder. The module is entered into ``sys.modules`` before it runs: numba's cache finds
     functions by the name of their module.
     """
-    names = names or {}
+    with _loading:
+        return _loaded(text, names or {})
+
+
+def _loaded(text: str, names: Mapping[str, Callable]) -> ModuleType:
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
     own = "".join(f"_{id(function):x}" for function in names.values())
     name = f"cepkit_kernel_{key}{own}"

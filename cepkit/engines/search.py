@@ -28,7 +28,7 @@ from cepkit.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, jo
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
-_WORK_PER_CALL = 1 << 24  # events looked at between two chances to be interrupted
+_WORK_PER_CALL = 1 << 22  # events looked at between two chances to be interrupted
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
 _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2
@@ -49,7 +49,10 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
     }
 
 
-def accepted(places: Places, load_as: Callable[[SequenceProgram, str, str], Callable] = kernel) -> np.ndarray:
+Loader = Callable[[SequenceProgram, str, str], Callable]
+
+
+def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
     """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
 
     ``load_as(program, text, name)`` makes a function of the text of a module.
@@ -83,13 +86,22 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
 
 
 class BranchSearch:
-    """The search for the matches of one branch."""
+    """The search for the matches of one branch; ``work_of_a_look`` limits a call where calls are limited."""
 
-    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int):
+    def __init__(
+        self,
+        places: Places,
+        accept: np.ndarray,
+        bound: BoundBranch,
+        number: int,
+        load_as: Loader = kernel,
+        work_of_a_look: int | None = None,
+    ):
         self.places, self.bound, self.number = places, bound, number
+        self._given_work = work_of_a_look
         self.n_components = len(bound.accepts)
         text, self.arguments, self.scratch = search_of(places, accept, bound)
-        self.search = kernel(places.program, text, "search")
+        self.search = load_as(places.program, text, "search")
 
     def calls(
         self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
@@ -130,6 +142,8 @@ class BranchSearch:
             yield self._block(out_place[:n_items], out_size[:n]), bool(report[DONE])
 
     def _work_of_a_look(self) -> int:
+        if self._given_work is not None:
+            return self._given_work
         # A condition on a whole loop costs as much as all its events.
         leaves = (leaf for one in self.bound.conditions for leaf in one.term.walk())
         return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
@@ -229,6 +243,8 @@ def search_sequence(
     *,
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
+    work_of_a_call: int | None = None,
+    load_as: Loader = kernel,
 ) -> SequenceSet:
     """Find the matches of ``program`` in ``events``.
 
@@ -258,8 +274,11 @@ def search_sequence(
     places = Places(program, events)
     if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))
-    accept = accepted(places)
-    searches = [BranchSearch(places, accept, bound, number) for number, bound in enumerate(program.branches)]
+    accept = accepted(places, load_as)
+    searches = [
+        BranchSearch(places, accept, bound, number, load_as, work_of_a_call)
+        for number, bound in enumerate(program.branches)
+    ]
     return known_or_searched(events, searches, most_known, most_calls)
 
 

@@ -15,7 +15,8 @@ from cepkit.explorer.code import code_of, name_of_frame
 from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.marks import count_of_matches
-from cepkit.explorer.present import Presenter
+from cepkit.explorer.present import OF_MATCHES, Presenter
+from cepkit.explorer.result import NOT_COUNTED
 from cepkit.explorer.spark_part import part_of
 from cepkit.explorer.text import (
     Mistake,
@@ -118,7 +119,10 @@ class Explorer:
 
     @property
     def matches(self):
-        """The last result, as ``df.cep.match`` returns it; None before the first."""
+        """The result that is shown, as ``df.cep.match`` returns it; None before the first.
+
+        The first matches are shown before all of them are counted; `wait` waits for that.
+        """
         own = self._present
         return own.all if own.all is not None else own.result and own.result.matches
 
@@ -147,24 +151,37 @@ class Explorer:
         """``state``, ``message`` and ``progress`` of the newest run."""
         return dict(self.board.editor.status)
 
-    def wait(self, timeout: float | None = None) -> Explorer:
+    def wait(self, timeout: float | None = None, what: str = "all") -> Explorer:
         """Wait until nothing runs.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds.
+        what : str
+            ``"all"``; or ``"matches"``: until the matches are counted, whether or not the funnel is.
 
         Raises
         ------
         TimeoutError
             When it takes longer than ``timeout`` seconds.
         """
-        if not self._present.worker.wait(timeout):
+        if what not in ("all", "matches"):
+            raise CepError(f"wait: {what!r} is nothing to wait for; write 'all' or 'matches'")
+        if not self._present.worker.wait(timeout, OF_MATCHES if what == "matches" else None):
             raise TimeoutError(f"the explorer still runs after {timeout:g} s: {self.status['message']}")
         return self
 
     def cancel(self) -> None:
-        """Stop what runs; what was found before stays."""
+        """Stop what runs; what was found before stays, also where it is not counted yet."""
         is_running = self.status["state"] == "running"
         self._present.stop()
         if is_running:
-            self.board.say("cancelled", "cancelled; what is shown was found before")
+            is_opened = self.board.table.total == NOT_COUNTED
+            kept = (
+                "the first matches are shown, not counted" if is_opened else "what is shown was found before"
+            )
+            self.board.say("cancelled", f"cancelled; {kept}")
 
     # --- what can be asked of it
 
@@ -224,6 +241,8 @@ class Explorer:
 
     def run_on_all(self) -> None:
         """Run the query on the whole Spark frame instead of the part that is shown.
+
+        `cancel` and every edit end Spark's jobs, too.
 
         Raises
         ------
@@ -339,7 +358,9 @@ class Explorer:
 
     def __repr__(self) -> str:
         result = self._present.result
-        found = "no result yet" if result is None else count_of_matches(result.matches.count())
+        found = "no result yet" if result is None else "matches not counted"
+        if result is not None and result.is_counted:
+            found = count_of_matches(result.count())
         n_rows = self._data.source.n_rows
         rows = f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}"
         return f"Explorer({rows}, {self.status['state']}, {found})"

@@ -34,11 +34,12 @@ def events_in_state(
 
     The matches are those of `Result.spans`.
     """
-    numbers = result.spans(partition, window)[1].astype(np.int64)
+    numbers = result.spans(partition, window)[1]
+    numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # those whose number is known
     if not len(numbers):
         return np.empty(0, np.int64), 0
     if result.is_sequence:
-        block = result.matches._found.take(numbers.tolist())
+        block = result.block_of(numbers.tolist())
         first_item, event_of_item = block.first_item_of_match, block.event_of_item
         told, components = [], block.component_of_item.tolist()
         branch_of_match = block.branch_of_match.tolist()

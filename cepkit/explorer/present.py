@@ -16,17 +16,21 @@ from cepkit.explorer.board import Board
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
 from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
-from cepkit.explorer.result import Chosen, Result
+from cepkit.explorer.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.series import described, drawable, series_of
+from cepkit.explorer.spark_part import stoppable
 from cepkit.explorer.stages import stages_of
 from cepkit.explorer.text import warnings_heard
 from cepkit.explorer.worker import Turn, Worker
 from cepkit.parallel.engines import ParallelEngine
+from cepkit.planner import choose_engine
 from cepkit.widgets.stepper import NEXT_MATCH
 
-# Jobs of the thread, the most urgent first; the last two make room for the others.
-KINDS = (*("run", "select", "page", "window", "mark", "reasons"), "step", "funnel")
-RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, STEP, FUNNEL = KINDS
+# Jobs of the thread, the most urgent first; the last three make room for the others.
+KINDS = ("run", "select", "page", "window", "mark", "reasons", "count", "step", "funnel")
+RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
+OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
+PATIENCE_S = 0.4  # that a run of a known shape may take before a newer one interrupts it
 ROWS_NAMED = 8  # clicked rows that are asked about together
 
 
@@ -44,7 +48,7 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | ParallelEngine, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
-        self.worker = Worker(KINDS, self._failed, n_modest=2)
+        self.worker = Worker(KINDS, self._failed, n_modest=3)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
         self.value: str | None = None  # the column that the timeline shows; None: what the query looks at
@@ -55,6 +59,7 @@ class Presenter:
         self.asked: list[int] = []  # positions of the rows that are asked about
         self._drawn_events: Any = None  # of the partition's timeline
         self._has_looked = False  # whether the table has some matches of a run that is not at its end
+        self._is_cold = True  # whether no query of the newest shape was counted: nothing of it is compiled
 
     def shown(self, what: str) -> Result:
         """Return the last result, or raise the error that ``what`` has none."""
@@ -71,19 +76,25 @@ class Presenter:
             self.board.set(widget, {"busy": False})
         if self._has_looked:
             self._has_looked = False
-            if self.result is not None:
+            if self.result is None:
+                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
+            elif self.result.is_counted:
                 self.show_page(1, CANONICAL)
             else:
-                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
+                self.board.set(self.board.table, self.result.first_page())
+        if self.board.table.total == COUNTING:
+            self.board.set(self.board.table, {"total": NOT_COUNTED})
 
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
         """Run a compiled query; ``is_new`` where its shape was not there before."""
-        message = "compiling a pattern of a new shape, then running it" if is_new else "running"
+        self._is_cold = is_cold = is_new or self._is_cold
+        message = "compiling a pattern of a new shape, then running it" if is_cold else "running"
         self.board.say("running", message, version=version, errors=[])
         self.worker.submit(
             RUN,
-            lambda turn: self._run(turn, program, automaton, notes, version, is_new),
+            lambda turn: self._run(turn, program, automaton, notes, version, is_cold),
             lambda done: self.board.say("running", message, progress=done),
+            0.0 if is_cold else PATIENCE_S,
         )
 
     def run_on_all(self, frame: Any, value: Any, version: int) -> None:
@@ -101,7 +112,8 @@ class Presenter:
             self.board.set(self.board.timeline, {"points": []})
             return
         result = self.shown("select")
-        result.chosen(number)  # refused here rather than in the thread
+        if result.is_counted:
+            result.chosen(number)  # refused here rather than in the thread
         self.worker.submit(SELECT, lambda turn: self._select(turn, result, number))
 
     def show_page(self, page: int, order: str | None = None) -> None:
@@ -171,13 +183,14 @@ class Presenter:
     # --- jobs of the thread
 
     def _run(
-        self, turn: Turn, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool
+        self, turn: Turn, program: Any, automaton: Automaton, notes: list[str], version: int, is_cold: bool
     ) -> None:
         began = time.perf_counter()
         events = self.data.events(program)
         turn.expect(events.n_events)
-        matches = self.data.run(program, self.engine, turn.progress)
-        result = Result(self.data, program, matches, automaton)
+        result = Result(
+            self.data, program, lambda: self.data.run(program, self.engine, turn.progress), automaton
+        )
         result.value = self.value
         if result.is_sequence:
             with warnings_heard() as heard:
@@ -185,25 +198,65 @@ class Presenter:
             notes = [*notes, *heard]
         if self.result is not None:
             result.take_series(self.result)
+        if result.open(choose_engine(program, self.engine), None if is_cold else self.result):
+            table, drawn = result.first_page(), self._drawn(result)
+
+            def show() -> None:
+                self._show(result, table)
+                self._show_bands(result, *drawn)
+                if turn.is_newest:
+                    self._say_counting(is_cold)
+                    self.worker.submit(COUNT, lambda turn: self._count(turn, result, notes, version, began))
+
+            turn.deliver(show)
+            return
         if (look := result.first_look()) is not None:
             turn.deliver(lambda: self._show_look(look))
-        result.matches.count()
+        result.count()
         took = time.perf_counter() - began
-        if is_new and (table := result.first_rows()) is not None:
-            turn.deliver(lambda: self._show(result, table, notes, version, took))
+        soon = result.first_rows() if is_cold else None
+        table = soon or self._first_page(result)
+
+        def show_all() -> None:
+            self._show(result, table)
+            if turn.is_newest:
+                self._say_done(result, notes, version, took)
+
+        turn.deliver(show_all)
+        if soon is not None:
             table = self._first_page(result)
             turn.deliver(lambda: self.board.set(self.board.table, table))
-        else:
-            table = self._first_page(result)
-            took = time.perf_counter() - began
-            turn.deliver(lambda: self._show(result, table, notes, version, took))
-        partition = self._partition_for(result)
-        window = self._kept_window(result, partition)
-        timeline, told = (
-            result.timeline(partition, window),
-            marks_of(result, self.board.nfa.selected, partition, window),
-        )
-        turn.deliver(lambda: self._show_bands(result, partition, timeline, told))
+        drawn = self._drawn(result)
+
+        def show_bands() -> None:
+            self._is_cold = False
+            self._show_bands(result, *drawn)
+            if turn.is_newest:
+                self._go_on(result)
+
+        turn.deliver(show_bands)
+
+    def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
+        """Count the matches of which the first ones are shown, and fill in what is known then."""
+        result.count()
+        counted = result.counted() if self.order == CANONICAL else self._first_page(result)
+        took = time.perf_counter() - began
+
+        def show() -> None:
+            self.board.set(self.board.table, counted)
+            self._say_done(result, notes, version, took)
+
+        turn.deliver(show)
+        if self._is_cold:
+            result.pages.frame(range(min(PAGE, result.count())))  # compiles what later pages need
+        drawn = self._drawn(result)
+
+        def show_bands() -> None:
+            self._is_cold = False
+            self._show_bands(result, *drawn)
+            self._go_on(result)
+
+        turn.deliver(show_bands)
 
     def _first_page(self, result: Result) -> dict[str, Any]:
         """Return the first page in the order that a person chose, where the result still has it."""
@@ -211,6 +264,13 @@ class Presenter:
             return result.pages.traits(1, self.order)
         except KeyError:  # a measure that is gone
             return result.pages.traits(1, CANONICAL)
+
+    def _drawn(self, result: Result) -> tuple[int | None, dict[str, Any], dict[str, Any]]:
+        """Return the partition to show, its timeline, and what is marked there."""
+        partition = self._partition_for(result)
+        window = self._kept_window(result, partition)
+        told = marks_of(result, self.board.nfa.selected, partition, window)
+        return partition, result.timeline(partition, window), told
 
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True
@@ -220,6 +280,8 @@ class Presenter:
     def _partition_for(self, result: Result) -> int | None:
         """Return the partition to show: the one that is shown, where it still has a match."""
         is_same = self._drawn_events is result.events and self.partition is not None
+        if is_same and not result.is_counted:
+            return self.partition
         if is_same and (result.events.partition_of_event[result.ends] == self.partition).any():
             return self.partition
         return result.partition_of_first()
@@ -229,26 +291,29 @@ class Presenter:
         is_same = list(self.board.timeline.view) == extent
         return window if window and is_same else None
 
-    def _show(self, result: Result, table: dict, notes: list[str], version: int, took: float) -> None:
+    def _show(self, result: Result, table: dict) -> None:
         # Who asks about an event, and then changes the query, wants to know of the same event.
         if not _has_same_order(self.result, result):
             self.asked = []
         asked = self.asked if result.is_sequence else self.asked[-1:]
         self.result, self.all, self.chosen, self.asked = result, None, None, asked
         self._has_looked = False
-        n = result.matches.count()
-        found = f"{count_of_matches(n)} in {took:.2f} s"
-        if not n and result.events.n_events:
-            notes = [*notes, "click an event on the timeline to ask why"]
         self.board.set(self.board.table, {**table, "selected": None})
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
         self.board.set(self.board.funnel, {"busy": True})
-        if not self.asked:
-            self.board.give_reasons("")
-        self.board.say(
-            "done", "; ".join(part for part in (self.sampled, found, *notes) if part), version=version
-        )
+        self.board.give_reasons("", note="told anew when all matches are counted" if self.asked else "")
+
+    def _say_counting(self, is_cold: bool) -> None:
+        compiling = "compiling a pattern of a new shape, then " if is_cold else ""
+        self.board.say("running", f"the first matches are shown; {compiling}counting all of them")
+
+    def _say_done(self, result: Result, notes: list[str], version: int, took: float) -> None:
+        n = result.count()
+        if not n and result.events.n_events:
+            notes = [*notes, "click an event on the timeline to ask why"]
+        said = (self.sampled, f"{count_of_matches(n)} in {took:.2f} s", *notes)
+        self.board.say("done", "; ".join(part for part in said if part), version=version)
 
     def _show_bands(self, result: Result, partition: int | None, timeline: dict, told: dict) -> None:
         self.partition, self._drawn_events = partition, result.events
@@ -257,6 +322,9 @@ class Presenter:
         if not self.asked:
             self.board.set(self.board.timeline, {"asked": []})
         self._show_marks(told)
+
+    def _go_on(self, result: Result) -> None:
+        """Tell of the events that are asked about, count the funnel, step to where the stepper stands."""
         if self.asked:
             self.why_not(self.asked)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
@@ -265,12 +333,10 @@ class Presenter:
     def _select(self, turn: Turn, result: Result, number: int) -> None:
         chosen = result.chosen(number)
         partition = chosen.partition if result.n_partitions > 1 else None
-        page = result.pages.page_of(chosen.number, self.board.table.order)
-        table = (
-            None
-            if str(chosen.number) in self.board.table.numbers
-            else result.pages.traits(page, self.board.table.order)
-        )
+        table, order = None, self.board.table.order
+        if str(chosen.number) not in self.board.table.numbers:
+            result.count()
+            table = result.pages.traits(result.pages.page_of(chosen.number, order), order)
         timeline = None if partition == self.partition else result.timeline(partition)
         told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
         points = result.points(chosen, partition)
@@ -291,6 +357,7 @@ class Presenter:
         turn.deliver(show)
 
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        result.count()
         table = result.pages.traits(page, order)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
@@ -339,6 +406,8 @@ class Presenter:
         self.board.set(self.board.nfa, {"told": told["told"]})
 
     def _step(self, turn: Turn, result: Result, position: int) -> None:
+        if position == NEXT_MATCH:
+            result.count()
         stepping = result.stepping(self.partition)
         if position == NEXT_MATCH:
             position = stepping.next_match(self.board.stepper.position)
@@ -395,8 +464,10 @@ class Presenter:
         began = time.perf_counter()
         with warnings_heard() as notes:
             matches = match(spark_frame, value, engine=self.engine)
-        n = matches.count()
-        frame = matches.head(PAGE)
+        with stoppable(spark_frame.sparkSession) as stop:
+            turn.stop_by(stop)
+            n = matches.count()
+            frame = matches.head(PAGE)
         table = {
             "columns": [
                 {"name": str(name), "align": "right" if is_number(of) else "left"}
@@ -425,7 +496,9 @@ class Presenter:
             return
         for widget in (self.board.table, self.board.timeline, self.board.funnel):
             self.board.set(widget, {"busy": False})
-        if turn.kind == RUN:
+        if self.board.table.total == COUNTING:
+            self.board.set(self.board.table, {"total": NOT_COUNTED})
+        if turn.kind in (RUN, COUNT):
             self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
         elif turn.kind == FUNNEL:
             self.board.funnel.stages = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -20,17 +20,20 @@ from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.data import SearchedFrame
+from cepkit.explorer.opening import Opener, Opening
 from cepkit.explorer.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.series import Series, described, drawable, series_of
 from cepkit.explorer.stepping import Stepping, matches_at_end
 from cepkit.matches import Matches
+from cepkit.planner import Engine
 from cepkit.reasons import explain_rows
 from cepkit.sequence_matches import SequenceMatches
-from cepkit.sequence_set import joined
+from cepkit.sequence_set import KnownMatches, MatchBlock, joined
 
 SPANS = 2000  # matches drawn as bands
 SHOWN_VALUES = 14  # columns of the event that is stepped to
 FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
+COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
 _LARGEST = 2**63
 
 
@@ -64,8 +67,8 @@ class Result:
     ----------
     data : SearchedFrame
     program : Program or SequenceProgram
-    matches : Matches or SequenceMatches
-        Of the program in the frame; nothing of it is made that is not asked for.
+    find : callable
+        Returns the matches of the program in the frame; called when they are asked for.
     automaton : Automaton
         Of the program.
     """
@@ -74,17 +77,49 @@ class Result:
         self,
         data: SearchedFrame,
         program: Program | SequenceProgram,
-        matches: Matches | SequenceMatches,
+        find: Callable[[], Matches | SequenceMatches],
         automaton: Automaton,
     ):
-        self.data, self.program, self.matches = data, program, matches
+        self.data, self.program, self._find = data, program, find
         self.events = data.events(program)
         self.automaton = automaton
         self.is_sequence = isinstance(program, SequenceProgram)
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
-        self._steppings: dict[int | None, Stepping] = {}
+        self._steppings: dict[tuple[int | None, bool], Stepping] = {}
         self.value: str | None = None  # the column that the timeline shows; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
+        self.is_counted = False
+        self.opening: Opening | None = None
+        self._opener: Opener | None = None
+
+    @cached_property
+    def matches(self) -> Matches | SequenceMatches:
+        """The matches as users hold them."""
+        return self._find()
+
+    def count(self) -> int:
+        """Return the number of matches; from then on it is known which one ends where."""
+        n = self.matches.count()
+        _ = self.ends
+        self.is_counted = True
+        return n
+
+    def open(self, engine: Engine, before: Result | None) -> bool:
+        """Find the first matches of a sequence where that is cheap; return whether they are enough to show.
+
+        ``before`` is a counted result of the same shape; without one nothing is compiled yet.
+        """
+        if not self.is_sequence:
+            return False
+        opener = before and before._opener
+        orders = opener and opener.orders
+        self._opener = Opener(self.program, self.events, engine.name, before is None, orders)
+        self.opening = self._opener.first(SPANS, PAGE)
+        if self.opening is None:
+            return False
+        known = KnownMatches(self.events, self.opening.block)
+        self._opened = SequenceMatches(self.program, self.data.source, known, engine, self.data.native)
+        return True
 
     # --- the table
 
@@ -92,6 +127,22 @@ class Result:
     def pages(self) -> Pages:
         """The pages of the table; all matches are counted."""
         return Pages(self.matches)
+
+    def first_page(self) -> dict[str, Any]:
+        """Return the traits of the table for the first page, before the matches are counted."""
+        traits = Pages(self._opened).traits(1, CANONICAL)
+        if self.opening.is_all:
+            return traits
+        note = "the first ones; other pages and orders when all are counted"
+        return {**traits, "total": COUNTING, "n_pages": "…", "sortable": [], "limit_note": note}
+
+    def counted(self) -> dict[str, Any]:
+        """Return what of the table's traits is known with the number of matches, the rows apart."""
+        pages, names = self.pages, Pages(self._opened).frame([]).columns
+        return {
+            "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
+            "sortable": [str(name) for name in names] if pages.is_sortable and pages.n > 1 else [],
+        }  # fmt: skip
 
     def first_look(self) -> dict[str, Any] | None:
         """Return the table as far as it is cheap to know; None where that is all of it."""
@@ -187,7 +238,8 @@ class Result:
         """Return the partition of the first match, or of the first event; None: all are one."""
         if self.n_partitions < 2:
             return None
-        position = int(self.ends[0]) if len(self.ends) else 0
+        ends = self.ends if self.is_counted else self.opening.block.last
+        position = int(ends[0]) if len(ends) else 0
         return int(self.events.partition_of_event[position]) if self.events.n_events else None
 
     def key_of(self, partition: int | None) -> str:
@@ -205,21 +257,31 @@ class Result:
     def chosen(self, number: int) -> Chosen:
         """Return a match by its number, negative ones from the end; IndexError where there is none."""
         number = int(number)
-        n = self.matches.count()
-        if not -n <= number < n:
-            from cepkit.matches import no_such_match
+        if not self.is_opened(number):
+            n = self.count()
+            if not -n <= number < n:
+                from cepkit.matches import no_such_match
 
-            raise no_such_match(number, n)
-        number %= n
+                raise no_such_match(number, n)
+            number %= n
         if number not in self._chosen:
             self._chosen[number] = self._looked_up(number)
             while len(self._chosen) > 64:
                 self._chosen.popitem(last=False)
         return self._chosen[number]
 
+    def is_opened(self, number: int) -> bool:
+        """Whether a match is known before all are counted."""
+        return self.opening is not None and 0 <= number < len(self.opening.block)
+
+    def block_of(self, numbers: list[int]) -> MatchBlock:
+        """Return matches of a sequence, by rising number; they are counted, or known before."""
+        is_opened = self.is_opened(numbers[0]) and self.is_opened(numbers[-1])
+        return (self._opened if is_opened else self.matches)._found.take(numbers)
+
     def _looked_up(self, number: int) -> Chosen:
         if self.is_sequence:
-            block = self.matches._found.take([number])
+            block = self.block_of([number])
             names = np.array(self.program.query.variables, dtype=object)
             told = names[variables_of_items(self.program, block)]
             positions, branch = block.event_of_item, int(block.branch_of_match[0])
@@ -275,12 +337,13 @@ class Result:
         low, high = 0, len(series)
         if window:
             low, high = np.searchsorted(series.time, np.asarray(window) / series.per_tick, side="left")
-        if not len(series) or high < low or not len(self.ends):
+        if not len(series) or high < low:
             return np.empty((0, 2)), np.empty(0), ""
-        begin = series.position_of(min(int(low), len(series) - 1))
-        first, last, ids, n_there = self._bands(begin, partition)
-        x = series.x(series.index_of(np.concatenate([first, last])))
-        spans = np.column_stack([x[: len(first)], x[len(first) :]])
+        low = min(int(low), len(series) - 1)
+        if not self.is_counted:
+            return self._opened_spans(series, low, partition)
+        first, last, ids, n_there = self._bands(series.position_of(low), partition)
+        spans = self._drawn_bands(series, first, last)
         total = self.matches.count()
         where = " from here on" if window else ""
         key = " of this partition" if partition is not None and self.n_partitions > 1 else ""
@@ -290,6 +353,28 @@ class Result:
         elif n_there < total:
             note = f"{n_there:,} matches{key}{where}, {count_text(total)} in all"
         return spans, ids, note
+
+    def _drawn_bands(self, series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        x = series.x(series.index_of(np.concatenate([first, last])))
+        return np.column_stack([x[: len(first)], x[len(first) :]])
+
+    def _opened_spans(
+        self, series: Series, low: int, partition: int | None
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Return `spans` before the matches are counted; where their numbers are not known, NaN for each."""
+        is_one = partition is None or self.n_partitions < 2
+        if is_one and not low:
+            found, ids = self.opening, np.arange(len(self.opening.block), dtype=np.float64)
+        else:
+            positions = np.arange(self.events.n_events) if series.positions is None else series.positions
+            found = self._opener.first_of(positions, low, SPANS)
+            ids = np.full(0 if found is None else len(found.block), np.nan)
+        if found is None or not (len(found.block) or found.is_all):
+            return np.empty((0, 2)), np.empty(0), "matches are drawn when all are counted"
+        where = " from here on" if low else ""
+        key = "" if is_one else " of this partition"
+        note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
+        return self._drawn_bands(series, found.block.first, found.block.last), ids, note
 
     def _bands(self, begin: int, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
         """Return first, last and number of up to ``SPANS`` matches that end at ``begin`` or later."""
@@ -317,7 +402,7 @@ class Result:
             n_there = int(np.asarray(counts, np.int64)[own].sum())
         if not numbers:
             return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), n_there
-        block = self.matches._found.take(numbers)
+        block = self.block_of(numbers)
         return block.first, block.last, np.array(numbers, np.float64), n_there
 
     def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
@@ -335,10 +420,12 @@ class Result:
 
     def stepping(self, partition: int | None) -> Stepping:
         """Return what steps through the events of a partition."""
-        if partition not in self._steppings:
-            made = Stepping(self.program, self.events, partition, self.automaton, self.ends)
-            self._steppings = {partition: made}
-        return self._steppings[partition]
+        key = partition, self.is_counted
+        if key not in self._steppings:
+            ends = self.ends if self.is_counted else None
+            made = Stepping(self.program, self.events, partition, self.automaton, ends)
+            self._steppings = {key: made}
+        return self._steppings[key]
 
     def event(self, position: int) -> list[list[str]]:
         """Return names and values of an event, the columns that the query looks at in front."""

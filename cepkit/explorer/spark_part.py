@@ -1,9 +1,11 @@
-"""A part of a Spark frame, small enough to be looked at at once: whole keys, or the earliest events."""
+"""A part of a Spark frame, small enough to be looked at at once, and jobs on all of it that can be ended."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 
@@ -60,6 +62,28 @@ def part_of(
             share = share / 2 if len(part) else share * 4
     part = collected(frame.orderBy(*(F.col(f"`{name}`") for name in order_by)).limit(most))
     return part, f"a sample of {len(part):,} of {n:,} rows: the first ones by {', '.join(order_by)}"
+
+
+@contextmanager
+def stoppable(session: Any) -> Iterator[Callable[[], Any]]:
+    """Yield a function that ends the jobs which this thread starts meanwhile; any thread may call it."""
+    from pyspark.sql.utils import is_remote
+
+    name = f"cepkit explorer {uuid4().hex}"
+    if is_remote():
+        session.addTag(name)
+        try:
+            yield lambda: session.interruptTag(name)
+        finally:
+            session.removeTag(name)
+        return
+    context = session.sparkContext  # of a tag only the thread that set it may end the jobs
+    context.setJobGroup(name, "the explorer's query on all rows", interruptOnCancel=True)
+    try:
+        yield lambda: context.cancelJobGroup(name)
+    finally:
+        for of_group in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(of_group, None)
 
 
 def _sorted(part: pd.DataFrame, order_by: Sequence[str]) -> pd.DataFrame:

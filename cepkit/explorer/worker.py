@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 RETRY_S = 0.02  # between two looks whether a thread may be interrupted
 # Interrupted in the middle, these lose the interrupt or stay broken: a compiler that calls back from C, an
-# import. They end by themselves, some tenths of a second later.
-_UNINTERRUPTED = ("numba.", "llvmlite.", "importlib.", "_frozen_importlib")
+# import. They end by themselves, up to seconds later; what waits for them in `load` cannot be interrupted.
+_UNINTERRUPTED = ("numba.", "llvmlite.", "importlib.", "_frozen_importlib", "cepkit.compile.loading")
 IDLE_S = 20.0  # after which the thread ends, until there is something to do again
 REPORT_S = 0.1  # least time between two reports of progress
 
@@ -25,7 +25,9 @@ class Turn:
 
     def __init__(self, worker: Worker, kind: str, report: Callable[[float], None] | None = None):
         self._worker, self.kind, self._report = worker, kind, report
-        self.is_cancelled = False
+        self.is_cancelled, self.may_interrupt = False, False
+        self.ident, self.began = 0, 0.0  # of its thread; when it was its turn
+        self._stop: Callable[[], object] | None = None
         self._done, self._total, self._reported = 0, 0, 0.0
 
     def expect(self, n_events: int) -> None:
@@ -48,6 +50,24 @@ class Turn:
             self._reported = now
             self._report(min(1.0, self._done / self._total))
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether no newer job of the kind waits."""
+        return self.kind not in self._worker._waiting
+
+    def stop_by(self, stop: Callable[[], object]) -> None:
+        """Let ``stop()`` be called, in another thread, when the job is not wanted any more.
+
+        Raises
+        ------
+        Superseded
+            When it is not already.
+        """
+        with self._worker.lock:
+            if self.is_cancelled:
+                raise Superseded
+            self._stop = stop
+
     def deliver(self, hand_over: Callable[[], None]) -> None:
         """Call ``hand_over``, whole, when the job is still wanted.
 
@@ -58,12 +78,12 @@ class Turn:
         """
         worker = self._worker
         with worker.lock:
-            worker.may_interrupt = False  # first of all: behind any call an interrupt could come
+            self.may_interrupt = False  # first of all: behind any call an interrupt could come
             _forget_interrupt()
             if self.is_cancelled:
                 raise Superseded
             hand_over()
-            worker.may_interrupt = True
+            self.may_interrupt = True
         if self.is_cancelled:
             raise Superseded
 
@@ -87,7 +107,8 @@ class Worker:
     Notes
     -----
     A running job gets a KeyboardInterrupt between two steps of Python, as Ctrl-C gives one to the main
-    thread: kernels return to Python within some hundredths of a second. What compiles is compiled first.
+    thread: kernels return to Python within some hundredths of a second. A job that compiles is left alone, to
+    be interrupted behind it: meanwhile another thread does what is new, but nothing modest.
     """
 
     def __init__(
@@ -97,20 +118,34 @@ class Worker:
         self._modest = kinds[len(kinds) - n_modest :]
         # Entered as such, not through the condition: an interrupt must not come between taking and noting it.
         self.lock = threading.RLock()
-        self.may_interrupt = False
         self._changed = threading.Condition(self.lock)
         self._waiting: dict[str, tuple[Turn, Callable[[Turn], None]]] = {}
         self._turn: Turn | None = None
         self._again: tuple[Turn, Callable[[Turn], None]] | None = None  # what runs, should it make room
         self._thread: threading.Thread | None = None
+        self._left: Turn | None = None  # what is left alone, in a thread before this one
 
     def submit(
-        self, kind: str, job: Callable[[Turn], None], report: Callable[[float], None] | None = None
+        self,
+        kind: str,
+        job: Callable[[Turn], None],
+        report: Callable[[float], None] | None = None,
+        patience_s: float = 0.0,
     ) -> Turn:
-        """Let the thread do ``job(turn)`` as soon as nothing more urgent waits."""
+        """Let the thread do ``job(turn)`` as soon as nothing more urgent waits.
+
+        A job of the first kind may take ``patience_s`` seconds before another one interrupts it: of many that
+        come fast some are done.
+        """
         turn = Turn(self, kind, report)
         with self.lock:
-            if kind == self.kinds[0]:
+            patience_s = self._patience_left(patience_s) if kind == self.kinds[0] else 0.0
+            if patience_s > 0:
+                self._drop_waiting()
+                timer = threading.Timer(patience_s, self._lose_patience, (self._turn, turn))
+                timer.daemon = True
+                timer.start()
+            elif kind == self.kinds[0]:
                 self._drop_all()
             elif self._turn is not None and self._turn.kind == kind:
                 self._interrupt()
@@ -119,11 +154,14 @@ class Worker:
             if kind in self._waiting:
                 self._waiting[kind][0].is_cancelled = True
             self._waiting[kind] = (turn, job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="cepkit explorer", daemon=True)
-                self._thread.start()
+            self._start()
             self._changed.notify_all()
         return turn
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="cepkit explorer", daemon=True)
+            self._thread.start()
 
     def cancel(self) -> None:
         """Interrupt what runs and drop what waits."""
@@ -131,10 +169,16 @@ class Worker:
             self._drop_all()
             self._changed.notify_all()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until there is nothing to do; return whether that is so."""
+    def wait(self, timeout: float | None = None, kinds: tuple[str, ...] | None = None) -> bool:
+        """Wait until there is nothing to do, or nothing of some kinds; return whether that is so."""
+        kinds = self.kinds if kinds is None else kinds
+
+        def is_done() -> bool:
+            turns = [*(turn for turn, _ in self._waiting.values()), *([self._turn] if self._turn else [])]
+            return not any(turn.kind in kinds for turn in turns)
+
         with self.lock:
-            return self._changed.wait_for(lambda: self._turn is None and not self._waiting, timeout)
+            return self._changed.wait_for(is_done, timeout)
 
     @property
     def is_busy(self) -> bool:
@@ -145,20 +189,37 @@ class Worker:
     # --- what the thread does
 
     def _work(self) -> None:
+        own = threading.current_thread()
         while True:
             with self.lock:
-                if not self._changed.wait_for(lambda: self._waiting, IDLE_S):
-                    self._thread = None
+                is_next = self._changed.wait_for(lambda: self._thread is not own or self._next(), IDLE_S)
+                if self._thread is not own:
                     return
-                kind = next(kind for kind in self.kinds if kind in self._waiting)
+                if not is_next:
+                    if not self._waiting:
+                        self._thread = None
+                        return
+                    continue
+                kind = self._next()
                 turn, job = self._waiting.pop(kind)
+                turn.ident, turn.began = own.ident, time.monotonic()
                 self._turn, self._again = turn, (Turn(self, kind, turn._report), job)
             try:
                 self._do(turn, job)
             finally:
                 with self.lock:
-                    self._turn = None
+                    if self._turn is turn:
+                        self._turn = None
+                    if self._left is turn:
+                        self._left = None
                     self._changed.notify_all()
+
+    def _next(self) -> str | None:
+        """Return the kind of the job that comes next, None for none."""
+        kinds = (
+            self.kinds if self._left is None else [kind for kind in self.kinds if kind not in self._modest]
+        )
+        return next((kind for kind in kinds if kind in self._waiting), None)
 
     def _do(self, turn: Turn, job: Callable[[Turn], None]) -> None:
         try:
@@ -170,9 +231,9 @@ class Worker:
                 job(turn)
             finally:
                 try:
-                    self._end()
+                    self._end(turn)
                 except Superseded:
-                    self._end()  # a turn gets one interrupt at most: this was it
+                    self._end(turn)  # a turn gets one interrupt at most: this was it
         except BaseException as error:  # whatever ends a job, the thread goes on
             _release_leaked(self.lock)
             if not isinstance(error, Superseded):
@@ -182,20 +243,34 @@ class Worker:
         with self.lock:
             if turn.is_cancelled:
                 raise Superseded
-            self.may_interrupt = True
+            turn.may_interrupt = True
 
-    def _end(self) -> None:
+    def _end(self, turn: Turn) -> None:
         with self.lock:
-            self.may_interrupt = False
+            turn.may_interrupt = False
             _forget_interrupt()
 
     # --- what others do to it, holding the condition
 
     def _drop_all(self) -> None:
+        self._drop_waiting()
+        self._interrupt()
+
+    def _drop_waiting(self) -> None:
         for turn, _ in self._waiting.values():
             turn.is_cancelled = True
         self._waiting.clear()
-        self._interrupt()
+
+    def _patience_left(self, patience_s: float) -> float:
+        turn = self._turn
+        if turn is None or turn.kind != self.kinds[0] or turn.is_cancelled:
+            return 0.0
+        return turn.began + patience_s - time.monotonic()
+
+    def _lose_patience(self, turn: Turn, newer: Turn) -> None:
+        with self.lock:
+            if self._turn is turn and any(newer is waiting for waiting, _ in self._waiting.values()):
+                self._interrupt()
 
     def _make_room(self, kind: str) -> None:
         own = self._turn.kind
@@ -208,21 +283,31 @@ class Worker:
         turn = self._turn
         if turn is not None and not turn.is_cancelled:
             turn.is_cancelled = True
+            if turn._stop is not None:  # it may have to ask a server
+                threading.Thread(target=turn._stop, name="cepkit explorer stops", daemon=True).start()
             self._send(turn)
 
     def _send(self, turn: Turn) -> None:
         """Send the one interrupt of a turn as soon as the thread is where it may come."""
         with self.lock:
-            thread = self._thread
-            if self._turn is not turn or not self.may_interrupt or thread is None:
+            if not turn.may_interrupt:
                 return
-            if _is_uninterrupted(thread.ident):
+            if _is_uninterrupted(turn.ident):
+                self._leave(turn)
                 timer = threading.Timer(RETRY_S, self._send, (turn,))
                 timer.daemon = True
                 timer.start()
                 return
-            ident, error = ctypes.c_ulong(thread.ident), ctypes.py_object(Superseded)
+            ident, error = ctypes.c_ulong(turn.ident), ctypes.py_object(Superseded)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
+
+    def _leave(self, turn: Turn) -> None:
+        """Leave a turn to its thread, and let another one do what waits."""
+        if self._turn is turn and self._left is None:
+            self._left, self._turn, self._thread = turn, None, None
+            if self._waiting:
+                self._start()
+            self._changed.notify_all()
 
 
 def _is_uninterrupted(ident: int) -> bool:
