@@ -442,6 +442,8 @@ def test_the_events_are_shown_before_there_is_a_query():
     timeline = explorer.board.timeline
     assert np.frombuffer(timeline.y).tolist() == BARS["x"].tolist() and not timeline.spans
     assert (timeline.choices, timeline.value, timeline.x_label) == (["x", "y"], "x", "t")
+    with_mistakes = BARS.cep.explore("a (b", order_by="t").wait(60)
+    assert with_mistakes.board.timeline.y == timeline.y and with_mistakes.status["state"] == "failed"
     explorer.show_value("y")
     explorer.wait(60)
     assert np.frombuffer(timeline.y).tolist() == BARS["y"].tolist()

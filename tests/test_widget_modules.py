@@ -653,6 +653,9 @@ def test_table_sorts_where_it_may(page, show):
     header.get_by_role("button").click()
     root.get_by_label("Order of the matches").select_option("reverse")
     assert saved(page) == [{"wanted_order": "start down"}, {"wanted_order": "reverse"}]
+    for _ in range(2):  # faster than Python answers
+        header.get_by_role("button").click()
+    assert saved(page)[2:] == [{"wanted_order": "start up"}, {"wanted_order": "start down"}]
     receive(page, sortable=[], order="canonical", busy=True, limit_note="too many to sort")
     assert root.locator("th button").count() == 0
     assert root.locator("tbody tr").count() == 20  # stay while others are on their way

@@ -67,8 +67,8 @@ function render({ model, el }) {
     field.value = model.get("page");
   };
   order.onchange = () => send("wanted_order", order.value);
-  const sort = (name) => {
-    const next = { [`${name} up`]: `${name} down`, [`${name} down`]: "canonical" }[model.get("order")] ?? `${name} up`;
+  const sort = (name) => { // what was wished last counts: a second click may come before the answer to the first
+    const next = { [`${name} up`]: `${name} down`, [`${name} down`]: "canonical" }[model.get("wanted_order")] ?? `${name} up`;
     send("wanted_order", next);
   };
   const rowOf = () => model.get("numbers").indexOf(model.get("selected"));

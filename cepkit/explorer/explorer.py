@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -288,7 +289,8 @@ class Explorer:
             call = {**applicable(".", self._call), "measures": None, "params": None}
             query = read_text(".", {of: one for of, one in call.items() if one is not None}).query
             if query is not None:
-                self._present.preview(self._data.compiled(query))
+                with suppress(CepError):  # what is wrong is said of the query itself
+                    self._present.preview(self._data.compiled(query))
 
     def _compiled(self, text: str) -> tuple[Reading, Any, list[str]]:
         reading = read_text(text, applicable(text, self._call))
