@@ -27,7 +27,7 @@ MOST_WORK = 1 << 27  # events looked at for one number, before it becomes a lowe
 MOST_BRANCHES = 32
 _MOST_PLAIN = 1 << 22  # the same where the conditions cannot be compiled
 _FEW = 20_000  # events looked at by plain Python, before a search is compiled
-_WORK_PER_CALL = 1 << 22
+_WORK_PER_CALL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from cepkit.events import Events
 from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 
 _MATCHES_PER_CALL = 1 << 18
-_WORK_PER_CALL = 1 << 22  # events looked at between two chances to be interrupted
+_WORK_PER_CALL = 1 << 21  # events looked at between two chances to be interrupted
 _WORK_PER_CALL_OF_A_LOOK = 1 << 23  # at some nanoseconds each
 
 

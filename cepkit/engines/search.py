@@ -28,7 +28,7 @@ from cepkit.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, jo
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
-_WORK_PER_CALL = 1 << 22  # events looked at between two chances to be interrupted
+_WORK_PER_CALL = 1 << 20  # events looked at between two chances to be interrupted
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
 _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.chained import ChainedMatches, chain_sequence
 from cepkit.engines.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.places import Places
 from cepkit.engines.plain_conditions import plain_module
@@ -62,7 +63,7 @@ class Opener:
     events : Events
         The whole stream.
     engine : str
-        Whose kernels are compiled: ``search`` or ``ordered``; another one: none.
+        Whose kernels are compiled: ``search``, ``ordered`` or ``chain``; another one: none.
     is_cold : bool
         Whether kernels of this shape are not compiled yet: then they run as Python.
     orders : list of tuple of int, optional
@@ -91,6 +92,8 @@ class Opener:
             self._look = partial(search_sequence, program, **limits, **plain)
         elif engine == "search":
             self._look = partial(search_sequence, program, **limits)
+        elif engine == "chain":
+            self._look = partial(chain_sequence, program)
         elif engine == "ordered":
             if orders is None:
                 own = OrderedEvents(program, events)
@@ -165,7 +168,8 @@ class Opener:
     def _matches(self, part: Events) -> MatchBlock | None:
         """Return all matches in a few events, None where there are too many."""
         found = self._look(part)
-        if not isinstance(found, KnownMatches):
+        is_counted = isinstance(found, KnownMatches | ChainedMatches)
+        if not is_counted or found.count() > _MOST_MATCHES:
             return None
         return report_matches(self.program, found).ending(0, part.n_events)
 

@@ -198,7 +198,9 @@ class Presenter:
             notes = [*notes, *heard]
         if self.result is not None:
             result.take_series(self.result)
-        if result.open(choose_engine(program, self.engine), None if is_cold else self.result):
+        engine = choose_engine(program, self.engine)
+        is_open = result.open(engine, None if is_cold else self.result)
+        if is_open and (is_cold or engine.name != "chain"):  # which counts as soon as it finds
             table, drawn = result.first_page(), self._drawn(result)
 
             def show() -> None:
@@ -210,12 +212,15 @@ class Presenter:
 
             turn.deliver(show)
             return
-        if (look := result.first_look()) is not None:
+        if not is_open and (look := result.first_look()) is not None:
             turn.deliver(lambda: self._show_look(look))
         result.count()
         took = time.perf_counter() - began
         soon = result.first_rows() if is_cold else None
-        table = soon or self._first_page(result)
+        if is_open and self.order == CANONICAL:
+            table = {**result.first_page(), **result.counted()}
+        else:
+            table = soon or self._first_page(result)
 
         def show_all() -> None:
             self._show(result, table)
@@ -248,7 +253,7 @@ class Presenter:
 
         turn.deliver(show)
         if self._is_cold:
-            result.pages.frame(range(min(PAGE, result.count())))  # compiles what later pages need
+            result.warm_up(choose_engine(result.program, self.engine))
         drawn = self._drawn(result)
 
         def show_bands() -> None:

@@ -121,6 +121,11 @@ class Result:
         self._opened = SequenceMatches(self.program, self.data.source, known, engine, self.data.native)
         return True
 
+    def warm_up(self, engine: Engine) -> None:
+        """Compile what the next result of this shape and its pages need."""
+        Opener(self.program, self.events, engine.name, False).first(SPANS, PAGE)
+        self.pages.frame(range(min(PAGE, self.count())))
+
     # --- the table
 
     @cached_property
