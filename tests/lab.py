@@ -23,6 +23,7 @@ OVERRIDES = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
+APPS = ("LabApp", "JupyterNotebookApp")
 KERNEL_IS_IDLE = """() => {
     const panel = window.jupyterapp?.shell?.currentWidget;
     const kernel = panel?.sessionContext?.session?.kernel;
@@ -67,8 +68,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(app: str, root: Path, own: Path):
-    """Start ``"jupyterlab"`` or ``"notebook"`` over ``root``; what it writes of itself goes to ``own``."""
+def server(root: Path, own: Path):
+    """Start JupyterLab, with Notebook 7 where it is, over ``root``; its own files go to ``own``."""
     settings = own / "settings"
     settings.mkdir(parents=True)
     (settings / "overrides.json").write_text(json.dumps(OVERRIDES), encoding="utf-8")
@@ -84,7 +85,6 @@ def server(app: str, root: Path, own: Path):
     variables = os.environ | {name: str(own / folder) for name, folder in folders.items()}
     variables |= {"JUPYTER_PREFER_ENV_PATH": "1"}
     port, token = _free_port(), "cepkit-under-test"
-    name = {"jupyterlab": "LabApp", "notebook": "JupyterNotebookApp"}[app]
     options = [
         "--no-browser",
         "--ip=127.0.0.1",
@@ -92,14 +92,15 @@ def server(app: str, root: Path, own: Path):
         "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={root}",
-        f"--{name}.app_settings_dir={settings}",
-        f"--{name}.expose_app_in_browser=True",
+        # Notebook 7 is one more page of the same server.
+        *(f"--{app}.app_settings_dir={settings}" for app in APPS),
+        *(f"--{app}.expose_app_in_browser=True" for app in APPS),
         *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
     ]
     log = own / "log"
     with log.open("w") as lines:
         process = subprocess.Popen(
-            [sys.executable, "-m", app, *options], env=variables, stdout=lines, stderr=lines
+            [sys.executable, "-m", "jupyterlab", *options], env=variables, stdout=lines, stderr=lines
         )
     made = Server(f"http://127.0.0.1:{port}", token, root)
     try:

@@ -30,7 +30,7 @@ def server(browser, tmp_path_factory):
     """One JupyterLab for all tests, over a copy of the notebooks: what it saves is not in the checkout."""
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, folder / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-    with lab.server("jupyterlab", folder / "notebooks", folder / "own") as started:
+    with lab.server(folder / "notebooks", folder / "own") as started:
         yield started
 
 
@@ -217,21 +217,19 @@ def test_explorer_left_the_console_and_the_network_alone(explorer, browser):
     assert browser.outside == []
 
 
-@pytest.mark.slow
-def test_explorer_appears_in_notebook_7(browser, tmp_path):
+def test_the_explorers_tutorial_runs_in_notebook_7(browser, server):
     chromium.needed("notebook")
-    folder = tmp_path / "notebooks"
-    folder.mkdir()
-    name = write_scenario(folder)
     browser.forget()
-    with lab.server("notebook", folder, tmp_path / "own") as classic:
-        browser.open(classic, name, within="notebooks")
-        of_notebook = list(browser.errors)  # 7.5 says one while it opens any notebook
-        assert failures(browser.run_all()) == []
-        wait_for_state(browser.page, "done")
-        _, total = browser.page.evaluate(MOVE, 10)
-        assert int(re.sub(r"\D", "", total)) == browser.ask("explorer.matches.count()")
-        browser.shoot("explorer-notebook-7")
+    browser.open(server, "02_explorer.ipynb", within="notebooks")
+    of_notebook = list(browser.errors)  # 7.5 says one while it opens any notebook
+    assert failures(browser.run_all()) == []
+    wait_for_state(browser.page, "done")
+    for stem in ("query_editor", "timeline_view", "match_table", "slider_panel", "funnel_view"):
+        assert browser.page.locator(f".cepkit-{stem}").first.is_visible(), stem
+    before = browser.ask("explorer.matches.count()")
+    _, total = browser.page.evaluate(MOVE, 2)
+    assert int(re.sub(r"\D", "", total)) == browser.ask("explorer.wait().matches.count()") != before
+    browser.shoot("explorer-notebook-7")
     assert browser.errors == of_notebook
     assert browser.outside == []
 
