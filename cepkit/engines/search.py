@@ -94,14 +94,14 @@ class BranchSearch:
         accept: np.ndarray,
         bound: BoundBranch,
         number: int,
-        load_as: Loader = kernel,
+        load_as: Loader | None = None,
         work_of_a_look: int | None = None,
     ):
         self.places, self.bound, self.number = places, bound, number
         self._given_work = work_of_a_look
         self.n_components = len(bound.accepts)
         text, self.arguments, self.scratch = search_of(places, accept, bound)
-        self.search = load_as(places.program, text, "search")
+        self.search = (load_as or kernel)(places.program, text, "search")
 
     def calls(
         self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
@@ -244,7 +244,7 @@ def search_sequence(
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
     work_of_a_call: int | None = None,
-    load_as: Loader = kernel,
+    load_as: Loader | None = None,
 ) -> SequenceSet:
     """Find the matches of ``program`` in ``events``.
 
@@ -260,6 +260,10 @@ def search_sequence(
     most_calls : int, optional
         So many calls of the kernel, each of some hundredths of a second, may a branch take to find them; if
         that is not enough they count as too many.
+    work_of_a_call : int, optional
+        With ``most_calls``: events that a call looks at.
+    load_as : callable, optional
+        ``load_as(program, text, name)`` makes a function of the text of a module; default `kernel`.
 
     Returns
     -------
@@ -274,7 +278,7 @@ def search_sequence(
     places = Places(program, events)
     if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))
-    accept = accepted(places, load_as)
+    accept = accepted(places, load_as or kernel)
     searches = [
         BranchSearch(places, accept, bound, number, load_as, work_of_a_call)
         for number, bound in enumerate(program.branches)
