@@ -320,7 +320,7 @@ def test_error_in_a_condition_ends_all_threads():
         calls.append(1)
         if len(calls) == 5:
             raise ZeroDivisionError("of one thread")
-        arguments[11][0] = arguments[1]  # all blocks are done
+        arguments[12][0] = arguments[1]  # all blocks are done
         return 0
 
     agents.__dict__["join"] = join

@@ -96,16 +96,16 @@ def write_joins(
         events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All
         functions end in the arrays of `WORLD`.
 
-        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, at,
-        path, first, out, report, memo, *WORLD)`` tries all rows of the blocks ``lists[0, :n_blocks]`` with
-        all events in the ranges from ``lists[1]`` to ``lists[2]``, and writes block, row and place of those
-        that fit to ``out``. It returns how many these are; when ``out`` is full it goes on at ``at`` (number
-        of the block, row, number of the range, event or -1) in the next call. The report has the pairs in
-        order and in the window, whose conditions were looked at, the pairs looked at, and those whose
-        conditions were tested, not remembered. ``scoped``: only
-        events in a partial match's window are looked at, found by bisection. ``rising``: places rise from
-        event to event, as in one partition. ``memo`` has what costly conditions between two events came to,
-        as far as it has room: see `memo_size`.
+        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising,
+        counted, at, path, first, out, report, memo, *WORLD)`` tries all rows of the blocks
+        ``lists[0, :n_blocks]`` with all events in the ranges from ``lists[1]`` to ``lists[2]``, and writes
+        block, row and place of those that fit to ``out``. It returns how many these are; when ``out`` is full
+        it goes on at ``at`` (number of the block, row, number of the range, event or -1) in the next call.
+        The report has the pairs in order and in the window, whose conditions were looked at, the pairs looked
+        at, and those whose conditions were tested, not remembered. ``scoped``: only events in a partial
+        match's window are looked at, found by bisection. ``rising``: places rise from event to event, as in
+        one partition. ``counted``: pairs that fit are only counted, all in one call. ``memo`` has what costly
+        conditions between two events came to, as far as it has room: see `memo_size`.
 
         ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
         the number of stages added: whether the only event bound may be the first of its branch.
@@ -231,7 +231,7 @@ class _JoinWriter:
             lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
-        given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo"
+        given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
         lines = [f"def scan(stage, {given}, {world}):"]
         for stage in range(len(stages)):
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
@@ -336,9 +336,16 @@ def _call(name: str, last: str, place: str) -> str:
 
 
 _SCAN_HEAD = [
-    "def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo, WORLD):"
+    "def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo, "
+    "WORLD):"
 ]
 _SCAN = """    compared = 0
+    if counted and rising:
+        for i in range(low, high):
+            e = events[0, i]
+            path[h] = e
+            n += 1 if heldSTAGE(path, first, h, WORLD) else 0
+        return n, high - low, high - low, high
     for i in range(low, high):
         e = events[0, i]
         path[h] = e
@@ -346,9 +353,10 @@ _SCAN = """    compared = 0
             continue
         compared += 1
         if heldSTAGE(path, first, h, WORLD):
-            out[0, n], out[1, n], out[2, n] = b, row, e
+            if not counted:
+                out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
-            if n == out.shape[1]:
+            if n == out.shape[1] and not counted:
                 return n, compared, compared, i + 1
     return n, compared, compared, high""".splitlines()
 # Where all events are in their places, 16 of them at a time.
@@ -373,6 +381,12 @@ _SCAN_BY_WORDS = """    i, begin, tested = low, low, 0
             known |= of_these << 16
             atomic.put(memo, m, known)
         held = known & of_these
+        if counted:  # the bits that are set
+            held -= held >> 1 & 0x5555
+            held = (held & 0x3333) + (held >> 2 & 0x3333)
+            held = held + (held >> 4) & 0x0F0F
+            n += held + (held >> 8) & 31
+            held = 0
         while held:
             while not held >> (i & 15) & 1:
                 i += 1
@@ -405,16 +419,17 @@ _SCAN_WITH_MEMO = """    compared, tested, word, m, known = 0, 0, -1, 0, 0
                 known |= bit
             atomic.put(memo, m, known)
         if known & bit:
-            out[0, n], out[1, n], out[2, n] = b, row, e
+            if not counted:
+                out[0, n], out[1, n], out[2, n] = b, row, e
             n += 1
-            if n == out.shape[1]:
+            if n == out.shape[1] and not counted:
                 return n, compared, tested, i + 1
     return n, compared, tested, high""".splitlines()
 _JOIN_TYPES = (
     'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
     'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
-    'T.Array(T.int64, 2, "C", readonly=True), T.int64, T.int64, I1, I1, I1, T.Array(T.int64, 2, "C"), '
-    "I1, I1"
+    'T.Array(T.int64, 2, "C", readonly=True), T.int64, T.int64, T.int64, I1, I1, I1, '
+    'T.Array(T.int64, 2, "C"), I1, I1'
 )
 _LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
     d, s, h = 0, 0, 0
@@ -442,8 +457,8 @@ def first_beyond(values, low, high, limit):
 
 @njit([(JOIN_TYPES, WORLD,)], OPTIONS)
 def join(
-    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, at, path, first,
-    out, report, memo, WORLD_NAMES
+    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, counted, at, path,
+    first, out, report, memo, WORLD_NAMES
 ):
     c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
     k, row, r, begin = at[0], at[1], at[2], at[3]
@@ -471,12 +486,12 @@ def join(
                     low = begin
                 if low < high and sizes[b, row, c] < most:
                     n, tried, new, begin = scan(
-                        stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, out, memo,
-                        WORLD_NAMES
+                        stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, counted,
+                        out, memo, WORLD_NAMES
                     )
                     compared += tried
                     tested += new
-                    if n == out.shape[1]:
+                    if n == out.shape[1] and not counted:
                         at[0], at[1], at[2], at[3] = k, row, r, begin
                         report[0], report[1], report[2] = compared, looked, tested
                         return n

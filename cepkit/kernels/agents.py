@@ -134,7 +134,7 @@ def _arrays(*types):
 _WORLD = _arrays("I2", "B2", "F2", "I2", "F3", "F1", "I1", "B1")
 JOIN = T.FunctionType(
     T.int64(
-        T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64, T.int64,
+        T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64, T.int64, T.int64,
         *_arrays("i1", "i1", "i1", "i2", "i1", "i1"), *_WORLD,
     )
 )  # fmt: skip
@@ -277,6 +277,13 @@ def _path_of(items, sizes, path, first, n_components, component, block, row, pla
 
 
 @njit(**_INLINED)
+def _needs_path(net, stage):
+    """Return whether pairs that fit are more than counted."""
+    own = net.stages[stage]
+    return own[IS_TESTED] or own[IS_LOOP] or own[NEXT] >= 0 or net.options[IS_KEPT]
+
+
+@njit(**_INLINED)
 def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, time):
     """Let the pairs in a thread's ``out`` go where they belong: to a queue, to the matches, or nowhere."""
     hand, counts, out, path, first = own.hand[r], own.counts[r, stage], own.out[r], own.path[r], own.first[r]
@@ -289,7 +296,7 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
     component, position, expiry = net.stages[stage, COMPONENT], net.places[POSITION], net.places[EXPIRY]
     n_matched, n_sent, n_looped = 0, 0, 0
     latency, most_latency = 0.0, own.time[r, MOST_LATENCY]
-    needs_path = is_tested or is_loop or after >= 0 or is_kept
+    needs_path = _needs_path(net, stage)
     if not needs_path:  # they are only counted
         n_matched, n_hits = n_hits, 0
         is_timed = not is_real and net.options[IS_TIMED]  # latencies are those of virtual time
@@ -665,6 +672,8 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
     cost, counts = net.cost[stage, kind], own.counts[r, stage]
     need = 2 * (MOST_HITS // blocks.items.shape[1] + 2)
     n_threads = len(own.hand)
+    # In virtual time each match has a time of its own.
+    is_counted = net.options[IS_REAL] and not _needs_path(net, stage)
     while at[0] < hand[N_BLOCKS]:
         if atomic.load(control, STOP * _LINE):
             return STOPPED
@@ -677,8 +686,8 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
             return MORE_ITEMS
         n = join(
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
-            blocks.limits, net.events, net.options[IS_SCOPED], net.options[IS_RISING], at, own.path[r],
-            own.first[r], out, report, blocks.memo, *world
+            blocks.limits, net.events, net.options[IS_SCOPED], net.options[IS_RISING], is_counted, at,
+            own.path[r], own.first[r], out, report, blocks.memo, *world
         )  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
