@@ -78,14 +78,14 @@ def crew(threads: int) -> Crew:
 # --- rows -------------------------------------------------------------------------------------------------
 
 
-def two_threads(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
+def two_threads(repeats: int, n: int = 20_000, within: int = 600) -> Iterator[Row]:
     """Wall time of two real threads beside one, in turns: medians, as a core's speed changes under load."""
     for name, condition in (("correlations", EXPENSIVE), ("comparisons", CHEAP)):
         agents = Agents(*prepared(n, 4, condition, within))
         run_agents(agents, crew(2), COUNTED)
         before, wall, busy = load(), {1: [], 2: []}, {1: [], 2: []}
         taken, began, own = used(), time.perf_counter(), time.process_time()
-        for _ in range(3 * repeats):
+        for _ in range(repeats):
             for threads in wall:
                 run = run_agents(agents, crew(threads), COUNTED)
                 wall[threads].append(run.makespan / 1e9)
