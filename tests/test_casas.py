@@ -168,6 +168,7 @@ def rows_of(folder: Path, columns: tuple[str, ...]) -> list[tuple]:
     return [tuple(row[name] for name in columns) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_casas_agrees_with_a_reading_of_known_lines(spark, tmp_path, seed):
     rng = random.Random(seed)

@@ -354,7 +354,8 @@ def test_version(run):
     assert run("--version") == (0, f"cepkit {cepkit.__version__}\n", "")
 
 
-@pytest.mark.parametrize("rows", [pytest.param("one", marks=pytest.mark.slow), "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["one", "all"])
 def test_spark_gives_what_pandas_gives(run, spark, peaks, rows):
     texts = {}
     for engine, name in (("pandas", "peaks.parquet"), ("spark", "peaks.csv"), ("spark", "peaks.parquet")):

@@ -105,7 +105,7 @@ def test_steps_are_the_definition_cut_off(seed, family):
 
 @pytest.mark.parametrize("family", ["after_match", "all"])
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 3 else ()) for seed in range(12)]
+    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 1 else ()) for seed in range(12)]
 )
 def test_matches_and_reported_ones(seed, family):
     case = gs.case(seed, seed % 2 if numba.config.DISABLE_JIT == 0 else None, family)

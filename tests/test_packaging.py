@@ -210,7 +210,7 @@ def test_wheel_of_the_sdist_is_the_wheel(sources, wheel, tmp_path):
     subprocess.run([tool / "bin" / "python", "-c", code], check=True, capture_output=True)
     sdist = next(tmp_path.glob("*.tar.gz"))
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     pip(sys.executable, "wheel", "--no-deps", "-w", tmp_path, tmp_path / sdist.name.removesuffix(".tar.gz"))
     of_sdist = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
     assert sorted(of_sdist) == sorted(zipfile.ZipFile(wheel).namelist())

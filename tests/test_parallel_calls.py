@@ -86,6 +86,7 @@ def test_traces(frame, wanted, engine):
             assert isinstance(made.plot(what), go.Figure)
 
 
+@pytest.mark.slow
 def test_evaluation_order(frame):
     query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > a.x WITHIN 12"
     wanted = frame.cep.match(query, **CALL).to_frame()

@@ -343,6 +343,7 @@ def test_tweets_agree_with_the_frame_they_were_made_from(spark, setting, tmp_pat
 # --- what holds for every format -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_target_is_replaced_whole_or_not_at_all(spark, tmp_path, monkeypatch):
     source, target = tmp_path / "bars.txt", tmp_path / "out"
     source.write_text("AAPL,200802010930,10,11,9,10,5\n")

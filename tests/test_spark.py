@@ -387,7 +387,8 @@ def test_missing_order_values_are_the_error_of_pandas(session):
     assert "1 missing values of 4" in str(on_spark.value)
 
 
-@pytest.mark.parametrize("rows", [pytest.param("one", marks=pytest.mark.slow), "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["one", "all"])
 def test_more_matches_than_the_limit_are_an_error(session, walk_on_spark, rows):
     found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
     n = found.count()

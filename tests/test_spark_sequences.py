@@ -269,7 +269,8 @@ def test_ranks_go_on_over_blocks(seed):
     assert np.concatenate(given).tolist() == [last[:i].tolist().count(x) for i, x in enumerate(last)]
 
 
-@pytest.mark.parametrize("size", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5, 1000))])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_a_part_of_the_matches_is_that_part(size):
     query = cep.sequence_query("PATTERN SEQ(A a, B+ b[])", event_type="kind", order_by=["t", "n"], within=9)
     frame = random_frame(1, query, 40)
@@ -399,13 +400,10 @@ def packed_case(seed: int, family: str) -> tuple[SequenceQuery, pd.DataFrame]:
     raise AssertionError(f"no streams with matches for seed {seed} of family {family}")
 
 
-FEW = [(1, "kleene")]
 MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("seed", "family"), [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in MANY)]
-)
+@pytest.mark.parametrize(("seed", "family"), [pytest.param(*case, marks=pytest.mark.slow) for case in MANY])
 def test_random_streams_packed_as_partitions(session, seed, family):
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
@@ -470,7 +468,10 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("keywords", [KEYED, SLICED], ids=["partitions", "slices"])
+@pytest.mark.parametrize(
+    "keywords",
+    [pytest.param(KEYED, id="partitions"), pytest.param(SLICED, id="slices", marks=pytest.mark.slow)],
+)
 def test_every_question_has_the_answer_of_pandas(events, events_on_spark, keywords):
     told = {**keywords, "measures": TOLD}
     expected, found = cep.match(events, ABC, **told), events_on_spark.cep.match(ABC, **told)
@@ -560,7 +561,8 @@ def test_more_matches_than_64_bits(session, small):
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.mark.parametrize("rows", [pytest.param("one", marks=pytest.mark.slow), "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["one", "all"])
 def test_more_matches_than_the_limit_are_an_error(events_on_spark, rows):
     found = events_on_spark.cep.match("PATTERN SEQ(A a, B b)", **{**KEYED, "within": 20})
     n = found.count()

@@ -229,6 +229,8 @@ class _JoinWriter:
         for stage, (plan, join) in enumerate(stages):
             has_loop = any(one.is_loop for one in plan.joins)
             lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
+            if join is not plan.joins[-1]:
+                lines = [lines[0], "    counted = 0  # what fits goes on", *lines[1:]]
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
         given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
