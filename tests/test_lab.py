@@ -251,7 +251,8 @@ explorer.wait()
 
 def expected():
     matches = events.cep.match(explorer.wait(120, "matches").query)
-    rows = [list(map(str.strip, row)) for row in cells(as_pandas(matches.head(15)))]
+    shown = cells(as_pandas(matches.head(15)))
+    rows = [[f"{i:,}", *map(str.strip, row)] for i, row in enumerate(shown)]
     return [rows, matches.count(), explorer.sliders[0].value, explorer.matches.count()]
 """
 # By the engine that takes it.
