@@ -416,7 +416,6 @@ def test_random_streams_packed_as_partitions(session, seed, family):
 @pytest.mark.parametrize(
     ("seed", "family"),
     [
-        (1, "ahead"),
         *(pytest.param(s, f, marks=pytest.mark.slow) for s in range(4) for f in WINDOWED),
     ],
 )

@@ -47,7 +47,7 @@ CUT = """() => [...document.querySelectorAll('[class^=cepkit-]')].flatMap(root =
 
 @pytest.fixture(scope="module")
 def browser():
-    with lab.browser(lab.needed("jupyterlab")) as opened:
+    with lab.browser("jupyterlab") as opened:
         yield opened
 
 
@@ -55,7 +55,7 @@ def browser():
 def server(browser, tmp_path_factory):
     folder = tmp_path_factory.mktemp("story")
     (folder / "notebooks").mkdir()
-    with lab.server("jupyterlab", folder / "notebooks", folder / "own") as started:
+    with lab.server(folder / "notebooks", folder / "own") as started:
         yield started
 
 
