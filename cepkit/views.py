@@ -12,6 +12,7 @@ import pandas as pd
 from cepkit.compile.automaton import positions, states
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
 from cepkit.explanation import Explanation
+from cepkit.explorer.spark_part import MOST_ROWS, part_of
 from cepkit.language.branches import branches
 from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
@@ -138,14 +139,20 @@ def _(of, what, settings):
 
 @_view.register
 def _(of: LazyMatches, what, settings):
-    from cepkit.api import match
-    from cepkit.explorer.spark_part import MOST_ROWS, part_of
-
     _one_of(what, ("lineage",), "matches in a Spark frame")
-    most = whole_number("view: rows", settings.get("rows", MOST_ROWS), 1)
-    settings = {name: value for name, value in settings.items() if name != "rows"}
-    part, words = part_of(of.needed(), of.query.partition_by, of.query.order_by, most)
+    return _lineage_of_part(of, **settings)
+
+
+def _lineage_of_part(
+    of: LazyMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
+) -> View:
+    from cepkit.api import match
+
+    whole_number("view: rows", rows, 1)
+    given = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
+    part, words = part_of(of.needed(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name
+    settings = {name: value for name, value in given.items() if value is not None}
     return _lineage(match(part, of.query, engine=engine), {"part": words, **settings})
 
 

@@ -918,7 +918,7 @@ def test_a_view_shows_a_part_and_says_which(spark, seed):
     assert pairs_shown(early).keys() == pairs_in(rows[rows["t"] < 20])
 
 
-def test_views_of_rows_of_a_spark_frame(spark):
+def test_views_of_rows_of_a_spark_frame(spark, monkeypatch):
     frame = spark.createDataFrame(pd.DataFrame({"t": range(60), "k": [0, 1, 2] * 20}))
     matches = frame.cep.match("up up", define={"up": "t >= prev(t)"}, partition_by="k", order_by="t")
     view = matches.view("lineage", title="two")
@@ -928,5 +928,8 @@ def test_views_of_rows_of_a_spark_frame(spark):
     for rows in (0, 1.5):
         with pytest.raises(CepError, match=rf"view: rows={rows}: expected a whole number"):
             matches.view(rows=rows)
+    monkeypatch.setattr("cepkit.views.part_of", None)  # before Spark is asked for anything
     with pytest.raises(TypeError, match="page"):
         matches.view(page=3)
+    with pytest.raises(CepError, match="view: size=0: expected a whole number"):
+        matches.view(size=0)

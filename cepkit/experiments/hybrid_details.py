@@ -16,7 +16,6 @@ from cepkit.experiments.hybrid_parallel import (
     CORES,
     COSTS,
     Runs,
-    costs_of,
     simulated,
     speedup,
     system_of,
@@ -301,7 +300,6 @@ def measured(
     *,
     window_min: float | None = None,
     systems: Sequence[str] = (*COMPARED[:1], "RIP"),
-    costs: Costs | None = None,
     repetitions: int = 5,
 ) -> pd.DataFrame:
     """Return speed-ups on real threads beside those of virtual time.
@@ -310,8 +308,6 @@ def measured(
     ----------
     workload, window_min
         As of `by_cost_model`.
-    costs : Costs, optional
-        None: those of this machine, for engines that take events one by one and for those that take batches.
     threads : sequence of int
         No more than the machine has cores, to say something.
     systems : sequence of str
@@ -323,19 +319,19 @@ def measured(
     -------
     pandas.DataFrame
         A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
-        simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind.
+        simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind. Costs
+        are those of this machine, for engines that take events one by one and for those that take batches.
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
 
     @cache
-    def of_machine(one_by_one: bool) -> Costs:
+    def costs_of(one_by_one: bool) -> Costs:
         return calibrate_costs(program, events, one_by_one=one_by_one)
 
     def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
         engine = system_of(name)(n, events.n_events)
         found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
-        own = costs_of(engine, costs) if costs else of_machine(engine.one_by_one)
-        virtual = engine.simulate(program, events, costs=own)
+        virtual = engine.simulate(program, events, costs=costs_of(engine.one_by_one))
         return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
 
     one, *sequential = both("sequential", 1)

@@ -64,6 +64,11 @@ class Pages:
             return self._order(column, direction)[low:high].tolist()
         return list(range(low, high))
 
+    def order_or_canonical(self, order: str) -> str:
+        """Return an order that other matches had, where these have its column; else the canonical one."""
+        column, _, _ = order.rpartition(" ")
+        return order if not column or column in self.frame([]).columns else CANONICAL
+
     def page_of(self, number: int, order: str = CANONICAL) -> int:
         """Return the page that shows a match."""
         if order == REVERSE:
@@ -102,11 +107,7 @@ class Pages:
     def described(self, frame: pd.DataFrame, numbers: Sequence[int], page: int, order: str) -> dict[str, Any]:
         """Return the traits for a page whose rows are there already."""
         return {
-            "columns": [
-                {"name": str(name), "align": "right" if is_number(of) else "left"}
-                for name, of in frame.dtypes.items()
-            ],
-            "rows": cells(frame),
+            **columns_and_rows(frame),
             "numbers": [str(number) for number in numbers],
             "page": min(max(page, 1), self.n_pages),
             "n_pages": str(self.n_pages),
@@ -126,6 +127,12 @@ def as_pandas(frame: Any) -> pd.DataFrame:
 def is_number(dtype: Any) -> bool:
     """Whether values of a dtype are numbers that stand at the right."""
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+
+
+def columns_and_rows(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return a frame as traits of a table's widget."""
+    sides = [(str(name), "right" if is_number(of) else "left") for name, of in frame.dtypes.items()]
+    return {"columns": [{"name": name, "align": side} for name, side in sides], "rows": cells(frame)}
 
 
 def cells(frame: pd.DataFrame) -> list[list[str]]:

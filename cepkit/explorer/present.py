@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from cepkit.api import match
 from cepkit.checked import warn_of_unknown_types
 from cepkit.errors import CepError
@@ -15,7 +13,8 @@ from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
-from cepkit.explorer.pages import CANONICAL, PAGE, cells, is_number
+from cepkit.explorer.moments import moment_traits
+from cepkit.explorer.pages import CANONICAL, PAGE, columns_and_rows
 from cepkit.explorer.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.series import described, drawable, series_of
 from cepkit.explorer.spark_part import stoppable
@@ -265,10 +264,7 @@ class Presenter:
 
     def _first_page(self, result: Result) -> dict[str, Any]:
         """Return the first page in the order that a person chose, where the result still has it."""
-        try:
-            return result.pages.traits(1, self.order)
-        except KeyError:  # a measure that is gone
-            return result.pages.traits(1, CANONICAL)
+        return result.pages.traits(1, result.pages.order_or_canonical(self.order))
 
     def _drawn(self, result: Result) -> tuple[int | None, dict[str, Any], dict[str, Any]]:
         """Return the partition to show, its timeline, and what is marked there."""
@@ -307,7 +303,10 @@ class Presenter:
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
         self.board.set(self.board.funnel, {"busy": True})
-        self.board.give_reasons("", note="told anew when all matches are counted" if self.asked else "")
+        if not self.asked:
+            self.board.give_reasons("")
+        elif not result.is_counted:  # else the new ones are there soon
+            self.board.give_reasons("", note="told anew when all matches are counted")
 
     def _say_counting(self, is_cold: bool) -> None:
         compiling = "compiling a pattern of a new shape, then " if is_cold else ""
@@ -377,10 +376,8 @@ class Presenter:
 
     def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
         partition, chosen = self.partition, self.chosen
-        timeline, told = (
-            result.timeline(partition, window),
-            marks_of(result, self.board.nfa.selected, partition, window),
-        )
+        timeline = result.timeline(partition, window)
+        told = marks_of(result, self.board.nfa.selected, partition, window)
         if chosen is not None:
             timeline["points"] = result.points(chosen, partition)
         timeline["asked"] = asked_places(result, self.asked, partition)
@@ -417,34 +414,13 @@ class Presenter:
         if position == NEXT_MATCH:
             position = stepping.next_match(self.board.stepper.position)
         position = min(max(position, 0), stepping.n)
-        moment = stepping.after(position)
-        labels = result.automaton.labels
-        live = [
-            {"state": state, "label": labels[state], "n": n, "examples": list(examples)}
-            for state, n, examples in moment.live
-        ]
-        place = stepping.position_of(position - 1) if position else None
-        notes = [moment.note] if moment.note else []
-        if not moment.is_whole and not moment.note:
-            notes.append("partial matches that began long before are left out")
-        if result.is_sequence and result.program.query.after_match[0] != "none":
-            notes.append("matches are those before after_match takes some away")
-        if self.sampled:
-            notes.append(self.sampled)
-        traits = {
-            "position": position,
-            "n_events": stepping.n,
-            "event": [] if place is None else result.event(place),
-            "live": live,
-            "completed": [", ".join(f"event {i + 1:,}" for i in match) for match in moment.completed],
-            "note": "; ".join(notes),
-        }
-        series = result.series(self.partition)
-        cursor = None if place is None else float(series.x(int(series.index_of(np.array([place]))[0])))
+        traits = moment_traits(result, stepping, position, self.sampled)
+        place = [stepping.position_of(position - 1)] if position else []
+        cursor = next(iter(result.places(place, self.partition)[:, 0].tolist()), None)
 
         def show() -> None:
             self.board.set(self.board.stepper, traits)
-            self.board.nfa.live = [{"state": one["state"], "n": one["n"]} for one in live]
+            self.board.nfa.live = [{"state": one["state"], "n": one["n"]} for one in traits["live"]]
             self.board.timeline.cursor = cursor
 
         turn.deliver(show)
@@ -474,11 +450,7 @@ class Presenter:
             n = matches.count()
             frame = matches.head(PAGE)
         table = {
-            "columns": [
-                {"name": str(name), "align": "right" if is_number(of) else "left"}
-                for name, of in frame.dtypes.items()
-            ],
-            "rows": cells(frame),
+            **columns_and_rows(frame),
             "numbers": [""] * len(frame),
             "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
             "limit_note": f"of all rows, the first {len(frame)}; explorer.matches has the others",

@@ -1,0 +1,32 @@
+"""What the stepper shows of a moment: the event, partial matches that live, matches completed there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cepkit.explorer.result import Result
+    from cepkit.explorer.stepping import Stepping
+
+
+def moment_traits(result: Result, stepping: Stepping, position: int, sampled: str) -> dict[str, Any]:
+    """Return the traits of the stepper's widget for the moment after ``position`` events."""
+    moment, labels = stepping.after(position), result.automaton.labels
+    notes = [moment.note] if moment.note else []
+    if not moment.is_whole and not moment.note:
+        notes.append("partial matches that began long before are left out")
+    if result.is_sequence and result.program.query.after_match[0] != "none":
+        notes.append("matches are those before after_match takes some away")
+    if sampled:
+        notes.append(sampled)
+    return {
+        "position": position,
+        "n_events": stepping.n,
+        "event": result.event(stepping.position_of(position - 1)) if position else [],
+        "live": [
+            {"state": state, "label": labels[state], "n": n, "examples": list(examples)}
+            for state, n, examples in moment.live
+        ],
+        "completed": [", ".join(f"event {i + 1:,}" for i in match) for match in moment.completed],
+        "note": "; ".join(notes),
+    }
