@@ -92,7 +92,7 @@ class Blocks(NamedTuple):
     items: np.ndarray  # int64, (n_blocks, n_rows, width): places, component by component
     sizes: np.ndarray  # int32, (n_blocks, n_rows, n_components)
     limits: np.ndarray  # int64, (2, n_blocks, n_rows): position of the last event; of the last that may join
-    header: np.ndarray  # int64, (n_blocks, 7)
+    header: np.ndarray  # int64, (n_blocks, 16): the first 7 are used, so that no two share a cache line
     state: np.ndarray  # int64, (n_blocks,)
     queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
     free: np.ndarray  # int64, (n_blocks,): a stack
@@ -277,6 +277,18 @@ def _path_of(items, sizes, path, first, n_components, component, block, row, pla
 
 
 @njit(**_INLINED)
+def _goes_on_itself(net, control, own, stage):
+    """Return whether the thread that a stage's partial matches are from takes them for the next one.
+
+    Where agents are fused; and where all threads serve all agents, while there is enough for others: what
+    another thread made has to come from its cache. That does not matter in virtual time.
+    """
+    if net.stages[stage, IS_FUSED] or not net.options[IS_REAL] or net.options[ALLOCATION] != FULLY_DYNAMIC:
+        return net.stages[stage, IS_FUSED] != 0
+    return atomic.load(control, N_WAITING * _LINE) >= len(own.hand) * net.options[BATCH]
+
+
+@njit(**_INLINED)
 def _needs_path(net, stage):
     """Return whether pairs that fit are more than counted."""
     own = net.stages[stage]
@@ -337,7 +349,7 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
             if _added(blocks, own.spare[r], hand, path, first, OPEN_NEXT, after, n_components, n_items, last,
                       expiry[path[0]]):  # fmt: skip
                 _closed(blocks, own, r, OPEN_NEXT)
-                if is_real and not net.stages[stage, IS_FUSED]:
+                if is_real and not _goes_on_itself(net, control, own, stage):
                     _passed_on(blocks, control, own, r, OPEN_NEXT)
         if is_loop:
             n_looped += 1
@@ -557,6 +569,19 @@ def _has_rows(net, own, control, trace):
 
 
 @njit(**_INLINED)
+def _given_away(net, blocks, control, own, hand):
+    """Pass on a thread's own blocks, when others wait for something to do."""
+    while hand[OWN_CHAIN] >= 0:
+        block = hand[OWN_CHAIN]
+        stage = blocks.header[block, STAGE]
+        if _goes_on_itself(net, control, own, stage - 1):
+            return
+        hand[OWN_CHAIN] = blocks.header[block, CHAIN]
+        _published(blocks, control, block, stage)
+        atomic.add(control, OUTSTANDING * _LINE, -1)  # it was counted as the thread's own
+
+
+@njit(**_INLINED)
 def _taken(net, blocks, own, control, r, work):
     """Take a batch of a queue, or (-1) a block of the thread's own; return False when others were faster."""
     hand, n_stages, n_blocks = own.hand[r], len(net.stages), len(blocks.state)
@@ -709,8 +734,8 @@ def _ended(net, blocks, own, control, trace, r, now):
     stage, kind = hand[AT_STAGE], hand[KIND]
     _closed(blocks, own, r, OPEN_NEXT)
     _closed(blocks, own, r, OPEN_LOOP)
-    if net.stages[stage, IS_FUSED]:
-        while hand[CHAIN_NEXT] >= 0:  # goes on with them itself, without a queue
+    if _goes_on_itself(net, control, own, stage):
+        while hand[CHAIN_NEXT] >= 0:  # without a queue
             block = hand[CHAIN_NEXT]
             hand[CHAIN_NEXT] = blocks.header[block, CHAIN]
             blocks.header[block, CHAIN] = hand[OWN_CHAIN]
@@ -818,6 +843,7 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
         if not _has_rows(net, own, control, trace):
             return MORE_TRACE
         work, random, foreign = -1, hand[RANDOM], hand[FOREIGN]
+        _given_away(net, blocks, control, own, hand)
         if hand[OWN_CHAIN] < 0:
             work = _chosen(net, control, hand, r)
             if work < 0:

@@ -161,7 +161,7 @@ class AgentRun:
         self.blocks = k.Blocks(
             np.zeros((n_blocks, n_rows, width), np.int64),
             np.zeros((n_blocks, n_rows, n_components), np.int32),
-            np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 7), np.int64),
+            np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 16), np.int64),
             np.zeros(n_blocks, np.int64), np.full((n_stages, n_blocks), -1, np.int64),
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
             np.zeros((2, n_stages, room + n_own, 5), np.int64), self._memo(),
