@@ -66,8 +66,9 @@ def test_interrupted_steps_do_not_count(seed):
     assert robust_nonnegative(causes[:0], times[:0]) == [0.0] * 5
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("text", [pytest.param(text, marks=compiles) for text in (TWO, THREE, LOOP)])
-def test_costs_of_a_simulated_run_are_found_again(text, monkeypatch):
+def test_costs_of_a_simulated_run_are_found_again(text, threads, monkeypatch):
     program, events = prepared(text)
     agents, made = Agents(program, events), []
     comparison = (7.0, 3.0, 11.0)[: len(agents.labels)]
@@ -79,9 +80,9 @@ def test_costs_of_a_simulated_run_are_found_again(text, monkeypatch):
 
     AgentRun = simulation.AgentRun
     monkeypatch.setattr(simulation, "AgentRun", kept)
-    crew, terms = Crew("fully_dynamic", 1), Terms(trace=True, keep=False, batch=8)
+    crew, terms = Crew("fully_dynamic", threads), Terms(trace=True, keep=False, batch=8)
     ran = simulation.simulate_agents(agents, crew, terms, costs=wanted)
-    found = calibration._fitted(agents, made[0], [calibration._rows(made[0])])
+    found = calibration._fitted(agents, made)
     assert ran.n_matches > 20
     assert ran.looked.sum() == made[0].trace[:, made[0].k.WITH_LOOKED].sum()
     for item in dataclasses.fields(Costs):
@@ -90,12 +91,12 @@ def test_costs_of_a_simulated_run_are_found_again(text, monkeypatch):
             assert value == pytest.approx(expected, rel=1e-4, abs=1e-3), item.name
 
 
-@pytest.mark.parametrize("one_by_one", [False, True])
+@pytest.mark.parametrize("how", [{}, {"one_by_one": True}, {"threads": 2}], ids=str)
 @pytest.mark.parametrize("text", [pytest.param(text, marks=compiles) for text in (TWO, THREE, LOOP)])
-def test_measured_costs_fit_their_query(text, one_by_one):
+def test_measured_costs_fit_their_query(text, how):
     program, events = prepared(text)
     agents = Agents(program, events)
-    costs = calibrate_costs(program, events, n_events=100, repeats=2, one_by_one=one_by_one, seed=3)
+    costs = calibrate_costs(program, events, n_events=100, repeats=2, seed=3, **how)
     assert isinstance(costs.comparison, tuple)
     assert len(costs.comparison) == len(agents.labels)
     numbers = [costs.item, costs.look, costs.lock, costs.send, costs.delivery, costs.match, *costs.comparison]
@@ -112,7 +113,7 @@ def test_one_thread_takes_the_same_steps_every_time(text):
     crew = Crew("fully_dynamic", 1)
     one, other = (calibration._timed(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
     clock = [getattr(one.k, name) for name in CLOCK]
-    rows = [np.delete(calibration._rows(run), clock, axis=1) for run in (one, other)]
+    rows = [np.delete(calibration._timed_steps(run)[0][0], clock, axis=1) for run in (one, other)]
     assert len(rows[0]) > 10
     assert np.array_equal(*rows)
 
@@ -131,7 +132,7 @@ def test_nothing_to_measure():
     assert calibrate_costs(*prepared(TWO, n=0)) == Costs()
 
 
-@pytest.mark.parametrize("wrong", [{"n_events": 0}, {"repeats": 0}, {"repeats": 1.5}])
+@pytest.mark.parametrize("wrong", [{"n_events": 0}, {"repeats": 0}, {"repeats": 1.5}, {"threads": 0}])
 def test_numbers_are_above_zero(wrong):
     with pytest.raises(CepError, match=f"calibrate_costs: {next(iter(wrong))}"):
         calibrate_costs(*prepared(TWO), **wrong)

@@ -28,14 +28,14 @@ WITH_PATTERN = [name for name, benchmark in paper.BENCHMARKS.items() if benchmar
 
 @pytest.mark.slow
 def test_all_nine_benchmarks_select_what_the_paper_reports():
-    table = paper.table5(20)
+    table = paper.table5(paper.benchmarks_prepared(20))
     assert list(table.index) == list(paper.BENCHMARKS) and len(table) == 9
     assert table["ratio"].between(0.8, 1.2).all(), table["ratio"]
 
 
 @pytest.mark.slow
 def test_all_nine_benchmarks_select_what_the_paper_reports_at_its_size():
-    table = paper.table5(paper.PAPER_REPETITIONS)
+    table = paper.table5(paper.benchmarks_prepared(paper.PAPER_REPETITIONS))
     print(table[["events", "matches", "selectivity_pct", "paper_pct", "ratio"]].to_string())
     assert table["events"].unique().tolist() == [10_000_000, 200_000]
     assert table["ratio"].between(0.8, 1.2).all(), table["ratio"]
@@ -114,7 +114,7 @@ def test_table6_has_both_speeds():
 
 
 def test_short_cuts_leave_the_matches_and_save_looks():
-    live = paper.live_starts({"trades": 3, "tweets": 1})
+    live = paper.live_starts(paper.benchmarks_prepared({"trades": 3, "tweets": 1}))
     assert list(live.index) == WITH_PATTERN
     assert live.loc["finance5", "looked_at"] < live.loc["finance5", "mean_live"] / 5
     assert live.loc["finance3", "most_live"] == 0  # a pattern of one event

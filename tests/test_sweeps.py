@@ -4,6 +4,8 @@ import itertools
 import random
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -68,6 +70,44 @@ def test_an_interrupted_sweep_goes_on_where_it_was(seed, tmp_path):
     again = Runs()
     pd.testing.assert_frame_equal(sweep(again, GRID, tmp_path / "speedup", version="1"), EXPECTED)
     assert again.calls == []
+
+
+def test_points_run_at_once():
+    meet = threading.Barrier(3)
+
+    def run(x):
+        if x < 3:
+            meet.wait(20)  # nobody goes on before three are here
+        if x % 7 == 4:
+            raise ValueError(x)
+        return {"y": 2 * x}
+
+    found = sweep(run, {"x": [0, 1, 2, 3, 5, 6]}, workers=3)
+    assert found.to_dict("list") == {"x": [0, 1, 2, 3, 5, 6], "y": [0, 2, 4, 6, 10, 12]}
+    with pytest.raises(PointError, match=r"\(x=4\) raised ValueError: 4 \(and 1 more: \(x=11\)\)") as caught:
+        sweep(run, {"x": range(12)}, workers=3)
+    assert caught.value.done["x"].tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("last", range(8, 13))
+def test_an_interrupt_waits_for_points_under_way(last, tmp_path):
+    ended, calls = [], []
+
+    def run(x):
+        calls.append(x)
+        if x == last:
+            raise KeyboardInterrupt
+        time.sleep(0.002)
+        ended.append(x)
+        return {"y": 2 * x}
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(run, {"x": range(100)}, tmp_path / "s", workers=3)
+    assert len(calls) == len(ended) + 1 < 90  # those that had not begun were given up
+    last = None
+    found = sweep(run, {"x": range(100)}, tmp_path / "s", workers=3)
+    assert found["y"].tolist() == [2 * x for x in range(100)]
+    assert sorted(ended) == list(range(100))  # each to its end once: those under way were kept
 
 
 def test_a_killed_process_loses_one_point_at_most(tmp_path):

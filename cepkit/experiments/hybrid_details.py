@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,6 @@ from cepkit.experiments.hybrid_parallel import (
 )
 from cepkit.experiments.hybrid_workloads import VARIABLES, Workload, prepared, sensors
 from cepkit.parallel.agent_statistics import agent_statistics
-from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.outcome import ParallelRun
@@ -324,14 +322,10 @@ def measured(
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
 
-    @cache
-    def costs_of(one_by_one: bool) -> Costs:
-        return calibrate_costs(program, events, one_by_one=one_by_one)
-
     def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
         engine = system_of(name)(n, events.n_events)
         found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
-        virtual = engine.simulate(program, events, costs=costs_of(engine.one_by_one))
+        virtual = engine.simulate(program, events, costs=engine.measured_costs(program, events))
         return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
 
     one, *sequential = both("sequential", 1)

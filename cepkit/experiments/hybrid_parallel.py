@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,6 +44,7 @@ __all__ = [
 CORES = 24  # of the paper's machine
 COSTS = Costs()
 CHUNKS = 4  # of RIP for every thread
+_WORKERS = min(8, os.cpu_count() or 1)  # points of a sweep at once
 # By the number of threads and of events.
 SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
     "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
@@ -66,16 +70,16 @@ class Runs:
             raise CepError(f"workloads is a workload, {workloads.name!r}. Give a list of them")
         self.workloads = {workload.name: workload for workload in workloads}
         self.costs = costs
-        self._prepared: dict[tuple, tuple[SequenceProgram, Events]] = {}
-        self._sequential: dict[tuple, ParallelRun] = {}
+        self._made: dict[tuple, Future] = {}
+        self._making = Lock()
 
     def prepared(self, data: str, pattern: str, window_min: float, length: int):
         """Return the program and the events of a query."""
-        key = (data, pattern, window_min, length)
-        if key not in self._prepared:
-            workload = self.workloads[data]
-            self._prepared[key] = prepared(workload, window_min, length=length, pattern=pattern)
-        return self._prepared[key]
+        workload = self.workloads[data]
+        return self._once(
+            lambda: prepared(workload, window_min, length=length, pattern=pattern),
+            (data, pattern, window_min, length),
+        )
 
     def simulated(self, system: str, threads: int, *query, load: float | None = None) -> ParallelRun:
         """Return a run; with ``load`` events arrive evenly, at that multiple of the sequential rate."""
@@ -89,11 +93,20 @@ class Runs:
 
     def sequential(self, *query, scoped: bool = True) -> ParallelRun:
         """Return the run on one thread."""
-        key = (*query, scoped)
-        if key not in self._sequential:
-            name = "sequential" if scoped else "sequential, not scoped"
-            self._sequential[key] = self.simulated(name, 1, *query)
-        return self._sequential[key]
+        name = "sequential" if scoped else "sequential, not scoped"
+        return self._once(lambda: self.simulated(name, 1, *query), (name, *query))
+
+    def _once(self, make: Callable[[], Any], key: tuple) -> Any:
+        """Return what is made for a key, by the first thread that asks for it."""
+        with self._making:
+            is_first = key not in self._made
+            made = self._made.setdefault(key, Future())
+        if is_first:
+            try:
+                made.set_result(make())
+            except BaseException as error:
+                made.set_exception(error)
+        return made.result()
 
 
 def system_of(name: str) -> Callable[[int, int], ParallelEngine]:
@@ -214,7 +227,7 @@ def speedup(
         }
 
     points = _points(workloads, by, values, patterns, systems, threads, length)
-    return sweep(point, points, path, name=f"speedup by {by}", progress=False)
+    return sweep(point, points, path, name=f"speedup by {by}", workers=_WORKERS, progress=False)
 
 
 # --- figures 7 and 8: latency and memory ------------------------------------------------------------------
@@ -270,7 +283,7 @@ def paced(
         for load in loads
         for point in _points(workloads, by, values, ("SEQ",), systems, threads, length, load=load)
     ]
-    return sweep(point, points, path, name=f"paced by {by}", progress=False)
+    return sweep(point, points, path, name=f"paced by {by}", workers=_WORKERS, progress=False)
 
 
 def never_pruned(
@@ -379,7 +392,7 @@ def fusion(
         }
 
     points = _points(workloads, by, values, ("SEQ",), allocations, threads, 6)
-    return sweep(point, points, progress=False).rename(columns={"system": "allocation"})
+    return sweep(point, points, workers=_WORKERS, progress=False).rename(columns={"system": "allocation"})
 
 
 def rip_chunks_per_thread(

@@ -38,6 +38,7 @@ __all__ = [
     "Benchmark",
     "Free",
     "benchmark_data",
+    "benchmarks_prepared",
     "benchmarks_with_data",
     "calibrate",
     "compiled",
@@ -47,6 +48,8 @@ __all__ = [
     "table5",
     "table6",
 ]
+
+Prepared = tuple[Benchmark, pd.DataFrame, pd.DataFrame]  # with its data, and these behind all stages
 
 
 def compiled(benchmark: Benchmark, frame: pd.DataFrame) -> tuple[Program, Events]:
@@ -114,15 +117,13 @@ def calibrate(
     return min(tried, key=lambda one: abs(one[0] - target))[1]
 
 
-def table5(repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None) -> pd.DataFrame:
+def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
     """Return the selectivity of each benchmark beside the paper's.
 
     Parameters
     ----------
-    repetitions : int or mapping of str to int
-        Blocks of 10,000 events; apart for ``trades`` and ``tweets``, as in `PAPER_REPETITIONS`.
-    names : iterable of str, optional
-        Of `BENCHMARKS` and `VARIANTS`; None: the nine of the paper.
+    prepared : iterable
+        Of `benchmarks_prepared`.
 
     Returns
     -------
@@ -136,8 +137,8 @@ def table5(repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | Non
     or a tweet, also where a stage makes fewer events of them (finance4).
     """
     rows = []
-    for benchmark, data, prepared in benchmarks_prepared(names, repetitions):
-        matches = count_matches(benchmark, prepared)
+    for benchmark, data, frame in prepared:
+        matches = count_matches(benchmark, frame)
         rows.append(
             {
                 "benchmark": benchmark.name,
@@ -204,17 +205,13 @@ def table6(
     return table
 
 
-def live_starts(
-    repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None
-) -> pd.DataFrame:
+def live_starts(prepared: Iterable[Prepared]) -> pd.DataFrame:
     """Return how many partial matches an event meets, with and without cepkit's short cuts.
 
     Parameters
     ----------
-    repetitions : int or mapping of str to int
-        Blocks of 10,000 events; apart for ``trades`` and ``tweets``, as in `PAPER_REPETITIONS`.
-    names : iterable of str, optional
-        Of `BENCHMARKS` and `VARIANTS`; None: those of the paper that have a pattern.
+    prepared : iterable
+        Of `benchmarks_prepared`; benchmarks without a pattern are left out.
 
     Returns
     -------
@@ -230,9 +227,10 @@ def live_starts(
     live starts, one per 47 events.
     """
     rows = []
-    names = names if names is not None else [name for name, b in BENCHMARKS.items() if b.pattern]
-    for benchmark, _, prepared in benchmarks_prepared(names, repetitions):
-        program, events = compiled(benchmark, prepared)
+    for benchmark, _, frame in prepared:
+        if benchmark.pattern is None:
+            continue
+        program, events = compiled(benchmark, frame)
         plain, ours = Run(), Run()
         n_matches = len(match_regex(one_record_per_start(program), events, threads=1, run=plain))
         if n_matches != len(match_regex(program, events, threads=1, run=ours)):
@@ -280,9 +278,17 @@ def benchmarks_with_data(
 
 
 def benchmarks_prepared(
-    names: Iterable[str] | None, repetitions: int | Mapping[str, int]
-) -> Iterator[tuple[Benchmark, pd.DataFrame, pd.DataFrame]]:
-    """Yield as `benchmarks_with_data`, and the data behind all stages; what stages make is shared."""
+    repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None
+) -> Iterator[Prepared]:
+    """Yield benchmarks, their data, and the data behind all stages; what stages make is shared.
+
+    Parameters
+    ----------
+    repetitions : int or mapping of str to int
+        Blocks of 10,000 events; apart for ``trades`` and ``tweets``, as in `PAPER_REPETITIONS`.
+    names : iterable of str, optional
+        Of `BENCHMARKS` and `VARIANTS`; None: the nine of the paper.
+    """
     behind: dict[tuple, pd.DataFrame] = {}
     for benchmark, data in benchmarks_with_data(names, repetitions):
         frame = data

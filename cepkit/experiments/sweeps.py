@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, whole_number
 from cepkit.progress import Progress
 
 __all__ = ["PointError", "SweepMismatchError", "sweep"]
@@ -48,6 +49,7 @@ def sweep(
     *,
     version: str = "",
     name: str = "",
+    workers: int = 1,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Run every point of a grid, and keep each result as soon as it is there.
@@ -65,6 +67,9 @@ def sweep(
         Of what ``run`` does; results of another one are not mixed with these.
     name : str
         Of the sweep, likewise; empty: that of ``run``.
+    workers : int
+        Threads that run points at once: worth it where ``run`` works without the interpreter's lock, as
+        simulations do. The result is the same.
     progress : bool
         Whether to show a bar.
 
@@ -80,9 +85,9 @@ def sweep(
     PointError
         When points raised, after all others have run; the next call runs only these.
     CepError
-        When the grid or a result is not of values that can be kept.
+        When the grid or a result is not of values that can be kept, or ``workers`` is no number above 0.
     KeyboardInterrupt
-        Passed on; what was done is kept.
+        Passed on, when the points under way have ended; what was done is kept.
 
     Notes
     -----
@@ -98,6 +103,7 @@ def sweep(
     """
     if not callable(run):
         raise CepError(f"sweep: run is a {type(run).__name__}; a function of a point's parameters is needed")
+    whole_number("sweep: workers", workers, 1)
     points = _points(grid)
     keys = [_key(point) for point in points]
     if len(set(keys)) < len(keys):
@@ -108,24 +114,23 @@ def sweep(
     name = name or getattr(run, "__name__", type(run).__name__)
     folder = None if path is None else _opened(Path(path), name, version, points)
     results = {} if folder is None else _kept(folder, keys, points)
-    failed: list[tuple[dict, Exception]] = []
-    with Progress(len(points), "points") if progress else nullcontext(lambda n: None) as done:
+    failed: dict[str, Exception] = {}
+    todo = {key: point for key, point in zip(keys, points, strict=True) if key not in results}
+    with (
+        Progress(len(points), "points") if progress else nullcontext(lambda n: None) as done,
+        closing(_tried(run, todo, folder, workers)) as tried,
+    ):
         done(len(results))
-        for point, key in zip(points, keys, strict=True):
-            if key in results:
-                continue
-            try:
-                row = _row(point, run(**point))
-            except Exception as error:  # a point that fails must not cost the others
-                failed.append((point, error))
+        for key, row in tried:
+            if isinstance(row, Exception):
+                failed[key] = row
             else:
-                if folder is not None:
-                    _keep(folder, key, row)
-                results[key] = _result_of(row, point)
+                results[key] = _result_of(row, todo[key])
             done(1)
     if failed:
         rows = [(point, results[key]) for point, key in zip(points, keys, strict=True) if key in results]
-        raise PointError(_complaint(failed, len(points), folder), _frame(rows)) from failed[0][1]
+        errors = [(todo[key], failed[key]) for key in todo if key in failed]
+        raise PointError(_complaint(errors, len(points), folder), _frame(rows)) from errors[0][1]
     return _frame([(point, results[key]) for point, key in zip(points, keys, strict=True)])
 
 
@@ -184,6 +189,32 @@ def _shown(point: Mapping[str, Any]) -> str:
 
 
 # --- results
+
+
+def _tried(
+    run: Callable, points: Mapping[str, dict], folder: Path | None, workers: int
+) -> Iterator[tuple[str, pa.Table | Exception]]:
+    """Yield each point's key with its row, which is kept, or what it raised, as soon as it is there."""
+
+    def tried(key: str) -> pa.Table | Exception:
+        try:
+            row = _row(points[key], run(**points[key]))
+        except Exception as error:  # a point that fails must not cost the others
+            return error
+        if folder is not None:
+            _keep(folder, key, row)
+        return row
+
+    if workers == 1:
+        yield from ((key, tried(key)) for key in points)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        key_of = {pool.submit(tried, key): key for key in points}
+        try:
+            for future in as_completed(key_of):
+                yield key_of[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _row(point: Mapping[str, Any], found: Any) -> pa.Table:

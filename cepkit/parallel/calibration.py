@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agents import Agents
 from cepkit.parallel.crew import Costs, Crew, Terms
-from cepkit.parallel.threads import run_units
+from cepkit.parallel.threads import on_threads
 
 _FIRST_PART = 1_000  # events; twice as many until a run takes that long
 _LONG_ENOUGH = 0.1  # seconds
@@ -25,15 +26,16 @@ def calibrate_costs(
     events: Events,
     *,
     n_events: int | None = None,
-    repeats: int = 5,
+    repeats: int = 3,
     keep: bool = False,
     one_by_one: bool = False,
+    threads: int = 1,
     seed: int = 0,
 ) -> Costs:
     """Measure what a thread's steps take on this machine, for the conditions of one query.
 
-    One thread runs the agents on a part of the events, several times: its steps are the same every time, and
-    the median of a step's times is what it takes. Costs are what fits these times best.
+    Threads run the agents on a part of the events, several times. Costs are what fits the times of all steps
+    best.
 
     Parameters
     ----------
@@ -48,22 +50,24 @@ def calibrate_costs(
     keep : bool
         Whether matches are kept; else they are counted.
     one_by_one : bool
-        Whether events are taken one by one, as an engine's ``one_by_one`` says; else in batches, where a pair
-        costs a fraction of that.
+        Whether a thread takes events one by one; else in batches, where a pair costs a fraction of that.
+    threads : int
+        That run at once, but no more than there are cores: what one made has to come from its cache when
+        another takes it, and that is part of what steps take. One by one there is one thread.
     seed : int
         Of the part's place in the stream.
 
     Returns
     -------
     Costs
-        Each 0 or more, ns; ``comparison`` by agent. With one thread a step begins with one buffer: ``lock``
-        has all that a step takes whatever there is in it. Where all pairs that are looked at are compared,
-        ``look`` is 0 and a comparison has both.
+        Each 0 or more, ns; ``comparison`` by agent. A step begins with a buffer of each thread: together
+        their ``lock`` is all that a step takes whatever there is in it. Where all pairs that are looked at
+        are compared, ``look`` is 0 and a comparison has both.
 
     Raises
     ------
     CepError
-        When ``n_events`` or ``repeats`` is no number above 0.
+        When ``n_events``, ``repeats`` or ``threads`` is no number above 0.
     UnsupportedQueryError
         When agents cannot run the program.
 
@@ -72,20 +76,20 @@ def calibrate_costs(
     Source: HYPERSONIC, section IV, has the costs c_i, b_i and q_i but does not say how to come by them.
     Takes the compilation, once on a machine, and ``repeats`` runs of the part.
     """
-    for name, value in (("n_events", n_events), ("repeats", repeats)):
+    for name, value in (("n_events", n_events), ("repeats", repeats), ("threads", threads)):
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
     agents = Agents(program, events)
     if not agents.labels or not events.n_events:
         return Costs()
-    timed = partial(_timed, agents, Crew("sequential" if one_by_one else "fully_dynamic", 1), keep)
+    crew = Crew("sequential", 1) if one_by_one else Crew("fully_dynamic", min(threads, os.cpu_count() or 1))
+    timed = partial(_timed, agents, crew, keep)
     part = _part(agents, n_events or _FIRST_PART, seed)
     run, seconds = timed(part)
     while n_events is None and seconds < _LONG_ENOUGH and part[1] - part[0] < events.n_events:
         part = _part(agents, 2 * (part[1] - part[0]), seed)
         run, seconds = timed(part)
-    traces = [_rows(timed(part)[0]) for _ in range(repeats)]
-    return _fitted(agents, run, traces)
+    return _fitted(agents, [run, *(timed(part)[0] for _ in range(1, repeats))])
 
 
 def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
@@ -96,36 +100,29 @@ def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
 
 
 def _timed(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[AgentRun, float]:
-    make = partial(AgentRun, agents, crew, Terms(keep=keep, trace=True), own=part)
-    runs, seconds, _ = run_units([(0, make)], 1)
-    return runs[0], seconds
+    run = AgentRun(agents, crew, Terms(keep=keep, trace=True), own=part)
+    return run, on_threads(run)[0]
 
 
-def _rows(run: AgentRun) -> np.ndarray:
-    """Return the rows of a run's trace, in the order of its one thread."""
-    return run.trace[: int(run.shared[run.k.N_TRACED])]
-
-
-def _fitted(agents: Agents, run: AgentRun, traces: list[np.ndarray]) -> Costs:
-    """Return the costs that fit the steps of runs that were all the same."""
-    k, rows = run.k, traces[0]
-    times = np.median([_times(k, own) for own in traces], axis=0)
-    steps = np.flatnonzero((rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS))
-    own = rows[steps]
-    stage = own[:, k.OF_STAGE].astype(np.int64)
+def _fitted(agents: Agents, runs: list[AgentRun]) -> Costs:
+    """Return the costs that fit the steps of all threads of runs."""
+    k, net = runs[0].k, runs[0].net
+    timed = [of for run in runs for of in _timed_steps(run)]
+    rows, times = np.concatenate([own for own, _ in timed]), np.concatenate([took for _, took in timed])
+    steps = rows[:, k.ACTION] != k.BY_SOURCE
+    own, stage = rows[steps], rows[steps, k.OF_STAGE].astype(np.int64)
     tested = own[:, k.WITH_TESTED]
     by_agent = [np.where(stage == s, tested, 0.0) for s in agents.stage_of_agent]
     # Pairs that fit: within a loop each of them goes back, elsewhere it goes on or is a match.
     hits = np.maximum(own[:, k.WITH_LOOPED], own[:, k.WITH_SENT] + own[:, k.WITH_MATCHES])
-    is_last = run.net.stages[stage, k.NEXT] < 0
+    is_last = net.stages[stage, k.NEXT] < 0
+    others = np.where(own[:, k.ACTION] == k.BY_EVENTS, k.N_MATCH_WORKERS, k.N_EVENT_WORKERS)
     causes = [
-        np.ones(len(own)), own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - tested,
+        net.stages[stage, others], own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - tested,
         np.where(is_last, 0.0, hits), np.where(is_last, hits, 0.0), *by_agent,
     ]  # fmt: skip
     lock, item, look, send, match, *comparison = robust_nonnegative(np.column_stack(causes), times[steps])
-    deliveries = np.flatnonzero((rows[:, k.ACTION] == k.BY_SOURCE) & (rows[:, k.OF_STAGE] < 0))
-    of_event = times[deliveries] / rows[deliveries, k.WITH_ITEMS]
-    of_event = of_event[np.isfinite(of_event)]  # nothing follows the last one
+    of_event = times[~steps] / rows[~steps, k.WITH_ITEMS]
     return Costs(
         item=item,
         look=look,
@@ -137,13 +134,19 @@ def _fitted(agents: Agents, run: AgentRun, traces: list[np.ndarray]) -> Costs:
     )
 
 
-def _times(k, rows: np.ndarray) -> np.ndarray:
-    """Return what each step took; of the source, the time until the next step of an agent."""
+def _timed_steps(run: AgentRun) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the steps of each thread and what they took; of the source, the time until its thread's next."""
+    k, timed = run.k, []
+    rows = run.trace[: int(run.shared[k.N_TRACED])]
     is_source = rows[:, k.ACTION] == k.BY_SOURCE
-    steps = np.flatnonzero((rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS))
-    following = np.append(steps, len(rows))[np.searchsorted(steps, np.arange(len(rows)))]
-    until = np.append(rows[:, k.BEGIN], np.nan)[following]
-    return np.where(is_source, until, rows[:, k.UNTIL]) - rows[:, k.BEGIN]
+    is_step = (rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS)
+    rows = rows[is_step | (is_source & (rows[:, k.OF_STAGE] < 0))]
+    for r in range(run.crew.n_threads):
+        own = rows[rows[:, k.BY_THREAD] == r]
+        begun = np.append(own[1:, k.BEGIN], np.nan)
+        took = np.where(own[:, k.ACTION] == k.BY_SOURCE, begun, own[:, k.UNTIL]) - own[:, k.BEGIN]
+        timed.append((own[np.isfinite(took)], took[np.isfinite(took)]))  # nothing follows the last one
+    return timed
 
 
 def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:

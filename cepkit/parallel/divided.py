@@ -14,6 +14,7 @@ from cepkit.errors import CepError, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agents import Agents
+from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.chunks import Chunk, interval_chunks, key_blocks, keys_unsupported, looked_at, rip_chunks
 from cepkit.parallel.crew import MOST_THREADS, Costs, Crew, Terms
 from cepkit.parallel.engines import ParallelEngine
@@ -28,8 +29,6 @@ _CHUNKS_PER_THREAD = 16
 class _Divided(ParallelEngine):
     """Independent parts of a stream, each found by one thread, event by event."""
 
-    one_by_one = True
-
     @abstractmethod
     def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
         """Return the thread, the agents and the chunk of every part."""
@@ -38,6 +37,10 @@ class _Divided(ParallelEngine):
     @abstractmethod
     def n_threads(self) -> int:
         """How many threads."""
+
+    def measured_costs(self, program, events) -> Costs:
+        """Return what its threads' steps take on this machine; see `ParallelEngine.measured_costs`."""
+        return calibrate_costs(program, events, one_by_one=True)
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""

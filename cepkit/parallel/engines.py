@@ -24,6 +24,7 @@ from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole
 from cepkit.events import Events
 from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, agents_unsupported
+from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import MOST_THREADS, REMOVALS, Costs, Crew, Terms
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
@@ -39,7 +40,6 @@ class ParallelEngine(ABC):
 
     __slots__ = ()
     summary = ""
-    one_by_one = False  # whether a thread takes events one by one; else it takes what waits
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name == "threads" or getattr(self, f.name) != f.default]
@@ -61,6 +61,10 @@ class ParallelEngine(ABC):
 
     def check_agents(self, program: SequenceProgram) -> None:  # noqa: B027 - most engines fit all agents
         """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
+
+    @abstractmethod
+    def measured_costs(self, program: SequenceProgram, events: Events) -> Costs:
+        """Return what its threads' steps take on this machine, for a query; see `calibrate_costs`."""
 
     @abstractmethod
     def run(
@@ -131,6 +135,13 @@ class _OfAgents(ParallelEngine):
         """Return how threads work."""
         return Terms()
 
+    def measured_costs(self, program, events) -> Costs:
+        """Return what its threads' steps take on this machine; see `ParallelEngine.measured_costs`."""
+        crew = self.crew(program, events)
+        return calibrate_costs(
+            program, events, one_by_one=crew.allocation == "sequential", threads=crew.n_threads
+        )
+
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
@@ -173,7 +184,6 @@ class Sequential(_OfAgents):
     """
 
     summary = "agents in turn on one thread, event by event"
-    one_by_one = True
 
     scoped: bool = True
 

@@ -57,15 +57,21 @@ def run_agents(
     and items are taken in batches.
     """
     run = AgentRun(agents, crew, terms, own=own, seed=seed, room=room)
-    k, cpu, seconds, why = run.k, np.zeros(crew.n_threads), 0.0, run.k.WENT_ON
-    work = _worker(agents, k.work())
+    seconds, busy = on_threads(run, on_wait)
+    return outcome(run, str(crew), seconds * 1e9, busy * 1e9)
+
+
+def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tuple[float, np.ndarray]:
+    """Let the threads of a run do all of it; return the seconds it took, and each thread's own."""
+    k, n_threads, seconds, why = run.k, run.crew.n_threads, 0.0, run.k.WENT_ON
+    work, busy = _worker(run.agents, k.work()), np.zeros(n_threads)
     while why != k.FINISHED and run.net.deliveries.shape[1]:
         run.shared[k.STOP] = 0
-        loops = [partial(_until_done, work, run, r) for r in range(crew.n_threads)]
-        seconds += _in_threads(loops, [run], cpu, on_wait)
+        loops = [partial(_until_done, work, run, r) for r in range(n_threads)]
+        seconds += _in_threads(loops, [run], busy, on_wait)
         why = int(run.shared[k.STOP]) or k.FINISHED
         run.grow(why)
-    return outcome(run, str(crew), seconds * 1e9, cpu * 1e9)
+    return seconds, busy
 
 
 def run_units(

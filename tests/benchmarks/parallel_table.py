@@ -150,8 +150,8 @@ def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int
             run_agents(agents, crew(1), COUNTED)
             before, times = load(), {of: [] for of in crews}
             for _ in range(repeats):
-                costs = calibrate_costs(program, events)
                 for of in crews:
+                    costs = calibrate_costs(program, events, threads=of.n_threads)
                     real = run_agents(agents, of, COUNTED)
                     run = simulate_agents(agents, of, COUNTED, costs=costs)
                     assert run.n_matches == real.n_matches
