@@ -341,32 +341,27 @@ def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
     stage_of_delivery = run.net.deliveries[0]
     is_start = run.net.stages[:, k.IS_START].astype(bool)
     cursor = np.cumsum(np.where(done.action == k.BY_SOURCE, done.n_items, 0))
-    nothing = np.zeros(len(cursor), np.int64)
     made = []
     for a, s in enumerate(agents.stage_of_agent):
         own = stage == s
-        delivered = np.concatenate([[0], np.cumsum(stage_of_delivery == s)])[cursor]
+        delivered = np.diff(np.concatenate([[0], np.cumsum(stage_of_delivery == s)])[cursor], prepend=0)
         arrived = np.where(own, done.looped, 0)
         if not is_start[s]:
-            arrived = arrived + np.where(stage == s - 1, done.sent, 0)
-        events, partials = (
-            np.where(own & (done.action == kind), done.n_items, 0) for kind in (k.BY_EVENTS, k.BY_PARTIALS)
-        )
-        gone = [np.where(own, of, 0) for of in (done.removed_events, done.removed_partials)]
-        time = np.concatenate([done.end, done.start, done.end])
+            arrived += np.where(stage == s - 1, done.sent, 0)
+        came = np.flatnonzero((delivered != 0) | (arrived != 0))
+        taken = [np.flatnonzero(own & (done.action == kind)) for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
+        left = np.flatnonzero(own & ((done.removed_events != 0) | (done.removed_partials != 0)))
+        ends = np.cumsum([0, len(came), *map(len, taken), len(left)])
         # At one moment first what arrives, then what is taken, then what is removed.
-        change = np.concatenate(
-            [
-                [np.diff(delivered, prepend=0), arrived, nothing, nothing],
-                [-events, -partials, events, partials],
-                [nothing, nothing, -gone[0], -gone[1]],
-            ],
-            axis=1,
-        )
-        changed = np.flatnonzero(change.any(axis=0))
-        changed = changed[np.argsort(time[changed], kind="stable")]
-        lengths = np.cumsum(change[:, changed], axis=1)
-        made.append((time[changed], np.full(len(changed), a), *lengths))
+        time = np.concatenate([done.end[came], *(done.start[of] for of in taken), done.end[left]])
+        change = np.zeros((4, ends[-1]), np.int64)  # queues of events and partial matches, buffers of these
+        change[:2, : ends[1]] = delivered[came], arrived[came]
+        for kind, of in enumerate(taken):
+            change[kind, ends[kind + 1] : ends[kind + 2]] = -done.n_items[of]
+            change[2 + kind, ends[kind + 1] : ends[kind + 2]] = done.n_items[of]
+        change[2:, ends[3] :] = -done.removed_events[left], -done.removed_partials[left]
+        order = np.argsort(time, kind="stable")
+        made.append((time[order], np.full(len(order), a), *np.cumsum(change[:, order], axis=1)))
     columns = [np.concatenate(column) for column in zip(*made, strict=True)] if made else [np.zeros(0)] * 6
     # Real threads pass things on in the middle of an action: these may be taken before they have arrived.
     return Lengths(columns[0], *(np.maximum(column, 0).astype(np.int64) for column in columns[1:]))
