@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 
 from cepkit.compile.bound import Bound
@@ -185,7 +186,8 @@ def _of_value(engine: ParallelEngine, trace: bool) -> Engine:
 def _class_meant(name: str) -> str | None:
     """Return the class of parallel engines that a text names, if one."""
     plain = "".join(filter(str.isalpha, name.partition("(")[0])).lower().removeprefix("cep")
-    return next((known for known in _PARALLEL if known.lower() == plain), None)
+    of_text = {known.lower(): known for known in _PARALLEL}
+    return next((of_text[near] for near in get_close_matches(plain, of_text, 1)), None)
 
 
 def _value_of(name: str) -> str:

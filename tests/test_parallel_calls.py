@@ -204,6 +204,10 @@ ERRORS = {
         {"engine": "hybrid"},
         "'hybrid' is not known. Parallel engines are values: engine=cep.Hybrid(",
     ),
+    "a name misspelt": (
+        {"engine": "hybird"},
+        "'hybird' is not known. Parallel engines are values: engine=cep.Hybrid(",
+    ),
     "a call as text": ({"engine": "cep.RIP(2)"}, "Parallel engines are values: engine=cep.RIP(threads=4)."),
     "threads": (
         {"engine": cep.Hybrid(3, "static")},
