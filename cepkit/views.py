@@ -148,7 +148,7 @@ def _lineage_of_part(
 ) -> View:
     from cepkit.api import match
 
-    whole_number("view: rows", rows, 1)
+    rows = whole_number("view: rows", rows, 1)
     given = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
     part, words = part_of(of.needed(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name

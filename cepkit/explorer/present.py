@@ -476,6 +476,7 @@ class Presenter:
         if self.board.table.total == COUNTING:
             self.board.set(self.board.table, {"total": NOT_COUNTED})
         if turn.kind in (RUN, COUNT):
+            self.board.give_reasons("")  # those there may be of the result before
             self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
         elif turn.kind == FUNNEL:
             self.board.funnel.stages = [

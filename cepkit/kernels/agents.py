@@ -3,7 +3,8 @@
 A stage is a join: it has a queue of partial matches and one of events, and a log of each kind for what was
 taken. A thread takes a batch, enters it into the log under the stage's next ticket, and joins it with what
 the other log has under lower tickets: so each pair meets once, at the later of the two. Partial matches live
-in blocks, which the queues pass on and which are used again when no event to come can extend them.
+in blocks, which the queues pass on, or which a thread keeps to go on with them; they are used again when no
+event to come can extend them.
 
 Nothing is locked while pairs are tested. Whoever stops in the middle, for larger arrays or an interrupt,
 goes on there.
@@ -92,7 +93,7 @@ class Blocks(NamedTuple):
     items: np.ndarray  # int64, (n_blocks, n_rows, width): places, component by component
     sizes: np.ndarray  # int32, (n_blocks, n_rows, n_components)
     limits: np.ndarray  # int64, (2, n_blocks, n_rows): position of the last event; of the last that may join
-    header: np.ndarray  # int64, (n_blocks, 16): the first 7 are used, so that no two share a cache line
+    header: np.ndarray  # int64, (n_blocks, 16): 7 are used, and no two rows share a cache line
     state: np.ndarray  # int64, (n_blocks,)
     queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
     free: np.ndarray  # int64, (n_blocks,): a stack
@@ -277,15 +278,22 @@ def _path_of(items, sizes, path, first, n_components, component, block, row, pla
 
 
 @njit(**_INLINED)
-def _goes_on_itself(net, control, own, stage):
-    """Return whether the thread that a stage's partial matches are from takes them for the next one.
+def _keeps_own(net, control, own):
+    """Return whether threads go on with the partial matches that they made themselves.
 
-    Where agents are fused; and where all threads serve all agents, while there is enough for others: what
-    another thread made has to come from its cache. That does not matter in virtual time.
+    They do where all serve all agents, while so much waits that no other one lacks work: what another thread
+    made has to come from its cache. That does not matter in virtual time.
     """
-    if net.stages[stage, IS_FUSED] or not net.options[IS_REAL] or net.options[ALLOCATION] != FULLY_DYNAMIC:
-        return net.stages[stage, IS_FUSED] != 0
-    return atomic.load(control, N_WAITING * _LINE) >= len(own.hand) * net.options[BATCH]
+    if not net.options[IS_REAL] or net.options[ALLOCATION] != FULLY_DYNAMIC:
+        return False
+    enough = min(len(own.hand) * net.options[BATCH], net.options[BACKLOG])
+    return atomic.load(control, N_WAITING * _LINE) >= enough
+
+
+@njit(**_INLINED)
+def _goes_on_itself(net, control, own, stage):
+    """Return whether the thread that a stage's partial matches are from takes them for the next one."""
+    return net.stages[stage, IS_FUSED] or _keeps_own(net, control, own)
 
 
 @njit(**_INLINED)
@@ -570,15 +578,20 @@ def _has_rows(net, own, control, trace):
 
 @njit(**_INLINED)
 def _given_away(net, blocks, control, own, hand):
-    """Pass on a thread's own blocks, when others wait for something to do."""
-    while hand[OWN_CHAIN] >= 0:
-        block = hand[OWN_CHAIN]
-        stage = blocks.header[block, STAGE]
-        if _goes_on_itself(net, control, own, stage - 1):
-            return
-        hand[OWN_CHAIN] = blocks.header[block, CHAIN]
-        _published(blocks, control, block, stage)
-        atomic.add(control, OUTSTANDING * _LINE, -1)  # it was counted as the thread's own
+    """Pass on a thread's own blocks, but those between fused agents, when others may lack work."""
+    if hand[OWN_CHAIN] < 0 or _keeps_own(net, control, own):
+        return
+    block, kept = hand[OWN_CHAIN], -1
+    while block >= 0:
+        after, stage = blocks.header[block, CHAIN], blocks.header[block, STAGE]
+        if net.stages[stage - 1, IS_FUSED]:
+            blocks.header[block, CHAIN] = kept
+            kept = block
+        else:
+            _published(blocks, control, block, stage)
+            atomic.add(control, OUTSTANDING * _LINE, -1)  # it was counted as the thread's own
+        block = after
+    hand[OWN_CHAIN] = kept
 
 
 @njit(**_INLINED)

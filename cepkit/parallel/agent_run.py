@@ -233,7 +233,7 @@ class AgentRun:
         elif why == k.MORE_MATCHES:
             self.found = k.Found(*(_twice(array) for array in self.found))
         elif why == k.MORE_TRACE:
-            self.trace = np.concatenate([self.trace, np.zeros_like(self.trace)])
+            self.trace = _twice(self.trace)
         elif why == k.MORE_ITEMS:
             b, f = self.blocks, self.found
             self.blocks = b._replace(items=_twice(b.items, 2))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from cepkit.compile.sequence import SequenceProgram
+from cepkit.engines.regex import usable_threads
 from cepkit.errors import whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
@@ -19,6 +20,8 @@ _FIRST_PART = 1_000  # events; twice as many until a run takes that long
 _LONG_ENOUGH = 0.1  # seconds
 _OUTLIER = 4.0  # times what a step should take: it was interrupted
 _ROUNDS = 6
+_ONE = Crew("fully_dynamic", 1)
+Timed = list[tuple[np.ndarray, np.ndarray]]  # rows of traces, and what these steps took, ns
 
 
 def calibrate_costs(
@@ -28,8 +31,7 @@ def calibrate_costs(
     n_events: int | None = None,
     repeats: int = 3,
     keep: bool = False,
-    one_by_one: bool = False,
-    threads: int = 1,
+    crew: Crew = _ONE,
     seed: int = 0,
 ) -> Costs:
     """Measure what a thread's steps take on this machine, for the conditions of one query.
@@ -49,25 +51,24 @@ def calibrate_costs(
         How often the part is run.
     keep : bool
         Whether matches are kept; else they are counted.
-    one_by_one : bool
-        Whether a thread takes events one by one; else in batches, where a pair costs a fraction of that.
-    threads : int
-        That run at once, but no more than there are cores: what one made has to come from its cache when
-        another takes it, and that is part of what steps take. One by one there is one thread.
+    crew : Crew
+        Whose steps are to be simulated. ``sequential``: one thread takes events one by one; else as many as
+        it has, but no more than there are cores, take them in batches, where a pair costs a fraction of that.
+        What one made has to come from its cache when another takes it: that is part of what steps take.
     seed : int
         Of the part's place in the stream.
 
     Returns
     -------
     Costs
-        Each 0 or more, ns; ``comparison`` by agent. A step begins with a buffer of each thread: together
-        their ``lock`` is all that a step takes whatever there is in it. Where all pairs that are looked at
-        are compared, ``look`` is 0 and a comparison has both.
+        Each 0 or more, ns; ``comparison`` by agent. What a step takes whatever there is in it is ``lock``,
+        divided by the buffers that a step of ``crew`` begins with, on average. Where all pairs that are
+        looked at are compared, ``look`` is 0 and a comparison has both.
 
     Raises
     ------
     CepError
-        When ``n_events``, ``repeats`` or ``threads`` is no number above 0.
+        When ``n_events`` or ``repeats`` is no number above 0, or there are too few threads.
     UnsupportedQueryError
         When agents cannot run the program.
 
@@ -76,20 +77,30 @@ def calibrate_costs(
     Source: HYPERSONIC, section IV, has the costs c_i, b_i and q_i but does not say how to come by them.
     Takes the compilation, once on a machine, and ``repeats`` runs of the part.
     """
-    for name, value in (("n_events", n_events), ("repeats", repeats), ("threads", threads)):
+    for name, value in (("n_events", n_events), ("repeats", repeats)):
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
     agents = Agents(program, events)
     if not agents.labels or not events.n_events:
         return Costs()
-    crew = Crew("sequential", 1) if one_by_one else Crew("fully_dynamic", min(threads, os.cpu_count() or 1))
-    timed = partial(_timed, agents, crew, keep)
+    run = AgentRun(agents, crew, Terms())  # it is only asked what its stages are
+    timed = partial(_timed, agents, _measured(crew), keep)
     part = _part(agents, n_events or _FIRST_PART, seed)
-    run, seconds = timed(part)
+    steps, seconds = timed(part)
     while n_events is None and seconds < _LONG_ENOUGH and part[1] - part[0] < events.n_events:
         part = _part(agents, 2 * (part[1] - part[0]), seed)
-        run, seconds = timed(part)
-    return _fitted(agents, [run, *(timed(part)[0] for _ in range(1, repeats))])
+        steps, seconds = timed(part)
+    for _ in range(1, repeats):
+        steps = steps + timed(part)[0]
+    costs = _fitted(run, steps)
+    workers = run.net.stages[list(agents.stage_of_agent)][:, [run.k.N_EVENT_WORKERS, run.k.N_MATCH_WORKERS]]
+    return replace(costs, lock=costs.lock / float(workers.mean()))
+
+
+def _measured(crew: Crew) -> Crew:
+    if crew.allocation == "sequential":
+        return crew
+    return Crew("fully_dynamic", min(crew.n_threads, usable_threads()))
 
 
 def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
@@ -99,15 +110,15 @@ def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
     return begin, begin + n, begin + n
 
 
-def _timed(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[AgentRun, float]:
+def _timed(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[Timed, float]:
     run = AgentRun(agents, crew, Terms(keep=keep, trace=True), own=part)
-    return run, on_threads(run)[0]
+    seconds = on_threads(run)[0]
+    return _timed_steps(run), seconds
 
 
-def _fitted(agents: Agents, runs: list[AgentRun]) -> Costs:
-    """Return the costs that fit the steps of all threads of runs."""
-    k, net = runs[0].k, runs[0].net
-    timed = [of for run in runs for of in _timed_steps(run)]
+def _fitted(run: AgentRun, timed: Timed) -> Costs:
+    """Return the costs that fit steps best; ``lock`` is all that a step takes whatever there is in it."""
+    k, agents = run.k, run.agents
     rows, times = np.concatenate([own for own, _ in timed]), np.concatenate([took for _, took in timed])
     steps = rows[:, k.ACTION] != k.BY_SOURCE
     own, stage = rows[steps], rows[steps, k.OF_STAGE].astype(np.int64)
@@ -115,10 +126,9 @@ def _fitted(agents: Agents, runs: list[AgentRun]) -> Costs:
     by_agent = [np.where(stage == s, tested, 0.0) for s in agents.stage_of_agent]
     # Pairs that fit: within a loop each of them goes back, elsewhere it goes on or is a match.
     hits = np.maximum(own[:, k.WITH_LOOPED], own[:, k.WITH_SENT] + own[:, k.WITH_MATCHES])
-    is_last = net.stages[stage, k.NEXT] < 0
-    others = np.where(own[:, k.ACTION] == k.BY_EVENTS, k.N_MATCH_WORKERS, k.N_EVENT_WORKERS)
+    is_last = run.net.stages[stage, k.NEXT] < 0
     causes = [
-        net.stages[stage, others], own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - tested,
+        np.ones(len(own)), own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - tested,
         np.where(is_last, 0.0, hits), np.where(is_last, hits, 0.0), *by_agent,
     ]  # fmt: skip
     lock, item, look, send, match, *comparison = robust_nonnegative(np.column_stack(causes), times[steps])
@@ -134,8 +144,8 @@ def _fitted(agents: Agents, runs: list[AgentRun]) -> Costs:
     )
 
 
-def _timed_steps(run: AgentRun) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the steps of each thread and what they took; of the source, the time until its thread's next."""
+def _timed_steps(run: AgentRun) -> Timed:
+    """Return the trace's rows of each thread and what they took; those of the source until the next."""
     k, timed = run.k, []
     rows = run.trace[: int(run.shared[k.N_TRACED])]
     is_source = rows[:, k.ACTION] == k.BY_SOURCE

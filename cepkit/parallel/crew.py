@@ -70,8 +70,8 @@ class Crew:
     ----------
     allocation : str
         ``static``: a thread takes the events or the partial matches of its agent; ``state_dynamic``: both;
-        ``fully_dynamic``: those of all agents, its own first; ``sequential``: one thread, partial matches of
-        the latest agent first.
+        ``fully_dynamic``: those of all agents, its own first, and on real threads before them what it made
+        itself; ``sequential``: one thread, partial matches of the latest agent first.
     n_threads : int
         How many.
     of_agent : tuple of int, optional

@@ -39,8 +39,8 @@ class _Divided(ParallelEngine):
         """How many threads."""
 
     def measured_costs(self, program, events) -> Costs:
-        """Return what its threads' steps take on this machine; see `ParallelEngine.measured_costs`."""
-        return calibrate_costs(program, events, one_by_one=True)
+        """Return what steps take on this machine where a thread has all to itself, as each of these has."""
+        return calibrate_costs(program, events, crew=Crew("sequential", 1))
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""

@@ -137,10 +137,7 @@ class _OfAgents(ParallelEngine):
 
     def measured_costs(self, program, events) -> Costs:
         """Return what its threads' steps take on this machine; see `ParallelEngine.measured_costs`."""
-        crew = self.crew(program, events)
-        return calibrate_costs(
-            program, events, one_by_one=crew.allocation == "sequential", threads=crew.n_threads
-        )
+        return calibrate_costs(program, events, crew=self.crew(program, events))
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""

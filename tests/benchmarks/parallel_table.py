@@ -169,7 +169,7 @@ def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int
             for of in crews:
 
                 def turn(program=program, events=events, agents=agents, of=of):
-                    costs = calibrate_costs(program, events, threads=of.n_threads)
+                    costs = calibrate_costs(program, events, crew=of)
                     real = run_agents(agents, of, COUNTED)
                     run = simulate_agents(agents, of, COUNTED, costs=costs)
                     assert run.n_matches == real.n_matches
