@@ -578,20 +578,15 @@ def _has_rows(net, own, control, trace):
 
 @njit(**_INLINED)
 def _given_away(net, blocks, control, own, hand):
-    """Pass on a thread's own blocks, but those between fused agents, when others may lack work."""
-    if hand[OWN_CHAIN] < 0 or _keeps_own(net, control, own):
-        return
-    block, kept = hand[OWN_CHAIN], -1
-    while block >= 0:
-        after, stage = blocks.header[block, CHAIN], blocks.header[block, STAGE]
-        if net.stages[stage - 1, IS_FUSED]:
-            blocks.header[block, CHAIN] = kept
-            kept = block
-        else:
-            _published(blocks, control, block, stage)
-            atomic.add(control, OUTSTANDING * _LINE, -1)  # it was counted as the thread's own
-        block = after
-    hand[OWN_CHAIN] = kept
+    """Pass on a thread's own blocks when others may lack work, down to one that is between fused agents."""
+    while hand[OWN_CHAIN] >= 0:
+        block = hand[OWN_CHAIN]
+        stage = blocks.header[block, STAGE]
+        if _goes_on_itself(net, control, own, stage - 1):
+            return
+        hand[OWN_CHAIN] = blocks.header[block, CHAIN]
+        _published(blocks, control, block, stage)
+        atomic.add(control, OUTSTANDING * _LINE, -1)  # it was counted as the thread's own
 
 
 @njit(**_INLINED)

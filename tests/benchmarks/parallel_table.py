@@ -181,10 +181,10 @@ def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int
                 turns, how = quiet_turns(repeats, turn)
                 what = f"d. SEQ of {n_types}, {name}, {of}: predicted"
                 makespan, wall = middle([turn[:2] for turn in turns])
-                yield Row(what, makespan, f"0.75 to 1.25; {how}", "wall", wall)
+                yield Row(what, makespan, f"0.80 to 1.33; {how}", "wall", wall)
                 if of.n_threads == 1 or of.allocation == "fully_dynamic":  # else threads wait and look
                     busy, own = middle([turn[2:] for turn in turns])
-                    yield Row(f"{what}, by thread", busy, "0.75 to 1.25", "CPU", own)
+                    yield Row(f"{what}, by thread", busy, "0.80 to 1.33", "CPU", own)
 
 
 def traced(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
