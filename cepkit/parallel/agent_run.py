@@ -274,8 +274,11 @@ class AgentRun:
         self._renew_lists()
 
     def _renew_lists(self) -> None:
-        old, lists = self.own.lists, self._lists()
-        lists[:, :, : old.shape[2]] = old
+        k, old, lists = self.k, self.own.lists, self._lists()
+        for r, hand in enumerate(self.own.hand):
+            if hand[k.PHASE] == k.TAKEN:  # it goes on where it stopped; else they are written anew
+                n = max(hand[k.N_BLOCKS], hand[k.N_RANGES])
+                lists[r, :, :n] = old[r, :, :n]
         self.own = self.own._replace(lists=lists)
 
     # --- outcome
