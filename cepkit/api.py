@@ -27,6 +27,7 @@ from cepkit.given import Given, Query, as_query, given_by
 from cepkit.language.query import RegexQuery
 from cepkit.language.sequence_query import SequenceQuery
 from cepkit.matches import Matches
+from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.crew import Costs
 from cepkit.parallel.engines import Hybrid, ParallelEngine
 from cepkit.parallel.outcome import ParallelRun
@@ -345,7 +346,7 @@ def simulate(
     if arrival is not None:
         arrival = _arrivals(arrival, events)
     if costs == "measured":
-        costs = engine.measured_costs(program, events)
+        costs = calibrate_costs(program, events, crew=engine.crew(program, events))
     elif costs is not None and not isinstance(costs, Costs):
         raise CepError(f"costs={costs!r}: give cep.Costs(…), or 'measured'")
     return engine.simulate(program, events, costs=costs or Costs(), arrival=arrival, keep=keep, trace=trace)

@@ -26,6 +26,7 @@ from cepkit.explorer.code import code_of
 from cepkit.explorer.constants import moved, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.pages import Pages, as_pandas, cells
+from cepkit.explorer.present import Presenter
 from cepkit.explorer.result import Result
 from cepkit.explorer.series import Series, drawn_series
 from cepkit.explorer.text import read_text, text_and_call
@@ -715,6 +716,23 @@ def test_an_error_of_a_run_is_shown(monkeypatch, trades):
         "state": "failed", "message": "ZeroDivisionError: division by zero", "progress": None
     }  # fmt: skip
     assert explorer.matches.count() == 5
+
+
+def test_reasons_go_with_the_result_that_they_are_of(monkeypatch):
+    explorer = opened()
+    explorer.why_not([3])
+    title = explorer.wait(60).board.reasons.title
+    assert "row 3" in title
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchedFrame, "run", lambda *_: 1 / 0)
+        explorer.text = UPS.replace("down: x <", "down: x <=")
+        assert explorer.wait(60).status["state"] == "failed"
+    assert explorer.board.reasons.title == title  # and the result is shown
+    with monkeypatch.context() as patch:
+        patch.setattr(Presenter, "_drawn", lambda *_: 1 / 0)  # the new matches are in the table by then
+        explorer.text = UPS.replace("up+", "up")
+        assert explorer.wait(60).status["state"] == "failed"
+    assert explorer.board.reasons.title == ""
 
 
 def test_a_worker_does_the_newest_job_of_a_kind():

@@ -320,8 +320,7 @@ def measured(
     pandas.DataFrame
         A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
         simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind. Costs
-        are those of this machine, measured once for threads that take events one by one and once for each
-        number of threads that take batches.
+        are those of this machine, measured once for each kind of crew.
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
 
@@ -332,8 +331,7 @@ def measured(
     def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
         engine = system_of(name)(n, events.n_events)
         found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
-        crew = Crew("fully_dynamic", n) if isinstance(engine, Hybrid) else Crew("sequential", 1)
-        virtual = engine.simulate(program, events, costs=costs_of(crew))
+        virtual = engine.simulate(program, events, costs=costs_of(engine.crew(program, events)))
         return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
 
     one, *sequential = both("sequential", 1)

@@ -22,7 +22,7 @@ from cepkit.events import Events
 from cepkit.experiments.hybrid_workloads import PATTERNS, VARIABLES, Workload, prepared
 from cepkit.experiments.sweeps import sweep
 from cepkit.parallel.agents import Agents
-from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.crew import ONE_BY_ONE, Costs, Terms
 from cepkit.parallel.divided import RIP
 from cepkit.parallel.engines import Hybrid, ParallelEngine, Sequential
 from cepkit.parallel.outcome import ParallelRun
@@ -45,7 +45,7 @@ __all__ = [
 CORES = 24  # of the paper's machine
 COSTS = Costs()
 CHUNKS = 4  # of RIP for every thread
-_WORKERS = min(8, usable_threads())  # points of a sweep at once
+_MOST_WORKERS = 8  # points of a sweep at once: each takes memory of its own
 # By the number of threads and of events.
 SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
     "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
@@ -117,6 +117,10 @@ def system_of(name: str) -> Callable[[int, int], ParallelEngine]:
     if name not in SYSTEMS:
         raise CepError(f"system {name!r} not known.{nearest(name, SYSTEMS)} There are {list(SYSTEMS)}")
     return SYSTEMS[name]
+
+
+def _workers() -> int:
+    return min(_MOST_WORKERS, usable_threads())
 
 
 def _check_systems(systems: Sequence[str]) -> None:
@@ -230,7 +234,7 @@ def speedup(
         }
 
     points = _points(workloads, by, values, patterns, systems, threads, length)
-    return sweep(point, points, path, name=f"speedup by {by}", workers=_WORKERS, progress=False)
+    return sweep(point, points, path, name=f"speedup by {by}", workers=_workers(), progress=False)
 
 
 # --- figures 7 and 8: latency and memory ------------------------------------------------------------------
@@ -286,7 +290,7 @@ def paced(
         for load in loads
         for point in _points(workloads, by, values, ("SEQ",), systems, threads, length, load=load)
     ]
-    return sweep(point, points, path, name=f"paced by {by}", workers=_WORKERS, progress=False)
+    return sweep(point, points, path, name=f"paced by {by}", workers=_workers(), progress=False)
 
 
 def never_pruned(
@@ -326,8 +330,8 @@ def never_pruned(
             ("not scoped", Terms(keep=False, scoped=False, removal="window")),
             ("never pruned", Terms(keep=False, scoped=False, removal="never")),
         ):
-            crew, own = Crew("sequential", 1), replace(costs, lock=0.0)
-            run = simulate_agents(Agents(program, events), crew, terms, costs=own)
+            own = replace(costs, lock=0.0)
+            run = simulate_agents(Agents(program, events), ONE_BY_ONE, terms, costs=own)
             rows.append(
                 {
                     "events": events.n_events,
@@ -395,7 +399,7 @@ def fusion(
         }
 
     points = _points(workloads, by, values, ("SEQ",), allocations, threads, 6)
-    return sweep(point, points, workers=_WORKERS, progress=False).rename(columns={"system": "allocation"})
+    return sweep(point, points, workers=_workers(), progress=False).rename(columns={"system": "allocation"})
 
 
 def rip_chunks_per_thread(

@@ -56,6 +56,7 @@ class Presenter:
         self.partition: int | None = None
         self.chosen: Chosen | None = None
         self.asked: list[int] = []  # positions of the rows that are asked about
+        self._told_of: Result | None = None  # the result that the reasons shown are of
         self._drawn_events: Any = None  # of the partition's timeline
         self._has_looked = False  # whether the table has some matches of a run that is not at its end
         self._is_cold = True  # whether no query of the newest shape was counted: nothing of it is compiled
@@ -430,6 +431,7 @@ class Presenter:
         asked = asked_places(result, self.asked, self.partition)
 
         def show() -> None:
+            self._told_of = result
             self.board.set(self.board.reasons, traits)
             self.board.set(self.board.timeline, {"asked": asked})
 
@@ -476,7 +478,8 @@ class Presenter:
         if self.board.table.total == COUNTING:
             self.board.set(self.board.table, {"total": NOT_COUNTED})
         if turn.kind in (RUN, COUNT):
-            self.board.give_reasons("")  # those there may be of the result before
+            if self._told_of is not self.result:
+                self.board.give_reasons("")
             self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
         elif turn.kind == FUNNEL:
             self.board.funnel.stages = [

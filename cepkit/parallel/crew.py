@@ -26,7 +26,7 @@ class Costs:
         To see that a pair is not in order or not in one window, or what its conditions came to before.
     comparison : float or sequence of float
         To test the conditions of a pair; by agent, if there are several. Costly conditions are tested once
-        for two events and thread.
+        for two events.
     lock : float
         To begin with another worker's buffer.
     send : float
@@ -90,6 +90,9 @@ class Crew:
 
     def __str__(self) -> str:
         return f"{self.allocation}, {self.n_threads} thread{'s' if self.n_threads != 1 else ''}"
+
+
+ONE_BY_ONE = Crew("sequential", 1)  # one thread, event by event
 
 
 @dataclass(frozen=True, slots=True)

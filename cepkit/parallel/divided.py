@@ -14,9 +14,8 @@ from cepkit.errors import CepError, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.agents import Agents
-from cepkit.parallel.calibration import calibrate_costs
 from cepkit.parallel.chunks import Chunk, interval_chunks, key_blocks, keys_unsupported, looked_at, rip_chunks
-from cepkit.parallel.crew import MOST_THREADS, Costs, Crew, Terms
+from cepkit.parallel.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, Terms
 from cepkit.parallel.engines import ParallelEngine
 from cepkit.parallel.outcome import ParallelRun, began, outcome, summed
 from cepkit.parallel.simulation import simulate_agents
@@ -38,9 +37,9 @@ class _Divided(ParallelEngine):
     def n_threads(self) -> int:
         """How many threads."""
 
-    def measured_costs(self, program, events) -> Costs:
-        """Return what steps take on this machine where a thread has all to itself, as each of these has."""
-        return calibrate_costs(program, events, crew=Crew("sequential", 1))
+    def crew(self, program: SequenceProgram, events: Events) -> Crew:
+        """Return the one thread of each part, which has all of the part to itself."""
+        return ONE_BY_ONE
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
@@ -50,7 +49,7 @@ class _Divided(ParallelEngine):
         for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
             agents.join, agents.world, agents.arrays_of_events  # noqa: B018
         made = [
-            (unit, partial(AgentRun, agents, Crew("sequential", 1), terms, own=_own(chunk)))
+            (unit, partial(AgentRun, agents, ONE_BY_ONE, terms, own=_own(chunk)))
             for unit, agents, chunk in parts
         ]
         runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
@@ -78,7 +77,7 @@ class _Divided(ParallelEngine):
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
             made = simulate_agents(
-                agents, Crew("sequential", 1), Terms(keep=keep or self._filters(program), trace=trace),
+                agents, ONE_BY_ONE, Terms(keep=keep or self._filters(program), trace=trace),
                 costs=costs, arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
                 on_wait=on_wait,
             )  # fmt: skip
@@ -105,7 +104,7 @@ class _Divided(ParallelEngine):
     def _sum(self, program, events, alone, makespan, busy, units, measured, trace) -> ParallelRun:
         if not alone:
             terms = Terms(keep=False, trace=trace)
-            nothing = run_agents(Agents(program, events), Crew("sequential", 1), terms)
+            nothing = run_agents(Agents(program, events), ONE_BY_ONE, terms)
             return replace(
                 nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
             )

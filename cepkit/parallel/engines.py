@@ -24,8 +24,7 @@ from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole
 from cepkit.events import Events
 from cepkit.parallel.agent_statistics import agent_statistics
 from cepkit.parallel.agents import Agents, agents_unsupported
-from cepkit.parallel.calibration import calibrate_costs
-from cepkit.parallel.crew import MOST_THREADS, REMOVALS, Costs, Crew, Terms
+from cepkit.parallel.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Costs, Crew, Terms
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.parallel.threads import run_agents
@@ -63,8 +62,8 @@ class ParallelEngine(ABC):
         """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
 
     @abstractmethod
-    def measured_costs(self, program: SequenceProgram, events: Events) -> Costs:
-        """Return what its threads' steps take on this machine, for a query; see `calibrate_costs`."""
+    def crew(self, program: SequenceProgram, events: Events) -> Crew:
+        """Return which thread works for which agent."""
 
     @abstractmethod
     def run(
@@ -127,17 +126,9 @@ class ParallelEngine(ABC):
 class _OfAgents(ParallelEngine):
     """One network of agents."""
 
-    @abstractmethod
-    def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return which thread works for which agent."""
-
     def terms(self) -> Terms:
         """Return how threads work."""
         return Terms()
-
-    def measured_costs(self, program, events) -> Costs:
-        """Return what its threads' steps take on this machine; see `ParallelEngine.measured_costs`."""
-        return calibrate_costs(program, events, crew=self.crew(program, events))
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
@@ -189,7 +180,7 @@ class Sequential(_OfAgents):
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return one thread."""
-        return Crew("sequential", 1)
+        return ONE_BY_ONE
 
     def terms(self) -> Terms:
         """Return how the thread works: one event after the other."""

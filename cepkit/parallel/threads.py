@@ -54,7 +54,8 @@ def run_agents(
     -----
     Source: HYPERSONIC, sections III to V.
     Differs: the protocol is corrected by tickets and watermarks; nothing is locked while pairs are tested,
-    and items are taken in batches.
+    and items are taken in batches. Threads that serve all agents go on with the partial matches that they
+    made, while enough waits for the others.
     """
     run = AgentRun(agents, crew, terms, own=own, seed=seed, room=room)
     seconds, busy = on_threads(run, on_wait)
