@@ -9,9 +9,9 @@ from typing import Any
 
 from cepkit.errors import CepWarning, UnsupportedQueryError
 from cepkit.frames.batches import Kind, kind_of_batch, schema_of
-from cepkit.given import Given, Query, as_query
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.planner import check_engine
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.arguments import Given, Query, as_query
+from cepkit.planning.planner import check_engine
 from cepkit.regex_streaming import Options, Stream
 from cepkit.sequence_streaming import SequenceStream
 from cepkit.state import Saved, load_file, query_of_json, sequence_of_json

@@ -9,9 +9,9 @@ from typing import Any
 
 from conformance_sequences import Asked, Found, NotExpressible, Tree, bag, expression
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import sequence_query
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.query import sequence_query
 
 ALWAYS = {"lit": True}
 # Without a key the partition is the stream.

@@ -10,16 +10,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.given import Given, as_query
 from cepkit.kernels import agents as agent_kernels
-from cepkit.parallel import calibration, simulation
-from cepkit.parallel.agents import Agents
-from cepkit.parallel.calibration import calibrate_costs, nonnegative_least_squares, robust_nonnegative
-from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.simulation import calibration, simulation
+from cepkit.parallel.simulation.calibration import (
+    calibrate_costs,
+    nonnegative_least_squares,
+    robust_nonnegative,
+)
+from cepkit.planning.arguments import Given, as_query
 
 compiles = [pytest.mark.slow] if not numba.config.DISABLE_JIT else []
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"

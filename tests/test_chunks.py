@@ -14,10 +14,10 @@ from naive_lines import lines
 from naive_sequences import Search, SequenceMatch, canonical, key_of, reported, sequence_matches
 from test_sequences import bound
 
-from cepkit.engines.places import Places
+from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.chunks import (
+from cepkit.language.sequences.query import sequence_query
+from cepkit.parallel.agents.chunks import (
     Chunk,
     interval_chunks,
     key_blocks,

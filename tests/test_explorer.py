@@ -22,16 +22,16 @@ from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.board import Board
-from cepkit.explorer.code import code_of
-from cepkit.explorer.constants import moved, shape_of, sliders_of, with_ranges_of
-from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.pages import Pages, as_pandas, cells
-from cepkit.explorer.present import Presenter
-from cepkit.explorer.result import Result
-from cepkit.explorer.series import Series, drawn_series
-from cepkit.explorer.text import read_text, text_and_call
-from cepkit.explorer.worker import Worker
-from cepkit.given import Given, as_query
+from cepkit.explorer.query.code import code_of
+from cepkit.explorer.query.constants import moved, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.text import read_text, text_and_call
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import Pages, as_pandas, cells
+from cepkit.explorer.running.present import Presenter
+from cepkit.explorer.running.result import Result
+from cepkit.explorer.running.series import Series, drawn_series
+from cepkit.explorer.running.worker import Worker
+from cepkit.planning.arguments import Given, as_query
 
 TRADES = {
     "partition_by": "symbol", "order_by": "ts", "within": "2 min",
@@ -771,7 +771,8 @@ def test_a_worker_goes_on_while_a_job_compiles(monkeypatch):
     done, compiled, compiling = [], threading.Event(), []
     worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))
     monkeypatch.setattr(
-        "cepkit.explorer.worker._is_uninterrupted", lambda ident: ident in compiling and not compiled.is_set()
+        "cepkit.explorer.running.worker._is_uninterrupted",
+        lambda ident: ident in compiling and not compiled.is_set(),
     )
 
     def compiles(turn):

@@ -13,13 +13,13 @@ import pytest
 from naive_sequences import sequence_matches
 from test_sequences import bound
 
-from cepkit.checked import compile_checked
 from cepkit.explorer import stepping
 from cepkit.explorer.automaton import automaton_of, drawn_automaton, states_of_match
 from cepkit.explorer.stepping import Stepping
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.given import Given, as_query
+from cepkit.planning.arguments import Given, as_query
+from cepkit.planning.validation import compile_checked
 
 FAMILIES = list(gs.FAMILIES)
 

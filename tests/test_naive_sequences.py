@@ -9,9 +9,9 @@ import pytest
 from naive_lines import lines
 from naive_sequences import SequenceMatch, sequence_matches
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.query import SequenceQuery, sequence_query
 
 NAN = float("nan")
 

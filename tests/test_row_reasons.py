@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.automaton import ANY
+from cepkit.compile.regex.automaton import ANY
 from cepkit.explorer.automaton import automaton_of
-from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.pages import cell
 from cepkit.explorer.row_conditions import failing_conditions
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import cell
 from cepkit.explorer.stepping import Stepping
-from cepkit.given import Given, as_query
-from cepkit.language import expressions as ex
+from cepkit.language.expressions import trees as ex
+from cepkit.planning.arguments import Given, as_query
 
 DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
 

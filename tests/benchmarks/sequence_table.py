@@ -23,9 +23,9 @@ import sequences as seq
 
 import cepkit as cep
 from cepkit.engines.chain import count
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted
-from cepkit.language import expressions as ex
+from cepkit.engines.search.search import accepted
+from cepkit.engines.shared.places import Places
+from cepkit.language.expressions import trees as ex
 
 RISING = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x WITHIN {within}"
 NEGATION = "PATTERN SEQ(A a, !B b, C c) WHERE a.x < b.x WITHIN {within}"
