@@ -13,9 +13,11 @@ from cepkit.errors import CepError, CepWarning
 from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.expressions.functions import function, pure
 from cepkit.language.expressions.operands import corr, cosine, l2
+from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import any_of_patterns, var
-from cepkit.language.regex.query import RegexQuery, regex_query
-from cepkit.language.sequences.query import SequenceQuery, sequence_query
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.query import SequenceQuery
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel

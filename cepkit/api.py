@@ -90,8 +90,8 @@ def match(
         Default of a regex: first and last of every order column, and the count; of a sequence: the order
         columns at the event of every variable.
     engine : str or ParallelEngine
-        ``"auto"``, or a name of ``cepkit.planning.planner.ENGINES``. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and
-        ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made. Parallel engines
+        ``"auto"``, or a name of ``cepkit.planning.planner.ENGINES``. ``"linked"`` (LinkedCEP),
+        ``"sase_runs"`` and ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made. Parallel engines
         are values: `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`,
         `cepkit.Sequential`.
     event_type : str, optional

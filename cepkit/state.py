@@ -24,9 +24,11 @@ from cepkit.compile.shared.state_layout import StateArray
 from cepkit.errors import CepError, CepWarning, PredicateError
 from cepkit.language.expressions.functions import BUILT_IN_NAMES, is_registered
 from cepkit.language.expressions.trees import Call
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.printing import sase_text
-from cepkit.language.sequences.query import SequenceQuery, sequence_query
+from cepkit.language.sequences.query import SequenceQuery
 
 FORMAT_VERSION = 1  # of the file
 _FORMAT = "cepkit state"

@@ -15,7 +15,7 @@ from test_sequences import as_matches, bound
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, Terms
 from cepkit.parallel.agents.outcome import ParallelRun

@@ -11,7 +11,7 @@ from conformance_sequences import Asked, Found, NotExpressible, Tree, bag, expre
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 
 ALWAYS = {"lit": True}
 # Without a key the partition is the stream.

@@ -19,7 +19,8 @@ import pandas as pd
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import SequenceQuery, sequence_query
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.query import SequenceQuery
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "conformance"
 

@@ -13,7 +13,7 @@ from cepkit.datasets.poisson_types import poisson_types
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.model.costs import evaluation_rates
 from cepkit.parallel.model.rates import match_rate
 from cepkit.parallel.model.statistics import COSTS, agent_statistics

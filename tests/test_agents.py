@@ -21,7 +21,7 @@ from naive_sequences import sequence_matches
 
 from cepkit.errors import CepError
 from cepkit.kernels import agents as kernel
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, Terms
 from cepkit.parallel.engine.divided import RIP, DataParallel

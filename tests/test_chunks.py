@@ -16,7 +16,7 @@ from test_sequences import bound
 
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.chunks import (
     Chunk,
     interval_chunks,

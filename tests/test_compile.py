@@ -26,8 +26,8 @@ from cepkit.errors import CepError, ColumnNotFoundError, PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.expressions.parsing import parse_pattern
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.parsing import parse_pattern
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -19,7 +19,7 @@ from cepkit.engines.estimate import CountEstimate, estimate_count, exactly, prop
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 
 JIT = not numba.config.DISABLE_JIT
 N_STREAMS = 210  # in all; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %

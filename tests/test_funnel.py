@@ -386,7 +386,7 @@ def bound_text(text: str, frame: pd.DataFrame, **keywords):
     from cepkit.compile.sequences.program import compile_sequence
     from cepkit.frames.building import build_events
     from cepkit.frames.pandas import PandasSource
-    from cepkit.language.sequences.query import sequence_query
+    from cepkit.language.sequences.construction import sequence_query
 
     query = sequence_query(text, event_type="kind", order_by=frame.columns[1], **keywords)
     source = PandasSource(frame)

@@ -7,7 +7,7 @@ import pytest
 from naive_sequences import sequence_matches
 
 from cepkit.errors import CepError
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.experiments.protocol import (
     PRINTED,
     PROTOCOL_COUNTEREXAMPLES,

@@ -25,11 +25,14 @@ from cepkit.language.expressions.durations import (
     parse_duration,
 )
 from cepkit.language.expressions.mistakes import LOOK_ALIKES
-from cepkit.language.expressions.parsing import DEEPEST, parse_expression, parse_pattern
-from cepkit.language.expressions.printing import RESERVED, print_expression, print_pattern
+from cepkit.language.expressions.parsing import DEEPEST, parse_expression
+from cepkit.language.expressions.printing import RESERVED, print_expression
 from cepkit.language.regex import patterns as pt
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.positions import first_names, is_nullable, reported_form
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex.printing import print_pattern
+from cepkit.language.regex.query import RegexQuery
 
 FIXTURES = Path(__file__).parent / "fixtures"
 READERS = {"expression": parse_expression, "pattern": parse_pattern, "duration": parse_duration}

@@ -19,7 +19,7 @@ from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked import engine as linked_matches
 from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.engine import PlainlyMatched

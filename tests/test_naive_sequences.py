@@ -11,7 +11,8 @@ from naive_sequences import SequenceMatch, sequence_matches
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import SequenceQuery, sequence_query
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.query import SequenceQuery
 
 NAN = float("nan")
 

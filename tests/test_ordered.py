@@ -24,7 +24,7 @@ from cepkit.engines.shared.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.planning import evaluation_order
 from cepkit.planning.cost import MOST_PERMUTED, cheapest_order, left_deep_cost, partial_matches
 from cepkit.planning.evaluation_order import branch_orders

@@ -19,12 +19,13 @@ from cepkit.language.expressions.operands import Operand
 from cepkit.language.expressions.parsing import DEEPEST, parse_expression
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.regex import patterns as pt
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex.construction import regex_query
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.checks import check_ready
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.parsing import is_sase, parse_sase, parse_sequence
 from cepkit.language.sequences.printing import SASE_STRATEGIES, print_sequence, sase_text
-from cepkit.language.sequences.query import SequenceQuery, sequence_query
+from cepkit.language.sequences.query import SequenceQuery
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

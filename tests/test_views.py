@@ -14,7 +14,7 @@ from cepkit.compile.regex.automaton import positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, ResultTooLargeError
 from cepkit.language.regex.patterns import seq, var
 from cepkit.language.sequences.branches import branches
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked.chains import chains_of
 from cepkit.linked.sequences import PlainEvents, PlainPattern
 from cepkit.parallel.agents.outcome import ParallelRun

@@ -6,7 +6,8 @@ import pandas as pd
 
 from cepkit.api import match
 from cepkit.datasets import load_sample
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import RegexQuery
 
 HEIGHT = 10  # lines of a drawing
 

@@ -17,8 +17,8 @@ from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benc
 def warmup() -> Iterator[tuple[str, float]]:
     """Compile the bundled queries one by one, then the agents; yield each name and the seconds.
 
-    The kernels are kept on disk for all processes of the user, see `cepkit.compile.shared.loading.load`; what is
-    there already takes some hundredths of a second.
+    `cepkit.compile.shared.loading.load` keeps the kernels on disk for all processes of the user. A kernel
+    that is there already takes some hundredths of a second.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def automaton_of(program: Program | SequenceProgram) -> Automaton:
     --------
     >>> from cepkit.compile.sequences.program import compile_sequence
     >>> from cepkit.events import ColumnType
-    >>> from cepkit.language.sequences.query import sequence_query
+    >>> from cepkit.language.sequences.construction import sequence_query
     >>> query = sequence_query("PATTERN SEQ(A a, !C c, B+ b[])", event_type="kind")
     >>> made = automaton_of(compile_sequence(query, {"kind": ColumnType("text")}))
     >>> made.labels, made.states.transitions

@@ -15,7 +15,7 @@ from cepkit.errors import CepError
 from cepkit.explorer.running.pages import cell
 from cepkit.explorer.stepping import LOOK_BACK, Stepping, plain_kernel
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.parsing import parse_pattern
+from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Variable
 
 if TYPE_CHECKING:

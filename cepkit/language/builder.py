@@ -13,19 +13,20 @@ from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Operand
 from cepkit.language.regex import patterns as pt
-from cepkit.language.regex.query import Duration
 from cepkit.language.sequences.checks import check_name
 from cepkit.language.sequences.patterns import (
-    STRATEGIES,
     AllOf,
     AnyOf,
     EventPattern,
-    Loop,
+    QueryMethods,
     SequenceOf,
     SequencePattern,
+    WholeQuery,
+    as_part,
+    extend_query,
 )
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, made_query, read_conditions
+from cepkit.language.sequences.reading import READERS, made_query
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:
@@ -122,7 +123,7 @@ def param(name: str) -> Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryBuilder:
+class QueryBuilder(WholeQuery, QueryMethods):
     """A sequence query in the making; each method returns a new one, and all functions take it as a query.
 
     What cannot be judged before all is said (greedy loops under the strategy, events absent at an end without
@@ -136,55 +137,6 @@ class QueryBuilder:
 
     query: SequenceQuery
 
-    @classmethod
-    def of(cls, pattern: SequencePattern) -> QueryBuilder:
-        """Return the query of a pattern alone."""
-        return cls(made_query(SequenceQuery(pattern)))
-
-    def where(self, *conditions: str | Operand | ex.Expression) -> QueryBuilder:
-        """Return the query with further conditions, text or operands: all must hold.
-
-        Examples
-        --------
-        >>> a, b = event("a", "A"), event("b", "B")
-        >>> print(seq(a, b).where("b.x > a.x", b["y"].isin([1, 2])))
-        PATTERN SEQ(A a, B b)
-        WHERE skip_till_any_match AND b.x > a.x AND b.y in (1, 2)
-        """
-        return QueryBuilder(made_query(self.query, conditions))
-
-    def within(self, duration: Duration, *, closed: bool = True) -> QueryBuilder:
-        """Return the query with a longest time from the first to the last event; not ``closed``: less."""
-        return self._with(within=duration, within_closed=closed)
-
-    def within_events(self, n_events: int) -> QueryBuilder:
-        """Return the query with most events of the partition from the first to the last, both counted."""
-        return self._with(within_events=n_events)
-
-    def gap_within(self, duration: Duration, *, closed: bool | None = None) -> QueryBuilder:
-        """Return the query with a longest time between two successive events of a match.
-
-        ``closed`` counts for `within` too; None leaves it as it is.
-        """
-        within_closed = self.query.within_closed if closed is None else closed
-        return self._with(gap_within=duration, within_closed=within_closed)
-
-    def strategy(self, name: str, *, scope: str = "run") -> QueryBuilder:
-        """Return the query under a selection strategy, one of ``STRATEGIES``."""
-        return self._with(strategy=name, scope=scope)
-
-    def partition_by(self, *columns: str) -> QueryBuilder:
-        """Return the query over partitions: events with equal values in the columns."""
-        return self._with(partition_by=columns)
-
-    def evaluation_order(self, *variables: str) -> QueryBuilder:
-        """Return the query with the order in which its events are looked for, all named; no match changes."""
-        return self._with(evaluation_order=variables)
-
-    def _with(self, **values: Any) -> QueryBuilder:
-        read = {name: READERS[name](value) for name, value in values.items()}
-        return QueryBuilder(made_query(replace(self.query, **read)))
-
     def __bool__(self) -> bool:
         raise TypeError("a query has no truth value; it is given to match")
 
@@ -195,54 +147,17 @@ class QueryBuilder:
         return f"<query {self.query}>"
 
 
-# --- what the methods of patterns do ---------------------------------------------------------------------
+@extend_query.register
+def _(query: SequencePattern, **said: Any) -> QueryBuilder:
+    return extend_query(QueryBuilder(made_query(SequenceQuery(query))), **said)
 
 
-def as_part(part: object) -> SequencePattern:
-    """Return ``part`` when it can stand in a sequence pattern."""
-    if isinstance(part, SequencePattern):
-        return part
-    if isinstance(part, QueryBuilder | SequenceQuery):
-        raise CepError(
-            "a query cannot be part of a pattern: conditions and windows belong to the whole; "
-            "put where() and within() behind the outermost seq(…)"
-        )
-    raise CepError(f"expected an event or a pattern of events, got {type(part).__name__} {part!r}")
-
-
-def repeated(
-    body: SequencePattern,
-    low: int,
-    high: int | None,
-    *,
-    inner: str | None = None,
-    greedy: bool = False,
-    reluctant: bool = False,
-    until: str | Operand | ex.Expression | None = None,
-) -> Loop:
-    """Return the loop of ``body``; see `SequencePattern.times`."""
-    if greedy and reluctant:
-        raise CepError("a loop is either greedy or reluctant; without both, it tries both")
-    if inner is not None and inner not in STRATEGIES:
-        raise CepError(f"inner: unknown strategy {inner!r}; there are {', '.join(STRATEGIES)}")
-    for bound in (low, high):
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
-            raise CepError(f"how often: expected whole numbers, got {bound!r}")
-    preference = "greedy" if greedy else "reluctant" if reluctant else "all"
-    condition = None if until is None else _condition(until, "until")
-    return Loop(body, low, high, inner=inner, preference=preference, until=condition)
-
-
-def with_conditions(one: EventPattern, conditions: tuple[Any, ...]) -> EventPattern:
-    """Return the event with further conditions of its own."""
-    role = f"where of {one.variable!r}"
-    more = (part for given in conditions for part in ex.conjuncts(_condition(given, role)))
-    return replace(one, conditions=(*one.conditions, *more))
-
-
-def _condition(given: Any, role: str) -> ex.Expression:
-    (condition,) = read_conditions([given], role)
-    return condition
+@extend_query.register
+def _(query: QueryBuilder, *, where: tuple[Any, ...] = (), **said: Any) -> QueryBuilder:
+    if where:
+        return QueryBuilder(made_query(query.query, where))
+    read = {name: READERS[name](value) for name, value in said.items() if value is not None}
+    return QueryBuilder(made_query(replace(query.query, **read)))
 
 
 def _are_events(function: str, parts: tuple[object, ...]) -> bool:

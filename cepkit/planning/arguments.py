@@ -9,10 +9,12 @@ from typing import Any
 
 from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.language.builder import QueryBuilder
+from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import Pattern
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.patterns import SequencePattern
-from cepkit.language.sequences.query import SequenceQuery, sequence_query
+from cepkit.language.sequences.query import SequenceQuery
 
 Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery | QueryBuilder
 

@@ -24,7 +24,7 @@ from sequence_table import Row, in_turns
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import sequence_query
+from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Crew, Terms
 from cepkit.parallel.engine.threads import run_agents

@@ -106,7 +106,7 @@ class OrderedEvents:
 
 
 class OrderedSearch:
-    """The search for the matches of one branch in one order; as `cepkit.engines.search.search.BranchSearch`."""
+    """The search for the matches of one branch in one order, with the methods of `BranchSearch`."""
 
     def __init__(self, own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]):
         self.own, self.number, self.order, self.n = own, number, order, len(order)

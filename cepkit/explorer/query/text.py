@@ -27,9 +27,11 @@ from cepkit.errors import CepError, CepWarning, PatternSyntaxError, underline
 from cepkit.language.builder import QueryBuilder
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import is_registered
-from cepkit.language.expressions.parsing import parse_expression, parse_pattern
-from cepkit.language.expressions.printing import print_expression, print_pattern
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.printing import print_expression
+from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Pattern
+from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.patterns import SequencePattern

@@ -1,4 +1,4 @@
-"""Text to trees: predicates and measures by ``expr.lark``, regex patterns by ``regex.lark``.
+"""Text to trees: predicates and measures, by the grammar ``expr.lark``.
 
 Text is read, never evaluated: what no rule of a grammar covers is an error with its place.
 """
@@ -9,7 +9,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +16,15 @@ from typing import TYPE_CHECKING, Any
 from cepkit.cache import cache_folder
 from cepkit.errors import CepError, NoEventVariableError, PatternSyntaxError
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal, span_of, whole_number
+from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.mistakes import (
     EVENT_EXPRESSION_WORDS,
     EXPRESSION_WORDS,
-    PATTERN_WORDS,
     Vocabulary,
     located,
     syntax_error,
 )
 from cepkit.language.expressions.printing import quoted_name
-from cepkit.language.regex import patterns as pt
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -112,51 +109,6 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
             raise NoEventVariableError(f"{role}: {message}", text, node.span[0], node.span[1] - node.span[0])
 
 
-def parse_pattern(text: str) -> pt.Pattern:
-    """Return the tree of a regex pattern over predicate names.
-
-    ``a b`` a, then b on the next event; ``a | b``; ``a*``, ``a+``, ``a?``, ``a{2}``, ``a{2,}``,
-    ``a{2,5}``, ``a{,5}``; ``.`` any event; ``(a b)+`` groups; ``()`` no event.
-
-    Parameters
-    ----------
-    text : str
-        The pattern; blanks and line ends separate names, and nothing stands between a repetition and
-        what it repeats.
-
-    Returns
-    -------
-    Pattern
-        Each node with its ``span`` in ``text``; sequences directly in sequences and alternatives
-        directly in alternatives are flattened.
-
-    Raises
-    ------
-    PatternSyntaxError
-        With place and caret, when the text is no pattern.
-
-    Notes
-    -----
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 1.
-    Differs: bounded repetitions are added; a repetition after a blank is an error.
-
-    Examples
-    --------
-    >>> str(parse_pattern("large (rise+ (gap)) | (fall{2,})"))
-    'large rise+ gap | fall{2,}'
-    >>> parse_pattern("large + rise")
-    Traceback (most recent call last):
-    cepkit.errors.PatternSyntaxError: '+' stands directly behind what it repeats: large+ (position 6)
-      large + rise
-            ^
-    """
-    tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
-    if not text.strip():
-        raise PatternSyntaxError("expected a predicate name, '.' or '(', found an empty pattern", text, 0)
-    check_depth(tree, _pattern_children, text, None)
-    return tree
-
-
 def parse(
     text: str, parser: Callable[[], Lark], words: Vocabulary, role: str | None, whole: str | None = None
 ) -> Any:
@@ -178,19 +130,14 @@ def parse(
 
 @cache
 def _expression_parser() -> Lark:
-    return make_parser("expr.lark", EXPRESSION_BUILDER)
+    return make_parser(Path(__file__).with_name("expr.lark"), EXPRESSION_BUILDER)
 
 
-@cache
-def _pattern_parser() -> Lark:
-    return make_parser("regex.lark", _PatternBuilder())
-
-
-def make_parser(grammar: str, builder: object) -> Lark:
-    """Return the parser of a grammar file of this folder; its tables are kept between processes."""
+def make_parser(grammar: Path, builder: object) -> Lark:
+    """Return the parser of a grammar file; its tables are kept between processes."""
     import lark
 
-    text = Path(__file__).with_name(grammar).read_text(encoding="utf-8")
+    text = grammar.read_text(encoding="utf-8")
     # The builder works while the parser reads: no second, recursive pass over the text's tree.
     made = partial(lark.Lark, text, parser="lalr", lexer="basic", transformer=builder)
     try:
@@ -208,72 +155,6 @@ def make_parser(grammar: str, builder: object) -> Lark:
     if part.exists():  # a full disk is no reason to stop
         os.replace(part, path)
     return parser
-
-
-class _PatternBuilder:
-    """One method for each rule and alias of ``regex.lark``."""
-
-    def start(self, children):
-        return children[0]
-
-    def alternative(self, children):
-        if len(children) == 1:
-            return children[0]
-        places = [child for child in children if child.span is not None]
-        return replace(pt.any_of_patterns(*children), span=span_of(places) if places else None)
-
-    def sequence(self, children):
-        if len(children) == 1:
-            return children[0]
-        return replace(pt.seq(*children), span=span_of(children)) if children else pt.Empty()
-
-    def variable(self, children):
-        return pt.Variable(str(children[0]), span=span_of(children))
-
-    def any_event(self, children):
-        return pt.AnyEvent(span=span_of(children))
-
-    def group(self, children):
-        return replace(children[1], span=span_of(children))
-
-    def star(self, children):
-        return self._repeat(children, 0, None)
-
-    def plus(self, children):
-        return self._repeat(children, 1, None)
-
-    def optional(self, children):
-        return self._repeat(children, 0, 1)
-
-    def exactly(self, children):
-        times = whole_number(children[1])
-        return self._repeat(children, times, times)
-
-    def at_least(self, children):
-        return self._repeat(children, whole_number(children[1]), None)
-
-    def from_to(self, children):
-        return self._repeat(children, whole_number(children[1]), whole_number(children[2]))
-
-    def at_most(self, children):
-        return self._repeat(children, 0, whole_number(children[1]))
-
-    def _repeat(self, children, low: int, high: int | None):
-        if high is not None and high < max(1, low):
-            place = (children[1].start_pos, children[-2].end_pos)
-            if high == 0:
-                raise Refusal("a repetition allows at least one event; no event is written ()", place)
-            raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
-        return pt.Repeat(children[0], low, high, span=span_of(children))
-
-
-def _pattern_children(pattern: pt.Pattern) -> tuple[pt.Pattern, ...]:
-    match pattern:
-        case pt.Sequence(parts=inner) | pt.Alternative(options=inner):
-            return inner
-        case pt.Repeat(body=body):
-            return (body,)
-    return ()
 
 
 def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Trees to text, in one canonical spelling with as few parentheses as read back to the same tree."""
+"""Expressions to text, in one canonical spelling with as few parentheses as read back to the same tree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from functools import singledispatch
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex import patterns as pt
+from cepkit.language.spelling import text_of
 
 # Reserved in expr.lark, in any case; a column of such a name is printed in backticks.
 RESERVED = frozenset(["and", "or", "not", "in", "between", "is", "like", "null", "none", "true", "false"])
@@ -16,7 +16,6 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 # How tightly a text holds together: an operand is put in parentheses when it is looser than its place.
 _OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
-_ALTERNATIVE, _SEQUENCE, _REPEAT, _ATOM = range(4)
 
 
 def print_expression(expression: ex.Expression) -> str:
@@ -47,28 +46,6 @@ def print_expression(expression: ex.Expression) -> str:
     "(A + 1) * 2 == -x and `in` not in ('it', 1.5)"
     """
     return _expression(expression)[0]
-
-
-def print_pattern(pattern: pt.Pattern) -> str:
-    """Return the text of which `parse_pattern` makes an equal pattern.
-
-    Parameters
-    ----------
-    pattern : Pattern
-        Without a sequence directly in a sequence and an alternative directly in an alternative.
-
-    Returns
-    -------
-    str
-        A repetition of a repetition is printed in parentheses, ``(a+)?``: elsewhere ``a+?`` is lazy.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> print_pattern(seq("large", (var("rise") | ".").plus(), var("fall").times(2, 3)))
-    'large (rise | .)+ fall{2,3}'
-    """
-    return _pattern(pattern)[0]
 
 
 def quoted_name(name: str) -> str:
@@ -213,47 +190,6 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
             return f"{operand} {negation}like {_text(pattern)}"
 
 
-@singledispatch
-def _pattern(pattern: pt.Pattern) -> tuple[str, int]:
-    """Return the text of a pattern and how tightly it holds together."""
-    raise TypeError(f"no text for {type(pattern).__name__}")
-
-
-def _pattern_at_least(tightness: int, pattern: pt.Pattern) -> str:
-    text, own = _pattern(pattern)
-    return text if own >= tightness else f"({text})"
-
-
-@_pattern.register
-def _(pattern: pt.Variable):
-    return pattern.name, _ATOM
-
-
-@_pattern.register
-def _(pattern: pt.AnyEvent):
-    return ".", _ATOM
-
-
-@_pattern.register
-def _(pattern: pt.Empty):
-    return "()", _ATOM
-
-
-@_pattern.register
-def _(pattern: pt.Sequence):
-    return " ".join(_pattern_at_least(_REPEAT, part) for part in pattern.parts), _SEQUENCE
-
-
-@_pattern.register
-def _(pattern: pt.Alternative):
-    return " | ".join(_pattern_at_least(_SEQUENCE, option) for option in pattern.options), _ALTERNATIVE
-
-
-@_pattern.register
-def _(pattern: pt.Repeat):
-    return _pattern_at_least(_ATOM, pattern.body) + times_text(pattern.low, pattern.high), _REPEAT
-
-
 def times_text(low: int, high: int | None) -> str:
     """Return a repetition as patterns of both languages spell it.
 
@@ -274,3 +210,6 @@ def times_text(low: int, high: int | None) -> str:
     if low == high:
         return f"{{{low}}}"
     return f"{{{low or ''},{high}}}"
+
+
+text_of.register(ex.Expression, print_expression)

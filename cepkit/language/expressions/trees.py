@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
+from cepkit.language.spelling import text_of
+
 AGGREGATES = ("first", "last", "count", "max", "min", "sum", "avg", "delta", "collect")
 
 Span = tuple[int, int]
@@ -43,9 +45,7 @@ class Expression:
         )
 
     def __str__(self) -> str:
-        from cepkit.language.expressions.printing import print_expression
-
-        return print_expression(self)
+        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-from cepkit.errors import CepError, PredicateError, nearest, warn
+from cepkit.errors import CepError, PredicateError, warn
 from cepkit.language.expressions import trees as ex
+from cepkit.language.query_parts import refuse_clash_with_partition, refuse_parameters
 from cepkit.language.regex.patterns import AnyEvent, seq, variables
 from cepkit.language.regex.positions import first_names, is_nullable, reported_form
-
-if TYPE_CHECKING:
-    from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex.query import RegexQuery
 
 
 def _refuse_no_event(query: RegexQuery) -> None:
@@ -42,16 +40,6 @@ def _refuse_aggregate_at_first(query: RegexQuery) -> None:
                 )
 
 
-def _refuse_clash_with_partition(query: RegexQuery) -> None:
-    column_of = {column.lower(): column for column in query.partition_by}
-    for name, _ in query.measures or ():
-        if name.lower() in column_of:
-            column = column_of[name.lower()]
-            raise CepError(
-                f"measures: the result has column {column!r} already (partition_by); rename {name!r}"
-            )
-
-
 def _refuse_column_outside_aggregate(query: RegexQuery) -> None:
     for name, tree in query.measures or ():
         for node in _outside_aggregates(tree):
@@ -71,27 +59,6 @@ def _outside_aggregates(tree: ex.Expression) -> Iterator[ex.Expression]:
     if not isinstance(tree, ex.Aggregate | ex.Previous):
         for child in tree.children():
             yield from _outside_aggregates(child)
-
-
-def _refuse_parameters(query: RegexQuery) -> None:
-    given, used = dict(query.params), query.parameters()
-    for role, tree in query.trees():
-        for node in tree.walk():
-            if isinstance(node, ex.Parameter) and node.name not in given:
-                given_names = f"it gives {list(given)}" if given else f"give params={{{node.name!r}: …}}"
-                message = f"{role}: params gives no value for :{node.name}; {given_names}."
-                hint = nearest(node.name, given)
-                raise PredicateError(f"{message}{hint}\n{query.underlined(role, node)}")
-    for name, value in given.items():
-        if name not in used:
-            hint = nearest(str(name), used)
-            there = f"used are {list(used)}" if used else f"write :{name} in one"
-            raise CepError(f"params: {name!r} is used by no predicate and no measure; {there}.{hint}")
-        if isinstance(value, list | tuple | set | frozenset | dict):
-            cure = f"for several values write x in (:{name}1, :{name}2)"
-            raise CepError(
-                f"params: {name!r} is a {type(value).__name__}, a parameter is a single value; {cure}"
-            )
 
 
 def _refuse_within_without_order(query: RegexQuery) -> None:
@@ -122,9 +89,9 @@ CHECKS: tuple[Callable[[RegexQuery], None], ...] = (
     _refuse_no_event,
     _refuse_collect_in_predicate,
     _refuse_aggregate_at_first,
-    _refuse_clash_with_partition,
+    refuse_clash_with_partition,
     _refuse_column_outside_aggregate,
-    _refuse_parameters,
+    refuse_parameters,
     _refuse_within_without_order,
     _warn_of_unused_predicates,
     _warn_of_dead_parts,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cepkit.language.spelling import text_of
+
 Span = tuple[int, int]
 
 
@@ -41,9 +43,7 @@ class Pattern:
         return Repeat(self, low, None)
 
     def __str__(self) -> str:
-        from cepkit.language.expressions.printing import print_pattern
-
-        return print_pattern(self)
+        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def is_nullable(pattern: Pattern) -> bool:
 
     Examples
     --------
-    >>> from cepkit.language.expressions.parsing import parse_pattern
+    >>> from cepkit.language.regex.parsing import parse_pattern
     >>> [is_nullable(parse_pattern(text)) for text in ("a*", "a b?", "a? | b", "(a?){3}")]
     [True, False, True, True]
     """
@@ -51,7 +51,7 @@ def first_names(pattern: Pattern) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from cepkit.language.expressions.parsing import parse_pattern
+    >>> from cepkit.language.regex.parsing import parse_pattern
     >>> first_names(parse_pattern("a* (b | . c) d")), first_names(parse_pattern(". rise+ drop"))
     (('a', 'b'), ())
     """
@@ -89,7 +89,7 @@ def reported_form(pattern: Pattern) -> Pattern | None:
 
     Examples
     --------
-    >>> from cepkit.language.expressions.parsing import parse_pattern
+    >>> from cepkit.language.regex.parsing import parse_pattern
     >>> [str(reported_form(parse_pattern(text))) for text in ("a+ b?", "a b{2,5}", "a* b", "a* b*", "()")]
     ['a', 'a b{2}', 'a* b', 'a | b', 'None']
     """

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, nearest
 from cepkit.language.expressions.printing import RESERVED
-from cepkit.language.regex.checks import _refuse_clash_with_partition, _refuse_parameters
+from cepkit.language.query_parts import refuse_clash_with_partition, refuse_parameters
 from cepkit.language.sequences.patterns import (
     PREFERENCES,
     STRATEGIES,
@@ -26,9 +25,7 @@ from cepkit.language.sequences.patterns import (
     event_patterns,
 )
 from cepkit.language.sequences.printing import RESERVED_IN_SEQUENCES, type_text
-
-if TYPE_CHECKING:
-    from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.query import SequenceQuery
 
 SCOPES = ("run", "edge")
 AFTER_MATCH = ("none", "past_last", "to_next", "to_first", "to_last")
@@ -270,8 +267,8 @@ WHOLE_CHECKS: tuple[Check, ...] = (
     _refuse_after_match_under_any,
     _refuse_bad_order,
     _refuse_endless_absence,
-    _refuse_clash_with_partition,
-    _refuse_parameters,
+    refuse_clash_with_partition,
+    refuse_parameters,
 )
 
 

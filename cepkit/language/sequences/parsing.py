@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import PatternSyntaxError, nearest
@@ -217,7 +218,7 @@ def _blank(text: str, span: Span) -> str:
 
 @cache
 def _sequence_parser() -> Lark:
-    return make_parser("sase.lark", SASE_BUILDER)
+    return make_parser(Path(__file__).with_name("sase.lark"), SASE_BUILDER)
 
 
 def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import singledispatch
+from typing import Any
 
 from cepkit.errors import CepError
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
-from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference
-
-if TYPE_CHECKING:
-    from cepkit.language.builder import QueryBuilder
+from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference, conjuncts
+from cepkit.language.query_parts import Duration
+from cepkit.language.spelling import text_of
 
 Span = tuple[int, int]
 
@@ -24,8 +24,72 @@ STRATEGIES = ("strict", "partition", "next", "any")
 PREFERENCES = ("all", "greedy", "reluctant")
 
 
+class WholeQuery:
+    """Base of queries: a query cannot be a part of a pattern."""
+
+    __slots__ = ()
+
+
+@singledispatch
+def extend_query(query: Any, **said: Any) -> QueryMethods:
+    """Return a query with what a method of `QueryMethods` adds; `cepkit.language.builder` registers it."""
+    raise TypeError(f"{type(query).__name__} cannot be extended to a query")
+
+
+@singledispatch
+def read_condition(given: Any, role: str) -> Expression:
+    """Return a condition as a tree; `cepkit.language.sequences.reading` registers how it is read."""
+    raise TypeError(f"{role}: {type(given).__name__} cannot be read")
+
+
+class QueryMethods:
+    """The methods that make a query of a pattern, or add something to a query; each returns a new query."""
+
+    __slots__ = ()
+
+    def where(self, *conditions: Any) -> Any:
+        """Return the query with further conditions, text or operands: all must hold.
+
+        Examples
+        --------
+        >>> from cepkit import event, seq
+        >>> a, b = event("a", "A"), event("b", "B")
+        >>> print(seq(a, b).where("b.x > a.x", b["y"].isin([1, 2])))
+        PATTERN SEQ(A a, B b)
+        WHERE skip_till_any_match AND b.x > a.x AND b.y in (1, 2)
+        """
+        return extend_query(self, where=conditions)
+
+    def within(self, duration: Duration, *, closed: bool = True) -> QueryMethods:
+        """Return the query with a longest time from the first to the last event; not ``closed``: less."""
+        return extend_query(self, within=duration, within_closed=closed)
+
+    def within_events(self, n_events: int) -> QueryMethods:
+        """Return the query with a largest number of events from the first to the last, both counted."""
+        return extend_query(self, within_events=n_events)
+
+    def gap_within(self, duration: Duration, *, closed: bool | None = None) -> QueryMethods:
+        """Return the query with a longest time between two successive events of a match.
+
+        ``closed`` counts for `within` too; None leaves it as it is.
+        """
+        return extend_query(self, gap_within=duration, within_closed=closed)
+
+    def strategy(self, name: str, *, scope: str = "run") -> QueryMethods:
+        """Return the query under a selection strategy, one of ``STRATEGIES``."""
+        return extend_query(self, strategy=name, scope=scope)
+
+    def partition_by(self, *columns: str) -> QueryMethods:
+        """Return the query over partitions: events with equal values in the columns."""
+        return extend_query(self, partition_by=columns)
+
+    def evaluation_order(self, *variables: str) -> QueryMethods:
+        """Return the query with the order in which its events are searched; the matches stay the same."""
+        return extend_query(self, evaluation_order=variables)
+
+
 @dataclass(frozen=True, slots=True)
-class SequencePattern:
+class SequencePattern(QueryMethods):
     """Base of all nodes of a sequence pattern."""
 
     span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
@@ -74,8 +138,6 @@ class SequencePattern:
         return self._repeated(low, low if high is None else high, **options)
 
     def _repeated(self, low: int, high: int | None, **options: Any) -> Loop:
-        from cepkit.language.builder import repeated
-
         return repeated(self, low, high, **options)
 
     def not_(self) -> AbsentPattern:
@@ -95,43 +157,10 @@ class SequencePattern:
         return self._followed(part, "any")
 
     def _followed(self, part: SequencePattern, step: str) -> SequenceOf:
-        from cepkit.language.builder import as_part
-
         return SequenceOf((self, as_part(part)), (None, step))
 
-    def where(self, *conditions: Any) -> Any:
-        """Return the query of this pattern with conditions, as `QueryBuilder.where`."""
-        return self._query().where(*conditions)
-
-    def within(self, duration: Any, *, closed: bool = True) -> QueryBuilder:
-        """Return the query of this pattern in a time window, as `QueryBuilder.within`."""
-        return self._query().within(duration, closed=closed)
-
-    def within_events(self, n_events: int) -> QueryBuilder:
-        """Return the query of this pattern in a window of events, as `QueryBuilder.within_events`."""
-        return self._query().within_events(n_events)
-
-    def gap_within(self, duration: Any, *, closed: bool | None = None) -> QueryBuilder:
-        """Return the query of this pattern with a longest gap, as `QueryBuilder.gap_within`."""
-        return self._query().gap_within(duration, closed=closed)
-
-    def strategy(self, name: str, *, scope: str = "run") -> QueryBuilder:
-        """Return the query of this pattern under a selection strategy, as `QueryBuilder.strategy`."""
-        return self._query().strategy(name, scope=scope)
-
-    def partition_by(self, *columns: str) -> QueryBuilder:
-        """Return the query of this pattern over partitions, as `QueryBuilder.partition_by`."""
-        return self._query().partition_by(*columns)
-
-    def _query(self) -> QueryBuilder:
-        from cepkit.language.builder import QueryBuilder
-
-        return QueryBuilder.of(self)
-
     def __str__(self) -> str:
-        from cepkit.language.sequences.printing import print_sequence
-
-        return print_sequence(self)
+        return text_of(self)
 
     def __repr__(self) -> str:
         return f"<pattern {self}>"
@@ -197,9 +226,9 @@ class EventPattern(SequencePattern, Aggregates):
 
     def where(self, *conditions: Any) -> EventPattern:
         """Return the event with conditions of its own, text or operands; bare columns are the event's."""
-        from cepkit.language.builder import with_conditions
-
-        return with_conditions(self, conditions)
+        role = f"where of {self.variable!r}"
+        more = (part for given in conditions for part in conjuncts(read_condition(given, role)))
+        return replace(self, conditions=(*self.conditions, *more))
 
     def not_(self) -> AbsentPattern:
         """Return that no such event occurs here."""
@@ -222,8 +251,6 @@ class SequenceOf(SequencePattern):
         return self.parts
 
     def _followed(self, part: SequencePattern, step: str) -> SequenceOf:
-        from cepkit.language.builder import as_part
-
         return SequenceOf((*self.parts, as_part(part)), (*self.steps, step))
 
 
@@ -327,3 +354,38 @@ def group_variables(pattern: SequencePattern) -> frozenset[str]:
         if isinstance(node, Loop) and node.high != 1
         for inner in event_patterns(node)
     )
+
+
+def as_part(part: object) -> SequencePattern:
+    """Return ``part`` when it can stand in a sequence pattern."""
+    if isinstance(part, SequencePattern):
+        return part
+    if isinstance(part, WholeQuery):
+        raise CepError(
+            "a query cannot be part of a pattern: conditions and windows belong to the whole; "
+            "put where() and within() after the outermost seq(…)"
+        )
+    raise CepError(f"expected an event or a pattern of events, got {type(part).__name__} {part!r}")
+
+
+def repeated(
+    body: SequencePattern,
+    low: int,
+    high: int | None,
+    *,
+    inner: str | None = None,
+    greedy: bool = False,
+    reluctant: bool = False,
+    until: str | Operand | Expression | None = None,
+) -> Loop:
+    """Return the loop of ``body``; see `SequencePattern.times`."""
+    if greedy and reluctant:
+        raise CepError("a loop is either greedy or reluctant; without both, it tries both")
+    if inner is not None and inner not in STRATEGIES:
+        raise CepError(f"inner: unknown strategy {inner!r}; there are {', '.join(STRATEGIES)}")
+    for bound in (low, high):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+            raise CepError(f"how often: expected whole numbers, got {bound!r}")
+    preference = "greedy" if greedy else "reluctant" if reluctant else "all"
+    condition = None if until is None else read_condition(until, "until")
+    return Loop(body, low, high, inner=inner, preference=preference, until=condition)

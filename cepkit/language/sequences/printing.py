@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from functools import singledispatch
-from typing import TYPE_CHECKING
 
+from cepkit.language.expressions.durations import duration_ticks, format_duration
 from cepkit.language.expressions.printing import at_least_not, quoted_name, times_text
+from cepkit.language.query_parts import listed
 from cepkit.language.sequences import patterns as sq
-
-if TYPE_CHECKING:
-    from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.spelling import text_of
 
 # The words of sase.lark and of the clauses, in any case: no names of events, and types only in quotes.
 RESERVED_IN_SEQUENCES = frozenset(
@@ -65,7 +65,7 @@ def sase_text(query: SequenceQuery) -> str:
 
     Examples
     --------
-    >>> from cepkit.language.sequences.query import sequence_query
+    >>> from cepkit.language.sequences.construction import sequence_query
     >>> query = sequence_query("PATTERN SEQ(A a, B b) where [id] and b.x > 2*a.x within 90 s", order_by="ts")
     >>> print(sase_text(query))
     PATTERN SEQ(A a, B b)
@@ -91,8 +91,6 @@ def duration_text(duration: str | timedelta | int) -> str:
     """Return a window as text spells it; an integer, in ticks, stays a number."""
     if not isinstance(duration, timedelta):
         return str(duration)
-    from cepkit.language.expressions.durations import duration_ticks, format_duration
-
     return format_duration(duration_ticks(duration, "ns"), "ns")
 
 
@@ -159,3 +157,22 @@ def _(pattern: sq.AnyOf):
 
 def _condition(event: sq.EventPattern) -> str:
     return f" IF ({' and '.join(map(at_least_not, event.conditions))})" if event.conditions else ""
+
+
+@text_of.register
+def query_text(query: SequenceQuery) -> str:
+    """Return the text of a query: its SASE text, then a line for each keyword that SASE has no word for."""
+    lines = [sase_text(query)]
+    lines += [f"event_type: {query.event_type}"] if query.event_type is not None else []
+    lines += [f"order_by: {', '.join(query.order_by)}"] if query.order_by else []
+    lines += [f"scope: {query.scope}"] if query.scope != "run" else []
+    lines += ["strict_time: true"] if query.strict_time else []
+    kind, variable = query.after_match
+    lines += [f"after_match: {kind}{f'({variable})' if variable else ''}"] if kind != "none" else []
+    lines += [f"evaluation_order: {', '.join(query.evaluation_order)}"] if query.evaluation_order else []
+    lines += listed("measures", ": ", query.measures or ())
+    lines += listed("params", " = ", ((name, repr(value)) for name, value in query.params))
+    return "\n".join(lines)
+
+
+text_of.register(sq.SequencePattern, print_sequence)

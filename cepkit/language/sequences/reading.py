@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
 from cepkit.language.expressions import functions as fn
@@ -17,15 +17,19 @@ from cepkit.language.expressions.operands import Operand
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import at_least_not, print_expression
 from cepkit.language.expressions.rebuilding import rebuilt
-from cepkit.language.regex.query import Duration, _columns
+from cepkit.language.query_parts import Duration, as_columns
 from cepkit.language.sequences.checks import AFTER_MATCH, PATTERN_CHECKS, check_words
 from cepkit.language.sequences.parsing import parse_sequence, strategy_of
-from cepkit.language.sequences.patterns import EventPattern, Loop, SequencePattern, event_patterns
+from cepkit.language.sequences.patterns import (
+    EventPattern,
+    Loop,
+    SequencePattern,
+    event_patterns,
+    read_condition,
+)
 from cepkit.language.sequences.printing import print_sequence
+from cepkit.language.sequences.query import SequenceQuery
 from cepkit.language.sequences.reference_checks import CONDITION_CHECKS
-
-if TYPE_CHECKING:
-    from cepkit.language.sequences.query import SequenceQuery
 
 # Words are joined by blanks, '_' or '-'; SQL and Flink have more of them.
 _AFTER_MATCH = re.compile(
@@ -149,7 +153,7 @@ def _after_match(given: Any) -> tuple[str, str | None]:
 def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
     if not isinstance(given, Iterable):
         raise CepError(f"{argument}: expected names of columns as text, got {given!r}")
-    return _columns(argument, given)
+    return as_columns(argument, given)
 
 
 def _order(given: Any) -> tuple[str, ...]:
@@ -271,3 +275,9 @@ def _resolved(tree: ex.Expression, names: set[str], owner: str | None = None) ->
 
     tree = rebuilt(tree, ex.Expression, change)
     return tree if owner is None else rebuilt(tree, ex.Expression, owned)
+
+
+@read_condition.register(object)
+def _(given: Any, role: str) -> ex.Expression:
+    (condition,) = read_conditions([given], role)
+    return condition

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cepkit.errors import PredicateError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import quoted_name
 from cepkit.language.sequences.patterns import AllOf, AnyOf, EventPattern, Loop, SequenceOf, SequencePattern
-
-if TYPE_CHECKING:
-    from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.query import SequenceQuery
 
 
 class _Place:

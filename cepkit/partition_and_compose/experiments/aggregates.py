@@ -12,7 +12,7 @@ from cepkit.engines.regex.matching import match_regex
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex.construction import regex_query
 from cepkit.planning.validation import compile_checked
 
 LENGTHS = (4, 16, 64, 256, 1024)

@@ -9,7 +9,8 @@ import pandas as pd
 
 from cepkit.datasets import PAPER_TRADES, PAPER_TWEETS, trades, tweets, tweets_as_atom_xml
 from cepkit.errors import CepError
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.stages import (
     parse_tweets,
     with_tag_code,

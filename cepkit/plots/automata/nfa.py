@@ -250,7 +250,7 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
     Examples
     --------
     >>> from cepkit.language.sequences.branches import branches
-    >>> from cepkit.language.sequences.query import sequence_query
+    >>> from cepkit.language.sequences.construction import sequence_query
     >>> query = sequence_query("PATTERN SEQ(A a, !X x, B+ b[], C c)")
     >>> made, state_of_component = sequence_states(branches(query))
     >>> made.transitions, state_of_component

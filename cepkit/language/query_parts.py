@@ -1,0 +1,93 @@
+"""What regex queries and sequence queries have in common: durations, columns, parameters and their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Any, Protocol
+
+from cepkit.errors import CepError, PredicateError, nearest
+from cepkit.language.expressions import trees as ex
+
+Duration = str | timedelta | int
+
+
+class Query(Protocol):
+    """What the checks below ask of a query of either kind."""
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Columns of the partition key."""
+        ...
+
+    @property
+    def measures(self) -> tuple[tuple[str, ex.Expression], ...] | None:
+        """Output columns by name."""
+        ...
+
+    @property
+    def params(self) -> tuple[tuple[str, Any], ...]:
+        """Values of the parameters."""
+        ...
+
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters that the trees use."""
+        ...
+
+    def trees(self) -> Iterator[tuple[str, ex.Expression]]:
+        """Yield (role, tree) of every expression."""
+        ...
+
+    def underlined(self, role: str, node: Any) -> str:
+        """Return the text of ``role`` with carets under ``node``."""
+        ...
+
+
+def as_columns(argument: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the names of columns that ``argument`` was given, each once."""
+    columns = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    for column in columns:
+        if not isinstance(column, str):
+            raise CepError(f"{argument}: expected names of columns as text, got {column!r}")
+        if columns.count(column) > 1:
+            raise CepError(f"{argument}: column {column!r} is named twice")
+    return columns
+
+
+def listed(title: str, sign: str, entries: Iterable[tuple[str, object]]) -> list[str]:
+    """Return the lines of a titled list, none when it is empty."""
+    lines = [f"  {name}{sign}{entry}" for name, entry in entries]
+    return [f"{title}:", *lines] if lines else []
+
+
+def refuse_clash_with_partition(query: Query) -> None:
+    """Refuse a measure that is named as a partition column."""
+    column_of = {column.lower(): column for column in query.partition_by}
+    for name, _ in query.measures or ():
+        if name.lower() in column_of:
+            column = column_of[name.lower()]
+            raise CepError(
+                f"measures: the result has column {column!r} already (partition_by); rename {name!r}"
+            )
+
+
+def refuse_parameters(query: Query) -> None:
+    """Refuse parameters without a value, values without a use, and several values for one parameter."""
+    given, used = dict(query.params), query.parameters()
+    for role, tree in query.trees():
+        for node in tree.walk():
+            if isinstance(node, ex.Parameter) and node.name not in given:
+                given_names = f"it gives {list(given)}" if given else f"give params={{{node.name!r}: …}}"
+                message = f"{role}: params gives no value for :{node.name}; {given_names}."
+                hint = nearest(node.name, given)
+                raise PredicateError(f"{message}{hint}\n{query.underlined(role, node)}")
+    for name, value in given.items():
+        if name not in used:
+            hint = nearest(str(name), used)
+            there = f"used are {list(used)}" if used else f"write :{name} in one"
+            raise CepError(f"params: {name!r} is used by no predicate and no measure; {there}.{hint}")
+        if isinstance(value, list | tuple | set | frozenset | dict):
+            cure = f"for several values write x in (:{name}1, :{name}2)"
+            raise CepError(
+                f"params: {name!r} is a {type(value).__name__}, a parameter is a single value; {cure}"
+            )

@@ -1,0 +1,133 @@
+"""Text to regex patterns over names of predicates, by the grammar ``regex.lark``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cepkit.errors import PatternSyntaxError
+from cepkit.language.expressions.building import Refusal, span_of, whole_number
+from cepkit.language.expressions.mistakes import PATTERN_WORDS
+from cepkit.language.expressions.parsing import check_depth, make_parser, parse
+from cepkit.language.regex import patterns as pt
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+
+def parse_pattern(text: str) -> pt.Pattern:
+    """Return the tree of a regex pattern over predicate names.
+
+    ``a b`` a, then b on the next event; ``a | b``; ``a*``, ``a+``, ``a?``, ``a{2}``, ``a{2,}``,
+    ``a{2,5}``, ``a{,5}``; ``.`` any event; ``(a b)+`` groups; ``()`` no event.
+
+    Parameters
+    ----------
+    text : str
+        The pattern; blanks and line ends separate names, and nothing stands between a repetition and
+        what it repeats.
+
+    Returns
+    -------
+    Pattern
+        Each node with its ``span`` in ``text``; sequences directly in sequences and alternatives
+        directly in alternatives are flattened.
+
+    Raises
+    ------
+    PatternSyntaxError
+        With place and caret, when the text is no pattern.
+
+    Notes
+    -----
+    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 1.
+    Differs: bounded repetitions are added; a repetition after a blank is an error.
+
+    Examples
+    --------
+    >>> str(parse_pattern("large (rise+ (gap)) | (fall{2,})"))
+    'large rise+ gap | fall{2,}'
+    >>> parse_pattern("large + rise")
+    Traceback (most recent call last):
+    cepkit.errors.PatternSyntaxError: '+' stands directly behind what it repeats: large+ (position 6)
+      large + rise
+            ^
+    """
+    tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
+    if not text.strip():
+        raise PatternSyntaxError("expected a predicate name, '.' or '(', found an empty pattern", text, 0)
+    check_depth(tree, _pattern_children, text, None)
+    return tree
+
+
+@cache
+def _pattern_parser() -> Lark:
+    return make_parser(Path(__file__).with_name("regex.lark"), _PatternBuilder())
+
+
+class _PatternBuilder:
+    """One method for each rule and alias of ``regex.lark``."""
+
+    def start(self, children):
+        return children[0]
+
+    def alternative(self, children):
+        if len(children) == 1:
+            return children[0]
+        places = [child for child in children if child.span is not None]
+        return replace(pt.any_of_patterns(*children), span=span_of(places) if places else None)
+
+    def sequence(self, children):
+        if len(children) == 1:
+            return children[0]
+        return replace(pt.seq(*children), span=span_of(children)) if children else pt.Empty()
+
+    def variable(self, children):
+        return pt.Variable(str(children[0]), span=span_of(children))
+
+    def any_event(self, children):
+        return pt.AnyEvent(span=span_of(children))
+
+    def group(self, children):
+        return replace(children[1], span=span_of(children))
+
+    def star(self, children):
+        return self._repeat(children, 0, None)
+
+    def plus(self, children):
+        return self._repeat(children, 1, None)
+
+    def optional(self, children):
+        return self._repeat(children, 0, 1)
+
+    def exactly(self, children):
+        times = whole_number(children[1])
+        return self._repeat(children, times, times)
+
+    def at_least(self, children):
+        return self._repeat(children, whole_number(children[1]), None)
+
+    def from_to(self, children):
+        return self._repeat(children, whole_number(children[1]), whole_number(children[2]))
+
+    def at_most(self, children):
+        return self._repeat(children, 0, whole_number(children[1]))
+
+    def _repeat(self, children, low: int, high: int | None):
+        if high is not None and high < max(1, low):
+            place = (children[1].start_pos, children[-2].end_pos)
+            if high == 0:
+                raise Refusal("a repetition allows at least one event; no event is written ()", place)
+            raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
+        return pt.Repeat(children[0], low, high, span=span_of(children))
+
+
+def _pattern_children(pattern: pt.Pattern) -> tuple[pt.Pattern, ...]:
+    match pattern:
+        case pt.Sequence(parts=inner) | pt.Alternative(options=inner):
+            return inner
+        case pt.Repeat(body=body):
+            return (body,)
+    return ()

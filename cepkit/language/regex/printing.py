@@ -1,0 +1,78 @@
+"""Regex patterns to text, in one canonical spelling with as few parentheses as read back to the same tree."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from cepkit.language.expressions.printing import times_text
+from cepkit.language.regex import patterns as pt
+from cepkit.language.spelling import text_of
+
+# How tightly a text holds together: a part is put in parentheses when it is looser than its place.
+_ALTERNATIVE, _SEQUENCE, _REPEAT, _ATOM = range(4)
+
+
+def print_pattern(pattern: pt.Pattern) -> str:
+    """Return the text of which `parse_pattern` makes an equal pattern.
+
+    Parameters
+    ----------
+    pattern : Pattern
+        Without a sequence directly in a sequence and an alternative directly in an alternative.
+
+    Returns
+    -------
+    str
+        A repetition of a repetition is printed in parentheses, ``(a+)?``: elsewhere ``a+?`` is lazy.
+
+    Examples
+    --------
+    >>> from cepkit.language.regex.patterns import seq, var
+    >>> print_pattern(seq("large", (var("rise") | ".").plus(), var("fall").times(2, 3)))
+    'large (rise | .)+ fall{2,3}'
+    """
+    return _pattern(pattern)[0]
+
+
+@singledispatch
+def _pattern(pattern: pt.Pattern) -> tuple[str, int]:
+    """Return the text of a pattern and how tightly it holds together."""
+    raise TypeError(f"no text for {type(pattern).__name__}")
+
+
+def _pattern_at_least(tightness: int, pattern: pt.Pattern) -> str:
+    text, own = _pattern(pattern)
+    return text if own >= tightness else f"({text})"
+
+
+@_pattern.register
+def _(pattern: pt.Variable):
+    return pattern.name, _ATOM
+
+
+@_pattern.register
+def _(pattern: pt.AnyEvent):
+    return ".", _ATOM
+
+
+@_pattern.register
+def _(pattern: pt.Empty):
+    return "()", _ATOM
+
+
+@_pattern.register
+def _(pattern: pt.Sequence):
+    return " ".join(_pattern_at_least(_REPEAT, part) for part in pattern.parts), _SEQUENCE
+
+
+@_pattern.register
+def _(pattern: pt.Alternative):
+    return " | ".join(_pattern_at_least(_SEQUENCE, option) for option in pattern.options), _ALTERNATIVE
+
+
+@_pattern.register
+def _(pattern: pt.Repeat):
+    return _pattern_at_least(_ATOM, pattern.body) + times_text(pattern.low, pattern.high), _REPEAT
+
+
+text_of.register(pt.Pattern, print_pattern)

@@ -1,0 +1,17 @@
+"""How a tree says its text: trees come first, and the modules named ``printing`` register what they write."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+
+@singledispatch
+def text_of(tree: object) -> str:
+    """Return the text of a tree or a query, in one canonical spelling.
+
+    Raises
+    ------
+    TypeError
+        No module has registered a spelling for values of this type.
+    """
+    raise TypeError(f"no text is defined for {type(tree).__name__}")
