@@ -1,74 +1,69 @@
 """cepkit finds temporal patterns in event data, from a notebook: ``df.cep.match(...)``.
 
-Importing it registers the accessor ``cep`` on pandas DataFrames and, where pyspark is installed, on Spark's.
-numba is loaded at the first match.
+The import registers the accessor ``cep`` on pandas DataFrames, and on Spark's when pyspark is imported. All
+other modules load when they are first used.
 """
 
-import importlib.util as _importlib_util
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-import pandas as _pandas
+from cepkit.accessor import register_accessor as _register_accessor
 
-from cepkit.api import CepAccessor, explain, explore, funnel, match, simulate, tag, why_not
-from cepkit.errors import CepError, CepWarning
-from cepkit.language.builder import all_of, any_of, event, param, seq
-from cepkit.language.expressions.functions import function, pure
-from cepkit.language.expressions.operands import corr, cosine, l2
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.patterns import any_of_patterns, var
-from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.construction import sequence_query
-from cepkit.language.sequences.query import SequenceQuery
-from cepkit.parallel.agents.crew import Costs
-from cepkit.parallel.engine.divided import RIP, DataParallel
-from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.streaming import stream
-from cepkit.views import view
+if _TYPE_CHECKING:
+    from cepkit.api import explain, explore, funnel, match, simulate, tag, why_not
+    from cepkit.errors import CepError, CepWarning
+    from cepkit.language.builder import all_of, any_of, event, param, seq
+    from cepkit.language.expressions.functions import function, pure
+    from cepkit.language.expressions.operands import corr, cosine, l2
+    from cepkit.language.regex.construction import regex_query
+    from cepkit.language.regex.patterns import var
+    from cepkit.language.regex.query import RegexQuery
+    from cepkit.language.sequences.construction import sequence_query
+    from cepkit.language.sequences.query import SequenceQuery
+    from cepkit.parallel.agents.crew import Costs
+    from cepkit.parallel.engine.divided import RIP, DataParallel
+    from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+    from cepkit.streaming import stream
+    from cepkit.views import view
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "RIP",
-    "CepError",
-    "CepWarning",
-    "Costs",
-    "DataParallel",
-    "Hybrid",
-    "RegexQuery",
-    "SequenceQuery",
-    "Sequential",
-    "StateParallel",
-    "all_of",
-    "any_of",
-    "any_of_patterns",
-    "corr",
-    "cosine",
-    "event",
-    "explain",
-    "explore",
-    "function",
-    "funnel",
-    "l2",
-    "match",
-    "param",
-    "pure",
-    "regex_query",
-    "seq",
-    "sequence_query",
-    "simulate",
-    "stream",
-    "tag",
-    "var",
-    "view",
-    "why_not",
-]
+# Where each public name is defined; `tests/test_api.py` compares this with the imports above.
+_NAMES_OF_MODULE = {
+    "api": "explain explore funnel match simulate tag why_not",
+    "errors": "CepError CepWarning",
+    "language.builder": "all_of any_of event param seq",
+    "language.expressions.functions": "function pure",
+    "language.expressions.operands": "corr cosine l2",
+    "language.regex.construction": "regex_query",
+    "language.regex.patterns": "var",
+    "language.regex.query": "RegexQuery",
+    "language.sequences.construction": "sequence_query",
+    "language.sequences.query": "SequenceQuery",
+    "parallel.agents.crew": "Costs",
+    "parallel.engine.divided": "RIP DataParallel",
+    "parallel.engine.engines": "Hybrid Sequential StateParallel",
+    "streaming": "stream",
+    "views": "view",
+}
+_MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
 
-if "cep" not in _pandas.DataFrame.__dict__:  # a notebook may reload the package
-    _pandas.api.extensions.register_dataframe_accessor("cep")(CepAccessor)
-else:
-    _pandas.DataFrame.cep = property(CepAccessor)
+__all__ = [*sorted(_MODULE_OF_NAME)]
 
-if _importlib_util.find_spec("pyspark") is not None:
-    from pyspark.sql import DataFrame as _SparkDataFrame
 
-    # The parent of the classic and of the Connect class.
-    _SparkDataFrame.cep = property(CepAccessor)
+def __getattr__(name: str) -> _Any:
+    if name not in _MODULE_OF_NAME:
+        from cepkit.errors import nearest
+
+        raise AttributeError(f"cepkit has no attribute {name!r}.{nearest(name, __all__)}")
+    value = getattr(_import_module(f"cepkit.{_MODULE_OF_NAME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+_register_accessor()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex.matching import Run, match_regex
-from cepkit.engines.shared.reuse import report_matches
 from cepkit.errors import CepError, UnsupportedQueryError, truth
 from cepkit.events import Events
 from cepkit.explanation import Explanation
@@ -28,105 +28,67 @@ from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
 from cepkit.parallel.simulation.calibration import calibrate_costs
-from cepkit.planning.arguments import Given, Query, as_query, given_by
+from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.evaluation_order import branch_orders
-from cepkit.planning.planner import Engine, check_engine, choose_engine
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
 from cepkit.planning.progress import Progress
+from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
 
 if TYPE_CHECKING:
-    from cepkit.explorer.explorer import Explorer
+    pass
 
 
+@takes_query_keywords
 def match(
     frame: Any,
     query: Query,
     *,
-    define: Mapping[str, Any] | None = None,
-    params: Mapping[str, Any] | None = None,
-    partition_by: str | list[str] | None = None,
-    order_by: str | list[str] | None = None,
-    event_type: str | None = None,
-    strategy: str | None = None,
-    scope: str = "run",
-    within: Any = None,
-    within_closed: bool = True,
-    strict_time: bool = False,
-    after_match: str | None = None,
-    evaluation_order: list[str] | None = None,
-    measures: Mapping[str, Any] | None = None,
-    engine: str | ParallelEngine = "auto",
+    engine: str | EngineValue = "auto",
     trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
 ) -> Matches | SequenceMatches:
     """Find the matches of a query in a frame.
 
     Parameters
     ----------
     frame : DataFrame or table
-        pandas or Spark DataFrame, Arrow table, polars frame, or anything that speaks the Arrow stream
-        protocol.
+        A pandas, polars or Spark DataFrame, an Arrow table, or any object with the Arrow stream protocol.
     query : str, pattern or query
-        Text that begins with ``PATTERN`` is an event sequence in SASE's language, and so is what
-        `cepkit.seq`, `cepkit.all_of` and `cepkit.any_of` make of events. Other text is a regex over the names
-        in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a
-        regex; a match is reported at its earliest end, with its earliest start, and matching starts anew
-        behind it.
-    define : mapping of str to (str or callable), optional
-        Predicates by name. Aggregates in them range over the rows of the match before the current one.
-    params : mapping of str to value, optional
-        Values of ``:name`` in predicates and measures; changing them compiles nothing.
-    partition_by, order_by : str or list of str, optional
-        Columns. Rows with a missing key form a partition of their own. Without ``order_by`` pandas' and
-        Arrow's order of rows counts; rows that are equal in it keep that order.
-    within : str, timedelta or int, optional
-        Longest time from the first to the last row of a match, by the first column of ``order_by``.
-    within_closed : bool
-        Whether a match of exactly this length is one.
-    measures : mapping of str to str, optional
-        Result columns; aggregates in them range over all rows of the match, or over the events of a variable.
-        Default of a regex: first and last of every order column, and the count; of a sequence: the order
-        columns at the event of every variable.
-    engine : str or ParallelEngine
-        ``"auto"``, or a name of ``cepkit.planning.planner.ENGINES``. ``"linked"`` (LinkedCEP),
-        ``"sase_runs"`` and ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made. Parallel engines
-        are values: `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`,
-        `cepkit.Sequential`.
-    event_type : str, optional
-        Of sequences: the column of event types.
-    strategy : str, optional
-        Of sequences: ``"any"`` (default), ``"next"``, ``"partition"`` or ``"strict"``: what may be skipped
-        between two events of a match.
-    scope : str
-        Under ``"next"``: ``"run"`` skips no event that could continue the match in any way, ``"edge"`` none
-        that could continue it in the same way.
-    strict_time : bool
-        Of sequences: whether successive events must differ in time.
-    after_match : str, optional
-        Of sequences: which other matches a match takes away: ``"none"`` (default), ``"past_last"``,
-        ``"to_next"``, ``"to_first(b)"``, ``"to_last(b)"``.
-    evaluation_order : list of str, optional
-        Of sequences of single events: all variables, those to be looked for first in front. It changes how
-        long a search takes, never its matches; default: what a sample of the events says, see `explain`.
+        Text that begins with ``PATTERN`` is an event sequence in SASE's language; so is what `cepkit.seq`,
+        `cepkit.all_of` and `cepkit.any_of` make of events. Other text is a regex over the names in ``define``
+        and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a regex. The match
+        that ends first is reported; among those that end there, the one that starts first. The search then
+        continues after its last row.
+    **keywords
+    engine : str or engine
+        ``"auto"``, or the name of an engine; a wrong name lists them all. ``"linked"`` (LinkedCEP),
+        ``"sase_runs"`` and ``"siddhi_like_runs"`` run only when they are named, and ``matches.run`` says what
+        they did. Parallel engines are values: `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`,
+        `cepkit.StateParallel`, `cepkit.Sequential`.
     trace : bool
-        Whether a parallel engine of agents writes down every step: ``matches.run.trace``.
+        Whether a parallel engine records every step, in ``matches.run.trace``.
 
     Returns
     -------
-    Matches or SequenceMatches
-        In the order of their last row; sequences then backwards event by event.
+    Matches
+        In the order of their last row; matches of sequences with the same last row are ordered backwards,
+        event by event.
 
     Raises
     ------
     CepError
-        Of a kind that fits, before any work starts: text that cannot be read (with its place), a column that
-        is not there (with the nearest name), types that do not fit.
+        Before any work starts, as one of its subclasses: for text that cannot be read (with its place),
+        unknown columns (with the nearest name), and types that do not fit.
+    TypeError
+        For unknown keywords, with the nearest name.
 
     Notes
     -----
-    Time O(rows x live starts) on as many threads as pay. Ctrl-C ends a run within about a tenth of a second.
+    Time O(rows x live starts), on as many threads as pay. Ctrl-C ends a run within about a tenth of a second.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
 
     Examples
@@ -141,11 +103,7 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    given = Given(
-        define, params, partition_by, order_by, within, within_closed, measures,
-        event_type, strategy, scope, strict_time, after_match, evaluation_order,
-    )  # fmt: skip
-    value = as_query(query, given)
+    value = as_query(query, read_arguments(match, keywords))
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
         if isinstance(value, SequenceQuery):
@@ -157,25 +115,49 @@ def match(
     return match_source(value, source, native, engine, trace=trace)
 
 
-def tag(frame: Any, query: Query, **keywords: Any) -> Any:
-    """Return the frame with the columns ``match`` and ``variable`` behind: ready for groupby and merge.
+@takes_query_keywords
+def tag(
+    frame: Any,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Any:
+    """Return the input frame with two extra columns, ``match`` and ``variable``.
 
     Parameters
     ----------
-    frame, query, **keywords
+    frame, query, engine, trace
         As for `match`.
+    **keywords
 
     Returns
     -------
     DataFrame or table
-        The rows and index of ``frame``; ``match`` is the number of the match the row belongs to and
-        ``variable`` the name it stands for in the pattern, both null where there is none.
+        The rows and the index of ``frame``. ``match`` is the number of the match that a row belongs to;
+        ``variable`` is the name that the row stands for. Both are null for rows without a match.
+
+    Raises
+    ------
+    CepError
+        As `match`, and when a row belongs to several matches.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+    >>> tagged = cep.tag(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"})
+    >>> tagged["variable"].tolist()
+    [<NA>, 'up', 'up', 'down']
     """
-    return match(frame, query, **keywords).tag()
+    return match(frame, query, engine=engine, trace=trace, **_checked(tag, keywords)).tag()
 
 
+@takes_query_keywords
 def explain(
-    frame: Any, query: Query, *, engine: str | ParallelEngine = "auto", **keywords: Any
+    frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> Explanation | SequenceExplanation:
     """Say how a query is read and how it will run, without running it.
 
@@ -183,8 +165,9 @@ def explain(
 
     Parameters
     ----------
-    frame, query, engine, **keywords
+    frame, query, engine
         As for `match`.
+    **keywords
 
     Returns
     -------
@@ -204,7 +187,7 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
-    value = as_query(query, given_by("explain", keywords))
+    value = as_query(query, read_arguments(explain, keywords))
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
     program = compile_checked(value, source)
@@ -216,13 +199,17 @@ def explain(
     return SequenceExplanation(program, chosen, tuple(branch_orders(program, build_events(source, program))))
 
 
-def funnel(frame: Any, query: Query, **keywords: Any) -> FunnelResult:
+@takes_query_keywords
+def funnel(
+    frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+) -> FunnelResult:
     """Count how many events and partial matches of an event sequence reach each of its steps.
 
     Parameters
     ----------
-    frame, query, **keywords
+    frame, query, engine
         As for `match`; the query is an event sequence.
+    **keywords
 
     Returns
     -------
@@ -239,18 +226,27 @@ def funnel(frame: Any, query: Query, **keywords: Any) -> FunnelResult:
     Counts are exact, or say that they are lower bounds (``≥``) when walking over the partial matches takes
     too long.
     """
-    program, source, chosen = _sequence_program("funnel", frame, query, keywords)
+    program, source, chosen = _sequence_program(funnel, frame, query, engine, keywords)
     events = build_events(source, program)
     return FunnelResult(program.query, count_funnel(program, events, chosen.run))
 
 
-def why_not(frame: Any, query: Query, *, rows: Any = None, **keywords: Any) -> WhyNot:
+@takes_query_keywords
+def why_not(
+    frame: Any,
+    query: Query,
+    *,
+    rows: Any = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> WhyNot:
     """Say why events that you expected to match do not.
 
     Parameters
     ----------
-    frame, query, **keywords
+    frame, query, engine
         As for `match`; the query is an event sequence.
+    **keywords
     rows : labels, or mapping of str to label or labels, optional
         The events you expected in one match: index labels (of tables row numbers), in any order, or by the
         variable that each should be. None: where most partial matches are lost.
@@ -278,30 +274,32 @@ def why_not(frame: Any, query: Query, *, rows: Any = None, **keywords: Any) -> W
     no match: o = row 0, r = row 2; row 2 cannot follow row 0
     - from row 0 to row 2 it lasts 8, more than 5
     """
-    program, source, chosen = _sequence_program("why_not", frame, query, keywords)
+    program, source, chosen = _sequence_program(why_not, frame, query, engine, keywords)
     events = build_events(source, program)
     if rows is None:
         return funnel_summary(FunnelResult(program.query, count_funnel(program, events, chosen.run)))
     return explain_rows(program, source, events, chosen, rows)
 
 
+@takes_query_keywords
 def simulate(
     frame: Any,
     query: Query,
     *,
-    engine: ParallelEngine | None = None,
+    engine: EngineValue | None = None,
     costs: Costs | str | None = None,
     arrival: Any = None,
     keep: bool = False,
     trace: bool = False,
-    **keywords: Any,
+    **keywords: Unpack[QueryKeywords],
 ) -> ParallelRun:
     """Run a parallel engine in virtual time: any number of threads, the same every time, exact matches.
 
     Parameters
     ----------
-    frame, query, **keywords
-        As for `match`; frames with rows only.
+    frame, query
+        As for `match`; the query is an event sequence, and Spark frames are refused.
+    **keywords
     engine : ParallelEngine, optional
         `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel` or `cepkit.Sequential`;
         default: ``Hybrid()``.
@@ -336,7 +334,7 @@ def simulate(
     (True, 8)
     """
     engine = Hybrid() if engine is None else engine
-    program, source, _ = _sequence_program("simulate", frame, query, {**keywords, "engine": engine})
+    program, source, _ = _sequence_program(simulate, frame, query, engine, keywords)
     check_engine(engine, trace=truth("simulate: trace", trace))
     if not isinstance(engine, ParallelEngine):
         raise CepError(
@@ -366,11 +364,12 @@ def _arrivals(arrival: Any, events: Events) -> np.ndarray:
     return arrival
 
 
-def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str, Any]) -> tuple:
+def _sequence_program(
+    function: Callable[..., Any], frame: Any, query: Query, engine: str | EngineValue, keywords: Any
+) -> tuple:
     """Return the program, source and engine of an event sequence for what looks at events one by one."""
-    keywords = dict(keywords)
-    engine = keywords.pop("engine", "auto")
-    value = as_query(query, given_by(name, keywords))
+    name = function.__name__
+    value = as_query(query, read_arguments(function, keywords))
     check_engine(engine)
     if not isinstance(value, SequenceQuery):
         raise UnsupportedQueryError(
@@ -387,36 +386,62 @@ def _sequence_program(name: str, frame: Any, query: Query, keywords: Mapping[str
     return program, source, choose_engine(program, engine)
 
 
-def explore(frame: Any, query: Query | None = None, **keywords: Any) -> Explorer:
-    """Open the pattern explorer: an editor for a query with its matches beside, in a notebook.
+@takes_query_keywords
+def explore(
+    frame: Any,
+    query: Query | None = None,
+    *,
+    value: str | None = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> Any:
+    """Open the pattern explorer: an editor for a query, with its matches beside it, in a notebook.
 
     Parameters
     ----------
-    frame, query, **keywords
-        As for `match`; the query may come later. Of a Spark frame a sample of at most 100,000 rows is
-        explored, and ``run_on_all`` runs the query on all of it. ``value`` names the column of numbers that
-        the timeline shows; without it, the first one that the query looks at.
+    frame, query, engine
+        As for `match`; the query may be typed later. Of a Spark frame the explorer shows a sample of at most
+        100,000 rows, and ``run_on_all`` runs the query on all of it.
+    **keywords
+    value : str, optional
+        Column of numbers that the timeline draws; default: the first one that the query looks at.
 
     Returns
     -------
-    cepkit.explorer.explorer.Explorer
+    Explorer
         ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it.
 
     Raises
     ------
     CepError
-        For keywords and columns that there are not. What is wrong with the query is shown in the editor.
+        For unknown columns. The editor shows what is wrong with the query.
+    TypeError
+        For unknown keywords, with the nearest name.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+    >>> cep.explore(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"}).wait()
+    Explorer(7 rows, done, 2 matches)
     """
     from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
 
-    return Explorer(frame, query, **keywords)
+    return Explorer(frame, query, value=value, engine=engine, **_checked(explore, keywords))
+
+
+def _checked(function: Callable[..., Any], keywords: Any) -> Any:
+    """Return the keywords of a query after a check of their names."""
+    read_arguments(function, keywords)
+    return keywords
 
 
 def match_source(
     value: RegexQuery | SequenceQuery,
     source: Any,
     native: Callable,
-    engine: str | ParallelEngine = "auto",
+    engine: str | EngineValue = "auto",
     *,
     trace: bool = False,
 ) -> Matches | SequenceMatches:
@@ -485,38 +510,3 @@ def source_of(frame: Any) -> tuple[Any, Callable]:
 
 def _unchanged(frame: Any) -> Any:
     return frame
-
-
-class CepAccessor:
-    """``df.cep``: patterns over the rows of a frame. It holds the frame and nothing else."""
-
-    def __init__(self, frame: Any):
-        self._frame = frame
-
-    def match(self, query: Query, **keywords: Any) -> Matches | SequenceMatches:
-        """Find the matches of a query; see `cepkit.match` for the keywords."""
-        return match(self._frame, query, **keywords)
-
-    def explore(self, query: Query | None = None, **keywords: Any) -> Explorer:
-        """Open the pattern explorer; see `cepkit.explore` for the keywords."""
-        return explore(self._frame, query, **keywords)
-
-    def tag(self, query: Query, **keywords: Any) -> Any:
-        """Return the frame with ``match`` and ``variable`` behind; see `cepkit.tag`."""
-        return tag(self._frame, query, **keywords)
-
-    def explain(self, query: Query, **keywords: Any) -> Explanation | SequenceExplanation:
-        """Say how a query is read and run; see `cepkit.explain`."""
-        return explain(self._frame, query, **keywords)
-
-    def funnel(self, query: Query, **keywords: Any) -> FunnelResult:
-        """Count what reaches each step of an event sequence; see `cepkit.funnel`."""
-        return funnel(self._frame, query, **keywords)
-
-    def simulate(self, query: Query, **keywords: Any) -> ParallelRun:
-        """Run a parallel engine in virtual time; see `cepkit.simulate`."""
-        return simulate(self._frame, query, **keywords)
-
-    def why_not(self, query: Query, *, rows: Any = None, **keywords: Any) -> WhyNot:
-        """Say why expected events are no match of an event sequence; see `cepkit.why_not`."""
-        return why_not(self._frame, query, rows=rows, **keywords)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -161,3 +162,51 @@ def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
         recode = np.array([number[text] for text in column.categories] + [NULL_CODE], dtype=np.int64)
         shared.append(replace(column, values=recode[column.values], categories=every))
     return shared
+
+
+class Source(Protocol):
+    """A frame as this package sees it; each kind of frame has a class of its own.
+
+    The order of rows is the frame's. ``schema`` has the type of every column that queries can use.
+    """
+
+    n_rows: int
+    schema: Mapping[str, ColumnType]
+    duplicates: frozenset[str]  # names that more than one column has
+
+    @property
+    def frame(self) -> Any:
+        """The frame itself."""
+        ...
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        ...
+
+    def item(self, name: str, index: int) -> Column:
+        """Return item ``index`` of a list column."""
+        ...
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix, float64, (n_rows, length); NaN stands for what is missing."""
+        ...
+
+    def arrow(self, name: str, rows: np.ndarray) -> Any:
+        """Return the values of a column at these row numbers as an Arrow array."""
+        ...
+
+    def index_labels(self, rows: np.ndarray) -> Any:
+        """Return the index labels of these row numbers."""
+        ...
+
+    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Any:
+        """Return these rows as a frame, with further columns first."""
+        ...
+
+    def result(self, columns: Mapping[str, Any]) -> Any:
+        """Return result columns as a frame of the same kind."""
+        ...
+
+    def tagged(self, columns: Mapping[str, Any]) -> Any:
+        """Return the frame with further columns at the end."""
+        ...

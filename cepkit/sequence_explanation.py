@@ -10,9 +10,8 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.sequences.branches import Branch, Condition
-from cepkit.parallel.agents.agents import agents_unsupported
 from cepkit.planning.evaluation_order import BranchOrder
-from cepkit.planning.planner import ENGINES, Engine
+from cepkit.planning.planner import Engine, automatic_engines, remarks
 
 _STRATEGIES = {
     "any": "any: events between two of a match may be skipped, every combination is a match",
@@ -57,8 +56,8 @@ class SequenceExplanation:
         lines.append(f"engine       {self.engine.name}: {self.engine.summary}")
         if self.engine.details is not None:
             lines += [f"{label:12} {text}" for label, text in self.engine.details(program)]
-        for name, engine in ENGINES.items():
-            reason = engine.unsupported(program) if engine.automatic else None
+        for name, engine in automatic_engines().items():
+            reason = engine.unsupported(program)
             if engine.run is not None and name != self.engine.name and reason:
                 lines.append(f"not          {name}: {reason}")
         for bound, order in zip(program.branches, self.orders, strict=False):
@@ -70,19 +69,10 @@ class SequenceExplanation:
         if self.engine.details is None:
             lines.append(f"counting     {self._counting()}")
         if self.engine.automatic:
-            lines.append(f"parallel     {self._parallel()}")
+            lines += [f"{label:12} {text}" for label, text in remarks(program, self.engine)]
         return "\n".join(lines)
 
     __repr__ = __str__
-
-    def _parallel(self) -> str:
-        """Say what the parallel engines would do instead."""
-        if reason := agents_unsupported(self.program):
-            return f"not by agents (cep.Hybrid and others): the query {reason}"
-        given = "cep.Hybrid(threads=4) and others when given as engine"
-        if self.engine.name == "chain":
-            return f"{given}; they make every partial match, which counting does without"
-        return f"{given}; they make the same partial matches on several threads"
 
     def _scope(self) -> str:
         scope = self.program.query.scope

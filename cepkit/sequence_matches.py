@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.aggregates import aggregate_matches
 from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
-from cepkit.engines.measures.sequence_aggregates import aggregate_matches
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError, whole_number

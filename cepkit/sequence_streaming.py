@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.engines.after_match import Reporter
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.reuse import Reporter
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
 from cepkit.errors import CepError, warn
 from cepkit.events import Events

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.measures.sequence_aggregates import aggregate_matches
+from cepkit.engines.aggregates import aggregate_matches
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import UnsupportedQueryError, whole_number

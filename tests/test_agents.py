@@ -24,9 +24,9 @@ from cepkit.kernels import agents as kernel
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.engine.threads import run_agents
 from cepkit.parallel.simulation.simulation import simulate_agents
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")

@@ -23,18 +23,18 @@ from test_sequences import as_matches, bound
 
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.kernels import agents as kernel
-from cepkit.parallel.agents import join_source
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import Crew, Terms
-from cepkit.parallel.agents.join_source import memo_partner, memo_size
+from cepkit.parallel.agents.threads import on_threads, run_agents
+from cepkit.parallel.compile import join_source
+from cepkit.parallel.compile.join_source import memo_partner, memo_size
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.engine.threads import on_threads, run_agents
 from cepkit.parallel.experiments.costs import evaluations_per_agent
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents
-from cepkit.planning.planner import ENGINES
+from cepkit.planning.planner import engines
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
 FULL_SHAPES, FULL_STREAMS = 4, 250
@@ -66,7 +66,7 @@ def prepared(name: str):
     """Return the agents of a query on a Poisson stream, and its matches as the search engine finds them."""
     stream = poisson_types({"A": 2, "B": 2.0, "C": 3, "D": 1}, 600.0, seed=3, n_keys=3).iloc[:1500]
     program, events = ac.sequences(stream, QUERIES[name])
-    found = ENGINES["search"].run(program, events).ending(0, events.n_events)
+    found = engines()["search"].run(program, events).ending(0, events.n_events)
     return Agents(program, events), rows_of(found)
 
 
@@ -85,7 +85,7 @@ def alike():
     stream = pd.DataFrame({"type": draw.choice([*"ABCD"], n), "ts": np.arange(n) // 2, "h": arrays})
     where = "corr(a.h, b.h) > 0.6 AND corr(b.h, c.h) > 0.6 AND l2(d.h, b.h) < 5"
     program, events = ac.sequences(stream, f"PATTERN SEQ(A a, B b, C c, D d) WHERE {where} WITHIN 40")
-    found = ENGINES["search"].run(program, events).ending(0, events.n_events)
+    found = engines()["search"].run(program, events).ending(0, events.n_events)
     return program, events, rows_of(found)
 
 

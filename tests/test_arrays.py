@@ -24,7 +24,7 @@ from cepkit.errors import CepError, ColumnNotFoundError, OrderError, PatternSynt
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planning.planner import ENGINES
+from cepkit.planning.planner import engines
 
 JIT = not numba.config.DISABLE_JIT
 NEAR = 1e-9  # no random case has a value so near a threshold: engines round, the definition does not
@@ -131,9 +131,9 @@ def bound(frame, value):
 def test_engine_is_the_definition(name, seed, engine):
     rows, value, wanted = expected(name, seed)
     program, events = bound(as_frame(rows), value)
-    if reason := ENGINES[engine].unsupported(program):
+    if reason := engines()[engine].unsupported(program):
         pytest.skip(reason)
-    found = ENGINES[engine].run(program, events)
+    found = engines()[engine].run(program, events)
     assert found.count() == len(wanted)
     assert as_matches(program, found.ending(0, events.n_events)) == wanted
 

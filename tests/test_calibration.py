@@ -23,7 +23,8 @@ from cepkit.parallel.simulation.calibration import (
     nonnegative_least_squares,
     robust_nonnegative,
 )
-from cepkit.planning.arguments import Given, as_query
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
 
 compiles = [pytest.mark.slow] if not numba.config.DISABLE_JIT else []
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"
@@ -36,7 +37,7 @@ def prepared(text: str, n: int = 240, seed: int = 0):
     draw = np.random.default_rng(seed)
     kinds = np.array([*"ABC"])[draw.integers(0, 3, n)]
     source = PandasSource(pd.DataFrame({"t": np.arange(n), "kind": kinds, "x": draw.random(n)}))
-    query = as_query(text, Given(event_type="kind", order_by="t", strategy="any"))
+    query = as_query(text, Arguments(event_type="kind", order_by="t", strategy="any"))
     program = compile_sequence(query, source.schema)
     return program, build_events(source, program)
 

@@ -18,8 +18,9 @@ from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines import chain as chains
 from cepkit.engines.chain_aggregates import aggregate
 from cepkit.engines.residues import is_prime, moduli, number_of, primes_below
-from cepkit.engines.search.search import accepted, dtypes_of, search_sequence
+from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import places as places_of_events
+from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

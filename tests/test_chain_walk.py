@@ -17,8 +17,9 @@ from cepkit.compile.chain import chain_of
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk
 from cepkit.engines.chain_walk import ChainWalk
-from cepkit.engines.search.search import accepted, search_sequence
+from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import places
+from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.frames.building import build_events

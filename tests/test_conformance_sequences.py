@@ -36,13 +36,13 @@ from naive_sequences import sequence_matches
 
 import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
-from cepkit.planning.planner import ENGINES
+from cepkit.planning.planner import engines
 
 pytestmark = [
     pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout"),
     pytest.mark.filterwarnings("ignore:.*never occur:cepkit.errors.CepWarning"),
 ]
-SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None and engine.automatic]
+SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
 N_CASES_OF_FILE = {"flink_cep_nfa": 109, "flink_cep_event_time": 7, "opencep": 16, "core_ceql": 8}
 N_CASES_OF_FILE["siddhi_pattern_sequence"] = 196
 

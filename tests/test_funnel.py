@@ -17,7 +17,8 @@ from test_sequences import bound
 import cepkit as cep
 from cepkit.engines import funnel as fn
 from cepkit.engines import tally
-from cepkit.engines.search.search import accepted, search_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.tally import Followed
 from cepkit.errors import CepError, UnsupportedQueryError

@@ -24,7 +24,7 @@ from cepkit.linked import engine as linked_matches
 from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.engine import PlainlyMatched
 from cepkit.linked.query import conditions_in_python, linked_query_unsupported
-from cepkit.planning.planner import ENGINES, choose_engine
+from cepkit.planning.planner import choose_engine, engines
 
 JIT = not numba.config.DISABLE_JIT
 NAMES = ["linked", "sase_runs", "siddhi_like_runs"]
@@ -267,7 +267,7 @@ def test_other_engines_tell_nothing():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_auto_never_chooses_them(name):
-    assert not ENGINES[name].automatic
+    assert not engines()[name].automatic
     program, _ = bound(comparing_case(0, 0))
     assert choose_engine(program).automatic and choose_engine(program, name).name == name
 

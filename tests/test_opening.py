@@ -15,12 +15,13 @@ from naive_sequences import sequence_matches
 from test_sequences import as_matches, bound
 
 import cepkit as cep
-from cepkit.engines.search.search import SearchedMatches, search_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared.searched_matches import SearchedMatches
 from cepkit.errors import CepError
 from cepkit.explorer import opening
 from cepkit.explorer.opening import Opener
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Result
-from cepkit.planning.planner import ENGINES
+from cepkit.planning.planner import engines
 
 JIT = not numba.config.DISABLE_JIT
 CALL = {"order_by": "t", "event_type": "kind"}
@@ -50,7 +51,7 @@ def check(seed: int, family: str, monkeypatch, **how) -> None:
     case = gs.case(seed, None, family)
     program, events = bound(case)
     engine = how.get("engine", "search")
-    if ENGINES[engine].unsupported(program):
+    if engines()[engine].unsupported(program):
         return
     wanted = sequence_matches(case.query, case.rows)
     monkeypatch.setattr(opening, "_FEWEST", draw.randint(1, 6))

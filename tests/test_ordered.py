@@ -19,7 +19,7 @@ from test_sequences import all_of, as_matches
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
-from cepkit.engines.search.search import gathered
+from cepkit.engines.shared.searched_matches import gathered
 from cepkit.engines.shared.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events

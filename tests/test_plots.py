@@ -246,7 +246,8 @@ def test_links_stay_links(wheel):
 def test_drawing_writes_nothing_to_stderr(tmp_path):
     pytest.importorskip("pygraphviz")
     program = (
-        "import os, sys; from cepkit.plots.automata.svg import dot_to_svg; import cepkit.plots.timeline.timeline\n"
+        "import os, sys; from cepkit.plots.automata.svg import dot_to_svg\n"
+        "import cepkit.plots.timeline.timeline\n"
         "print({'numba', 'plotly', 'graphviz', 'pygraphviz'} & set(sys.modules))\n"
         "print(dot_to_svg('digraph { a -> b }')[:4]); os.write(2, b'kept')"
     )

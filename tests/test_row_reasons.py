@@ -19,7 +19,8 @@ from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import cell
 from cepkit.explorer.stepping import Stepping
 from cepkit.language.expressions import trees as ex
-from cepkit.planning.arguments import Given, as_query
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
 
 DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
 
@@ -40,7 +41,7 @@ def test_the_conditions_that_fail_are_those_of_the_definition(seed):
     data = SearchedFrame(generate.to_frame(case.rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = data.compiled(as_query(case.pattern, Given(define=case.define, **case.keywords())))
+        program = data.compiled(as_query(case.pattern, Arguments(define=case.define, **case.keywords())))
     result = SimpleNamespace(data=data, program=program, events=data.events(program))  # nothing is run
     automaton, rng = automaton_of(program), Random(f"places {seed}")
     for _ in range(4):

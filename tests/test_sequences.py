@@ -13,14 +13,14 @@ from naive_sequences import SequenceMatch, sequence_matches
 
 import cepkit as cep
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
-from cepkit.engines.shared.reuse import report_matches
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planning.planner import ENGINES
+from cepkit.planning.planner import engines
 
 # Those that only run when named have tests of their own: test_linked_query.
-SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None and engine.automatic]
+SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
 FAMILIES, SLOW = list(gs.FAMILIES), pytest.mark.slow
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes with many streams each. Interpreted, each case has its own.
@@ -77,9 +77,9 @@ def expected(shape_seed: int, seed: int, family: str) -> tuple[gs.Case, list[Seq
 def test_engine_is_the_definition(shape_seed, seed, family, engine):
     case, wanted = expected(shape_seed, seed, family)
     program, events = bound(case)
-    if reason := ENGINES[engine].unsupported(program):
+    if reason := engines()[engine].unsupported(program):
         pytest.skip(reason)
-    found = report_matches(program, ENGINES[engine].run(program, events))
+    found = report_matches(program, engines()[engine].run(program, events))
     assert as_matches(program, all_of(found)) == wanted
     assert found.count() == len(wanted)
     positions, counts = found.ends()

@@ -8,7 +8,7 @@ import numpy as np
 
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_links import ChainWriter, Link, is_line, write_absence, write_max_starts
-from cepkit.engines.search.search import kernel
+from cepkit.engines.shared.kernels import kernel
 from cepkit.engines.shared.places import Places, accepted_places
 
 WORK_PER_CALL = 1 << 26

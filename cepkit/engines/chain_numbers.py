@@ -26,7 +26,7 @@ from cepkit.compile.chain_ranking import (
 )
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
-from cepkit.engines.search.search import kernel
+from cepkit.engines.shared.kernels import kernel
 
 SMALL = 1 << 62  # counts below are computed as integers of 64 bits
 FEW = 32  # entries looked at in one go for each event of a path

@@ -13,7 +13,7 @@ from cepkit.compile.shared.bound_query import Bound
 from cepkit.engines.chain import ChainCount, total_of
 from cepkit.engines.chain_aggregates import aggregate, ratio
 from cepkit.engines.chain_walk import ChainWalk
-from cepkit.engines.search.search import accepted
+from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import (
     MATCHES_PER_BLOCK,

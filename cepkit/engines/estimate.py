@@ -11,8 +11,8 @@ import numpy as np
 from cepkit.compile.relaxing import Dropped, relax
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.chained import ChainedMatches
-from cepkit.engines.search.search import accepted
 from cepkit.engines.shared.condition_tests import holding
+from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import UnsupportedQueryError, whole_number

@@ -11,11 +11,12 @@ import numpy as np
 from cepkit.compile.chain import chain_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
+from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.chain import count as chain_count
-from cepkit.engines.search.search import accepted, kernel, search_of
+from cepkit.engines.search.search import search_of
+from cepkit.engines.shared.kernels import accepted, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
-from cepkit.engines.shared.reuse import MOST_LOOKED_AT, report_matches
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.engines.tally import Followed, Tally, outputs_of
 from cepkit.errors import UnsupportedQueryError

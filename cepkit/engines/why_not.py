@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.reuse import report_matches
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.engines.steps import Obstacle, Partial, Steps
 

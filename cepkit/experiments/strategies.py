@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.api import match
-from cepkit.sequence_matches import SequenceMatches
-
 
 def letters(text: str, **columns: Iterable[Any]) -> pd.DataFrame:
     """Return a stream with an event per letter of ``text``, one tick after the other.
@@ -41,12 +38,12 @@ def letters(text: str, **columns: Iterable[Any]) -> pd.DataFrame:
     return frame.set_axis(names.tolist())
 
 
-def found(frame: pd.DataFrame, text: str, **keywords: Any) -> SequenceMatches:
+def found(frame: pd.DataFrame, text: str, **keywords: Any) -> Any:
     """Return the matches of SASE text in a stream made by `letters`."""
-    return match(frame, text, event_type="type", order_by="ts", **keywords)
+    return frame.cep.match(text, event_type="type", order_by="ts", **keywords)
 
 
-def as_text(matches: SequenceMatches) -> str:
+def as_text(matches: Any) -> str:
     """Return the matches as the names of their events: ``a1 b1 c1, a1 b2 c1``."""
     labels = matches.lineage().groupby("match")["index"].agg(" ".join)
     return ", ".join(labels) or "none"

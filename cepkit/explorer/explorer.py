@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from typing import Any
 
 from cepkit.api import spark_module
@@ -28,12 +27,11 @@ from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.present import OF_MATCHES, Presenter
 from cepkit.explorer.running.result import NOT_COUNTED
 from cepkit.explorer.running.spark_part import part_of
-from cepkit.frames.building import check_columns
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
-from cepkit.planning.arguments import Given
+from cepkit.planning.arguments import NAMES, check_keywords
 from cepkit.planning.planner import check_engine
+from cepkit.planning.validation import check_columns
 
-_KEYWORDS = (*(item.name for item in fields(Given)), "engine", "value")
 _START = (
     "write a query: names in a row and below a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
 )
@@ -82,7 +80,7 @@ class Explorer:
     """
 
     def __init__(self, frame: Any, query: Any = None, *, value: str | None = None, **call: Any):
-        _check_keywords(call)
+        check_keywords("explore", call, (*NAMES, "engine", "value"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
         text, self._call = ("", dict(call)) if query is None else text_and_call(query, call)
@@ -375,14 +373,6 @@ class Explorer:
         # Text and still pictures are for pages without a kernel, and for comparing notebooks.
         shown = {**alive, "text/plain": repr(self), "text/html": self.board.still()}
         return (shown, *metadata) if metadata else shown
-
-
-def _check_keywords(call: Mapping[str, Any]) -> None:
-    unknown = [name for name in call if name not in _KEYWORDS]
-    if unknown:
-        raise CepError(
-            f"explore: {unknown} are no keywords.{nearest(unknown[0], _KEYWORDS)} Keywords: {list(_KEYWORDS)}"
-        )
 
 
 def _check_columns(source: Any, call: Mapping[str, Any]) -> None:

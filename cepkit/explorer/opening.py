@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.chained import ChainedMatches, chain_sequence
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
-from cepkit.engines.shared.reuse import report_matches
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet
 from cepkit.events import Events
 from cepkit.planning.evaluation_order import branch_order

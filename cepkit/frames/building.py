@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from cepkit.compile.shared.bound_query import Bound
 from cepkit.engines.measures.vectors import prepared_columns
-from cepkit.errors import CepError, OrderError, column_not_found
+from cepkit.errors import CepError, OrderError
 from cepkit.events import (
     DURATION,
     FLOAT,
@@ -20,41 +16,12 @@ from cepkit.events import (
     NULL_INTEGER,
     TEXT,
     TIME,
-    Column,
-    ColumnType,
     Events,
+    Source,
     shared_categories,
 )
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
-
-
-class Source(Protocol):
-    """A frame as this package sees it; one class per kind of frame."""
-
-    n_rows: int
-    schema: Mapping[str, ColumnType]
-    duplicates: frozenset[str]  # names that more than one column has
-
-    def column(self, name: str) -> Column:
-        """Return a column by name, in the frame's order of rows."""
-
-    def item(self, name: str, index: int) -> Column:
-        """Return item ``index`` of a list column."""
-
-    def vectors(self, name: str) -> np.ndarray:
-        """Return an array column as a matrix, float64, (n_rows, length); NaN for what is missing."""
-
-    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        """Return the values of a column at these row numbers."""
-
-
-def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
-    """Raise the error for names that are not columns, or that several columns have."""
-    for name in names:
-        if name not in source.schema:
-            raise column_not_found(role, name, source.schema)
-        if name in source.duplicates:
-            raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")
+from cepkit.planning.validation import check_columns
 
 
 def build_events(source: Source, program: Bound) -> Events:

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.engines.after_match import report_matches
+from cepkit.engines.aggregates import aggregate_matches
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.sequence_aggregates import aggregate_matches
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
-from cepkit.engines.shared.reuse import report_matches
 from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import ColumnType, Events

@@ -13,7 +13,7 @@ from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import Bound
 from cepkit.compile.shared.term_writing import stored_dtype
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.search.search import accepted, dtypes_of, kernel
+from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import PlainConditions
 from cepkit.engines.shared.sequence_set import MatchBlock

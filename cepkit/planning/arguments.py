@@ -1,27 +1,74 @@
-"""What is searched for: the query and what was said beside it, put together as a value."""
+"""The keywords that belong to a query, defined once for every call that takes them; it knows no query."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict, TypeVar
 
-from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
-from cepkit.language.builder import QueryBuilder
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.patterns import Pattern
-from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.construction import sequence_query
-from cepkit.language.sequences.patterns import SequencePattern
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.errors import nearest
 
-Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery | QueryBuilder
+PARAMETERS = """\
+    define : mapping of str to (str or callable), optional
+        Predicates by name, for regex queries. Aggregates in them range over the rows of the match before the
+        current one.
+    params : mapping of str to value, optional
+        Values of ``:name`` in predicates and measures. A new value compiles nothing.
+    partition_by : str or list of str, optional
+        Columns. Rows with equal values form a partition; matches never cross partitions. A missing value is a
+        key like any other.
+    order_by : str or list of str, optional
+        Columns; the first is the clock. Rows that are equal in them keep their order in the frame. Default in
+        memory: the order of the rows. Spark needs a total order.
+    within : str, timedelta or int, optional
+        Longest time from the first to the last row of a match, on the clock.
+    within_closed : bool
+        Whether a match that lasts exactly ``within`` counts.
+    measures : mapping of str to str, optional
+        Result columns. Aggregates in them range over all rows of the match, or over the events of a variable.
+        Default of a regex: first and last value of every order column, and the count. Default of a sequence:
+        the order columns at the event of every variable.
+    event_type : str, optional
+        Column of event types, for sequence queries.
+    strategy : str, optional
+        What may be skipped between two events of a sequence: ``"any"`` (default), ``"next"``,
+        ``"partition"`` or ``"strict"``.
+    scope : str
+        Under ``"next"``: ``"run"`` skips no event that could continue the match in any way, ``"edge"`` skips
+        none that could continue it in the same way.
+    strict_time : bool
+        Whether successive events of a sequence must differ in time.
+    after_match : str, optional
+        Which other matches a match of a sequence removes: ``"none"`` (default), ``"past_last"``,
+        ``"to_next"``, ``"to_first(b)"``, ``"to_last(b)"``.
+    evaluation_order : list of str, optional
+        All variables of a sequence of single events, in search order. The order changes how long the search
+        takes, never its matches. Default: the cheapest order for a sample of the events, see `explain`.
+"""
+
+
+class QueryKeywords(TypedDict, total=False):
+    """The keywords of `Arguments`, for type checkers."""
+
+    define: Mapping[str, Any] | None
+    params: Mapping[str, Any] | None
+    partition_by: str | list[str] | None
+    order_by: str | list[str] | None
+    within: Any
+    within_closed: bool
+    measures: Mapping[str, Any] | None
+    event_type: str | None
+    strategy: str | None
+    scope: str
+    strict_time: bool
+    after_match: str | None
+    evaluation_order: list[str] | None
 
 
 @dataclass(frozen=True)
-class Given:
-    """What was said beside the query."""
+class Arguments:
+    """What a call says besides its query."""
 
     define: Mapping[str, Any] | None = None
     params: Mapping[str, Any] | None = None
@@ -38,92 +85,63 @@ class Given:
     evaluation_order: list[str] | None = None
 
 
-def given_by(call: str, keywords: Mapping[str, Any]) -> Given:
-    """Return the keywords of a call, ``match``, as a value; TypeError for those that there are not."""
-    known = [field.name for field in fields(Given)]
-    if wrong := next((name for name in keywords if name not in known), None):
+NAMES = tuple(field.name for field in fields(Arguments))
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def read_arguments(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Arguments:
+    """Return the keywords of a call as a value.
+
+    Parameters
+    ----------
+    function : callable
+        The function that was called, documented by `takes_query_keywords`; its own keywords are proposed,
+        too, when one is misspelt.
+    keywords : mapping of str to value
+        What it was called with besides its own parameters.
+
+    Raises
+    ------
+    TypeError
+        For an unknown keyword, with the nearest name and all names.
+    """
+    check_keywords(function.__name__, keywords, NAMES, _own_keywords(function))
+    return Arguments(**keywords)
+
+
+def check_keywords(call: str, keywords: Mapping[str, Any], *known: tuple[str, ...]) -> None:
+    """Raise the error for keywords that are not known, in the same words for every call."""
+    names = [name for group in known for name in group]
+    if wrong := next((name for name in keywords if name not in names), None):
         raise TypeError(
-            f"{call}() got an unexpected keyword argument {wrong!r}.{nearest(wrong, known)} There are {known}"
+            f"{call}() got an unexpected keyword argument {wrong!r}.{nearest(wrong, names)} Keywords: {names}"
         )
-    return Given(**keywords)
 
 
-def as_query(query: Query, given: Given) -> RegexQuery | SequenceQuery:
-    """Return the query as a value; what it says itself cannot be said again beside it."""
-    if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
-        isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
-    ):
-        return _as_sequence(query, given)
-    _check_is_query(query)
-    _only_for_sequences(
-        event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
-        strict_time=given.strict_time, after_match=given.after_match, evaluation_order=given.evaluation_order,
-    )  # fmt: skip
-    return _as_regex(query, given)
+def _own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in NAMES)
 
 
-def _check_is_query(query: object) -> None:
-    if not isinstance(query, str):
-        if not isinstance(query, Pattern | RegexQuery):
-            kind = type(query).__name__
-            raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
-        return
-    if not query.strip():
-        raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
-    if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
-        raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
+def takes_query_keywords(function: _Function) -> _Function:
+    """Show the keywords of a query in the signature and the docstring of a function with ``**keywords``.
 
-
-def _as_sequence(query: Query, given: Given) -> SequenceQuery:
-    if given.define:
-        raise CepError(
-            "define belongs to regex patterns; the conditions of an event sequence stand in its WHERE"
+    The docstring has a line ``**keywords`` where they are described.
+    """
+    own = inspect.signature(function)
+    parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shown = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
         )
-    said = {
-        item.name: getattr(given, item.name)
-        for item in fields(given)
-        if item.name != "define" and getattr(given, item.name) != item.default
-    }
-    return sequence_query(query, **said)
-
-
-def _as_regex(query: str | Pattern | RegexQuery, given: Given) -> RegexQuery:
-    if not isinstance(query, RegexQuery):
-        return regex_query(
-            query,
-            define=given.define,
-            measures=given.measures,
-            partition_by=given.partition_by,
-            order_by=given.order_by,
-            within=given.within,
-            within_closed=given.within_closed,
-            params=given.params,
-        )
-    added = [
-        name for name in ("define", "partition_by", "order_by", "within", "measures") if getattr(given, name)
+        for field in fields(Arguments)
     ]
-    if twice := [name for name in added if getattr(query, name)]:
-        raise CepError(f"{twice} is given both in the query and as a keyword; give it once")
-    params = {**dict(query.params), **(given.params or {})}
-    within_closed = given.within_closed and query.within_closed
-    if not added:
-        return replace(query, params=tuple(params.items()), within_closed=within_closed)
-    return regex_query(
-        query.pattern,
-        define=given.define or dict(query.define) or None,
-        measures=given.measures or (dict(query.measures) if query.measures else None),
-        partition_by=given.partition_by or query.partition_by or None,
-        order_by=given.order_by or query.order_by or None,
-        within=given.within or query.within,
-        within_closed=within_closed,
-        params=params or None,
-    )
-
-
-def _only_for_sequences(**keywords: Any) -> None:
-    given = [name for name, value in keywords.items() if value]
-    if given:
-        raise UnsupportedQueryError(
-            f"{given} belong to event sequences; a regex query matches contiguous rows with one meaning: "
-            "earliest end, then earliest start, then anew"
-        )
+    head = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    function.__signature__ = own.replace(parameters=[*head, *shown, *keyword_only])  # type: ignore[attr-defined]
+    if function.__doc__:
+        lines = function.__doc__.splitlines(keepends=True)
+        indent = " " * (len(lines[-1]) - len(lines[-1].lstrip()) if lines[-1].strip() == "" else 4)
+        text = "".join(f"{indent}{line[4:]}" for line in PARAMETERS.splitlines(keepends=True))
+        function.__doc__ = "".join(text if line.strip() == "**keywords" else line for line in lines)
+    return function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,11 +17,8 @@ from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
-from cepkit.linked.engine import linked_sequence, sase_sequence, siddhi_like_sequence
-from cepkit.linked.query import described, linked_query_unsupported
-from cepkit.parallel.engine.engines import ParallelEngine
-from cepkit.parallel.engine.matches import parallel_sequence
 from cepkit.planning.evaluation_order import run_in_order
+from cepkit.planning.wings import load_wings
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,21 @@ def _search(program: SequenceProgram, events: Events) -> SequenceSet:
     return FoundLater(events, partial(search_sequence, program, events))
 
 
-# In the order in which "auto" tries those that it may choose.
-ENGINES: dict[str, Engine] = {
+class EngineValue(ABC):
+    """An engine that is given as a value, not by name: ``cep.Hybrid(threads=4)``."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def planned(self, *, trace: bool) -> Engine:
+        """Return the engine of the table that runs this value; ``trace``: it records every step."""
+
+    def check_agents(self, program: SequenceProgram) -> None:  # noqa: B027 - most engines fit all agents
+        """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
+
+
+# In the order in which "auto" tries those that it may choose. Wings add theirs with `register_engine`.
+_ENGINES: dict[str, Engine] = {
     "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
     "chain": Engine(
         "chain",
@@ -92,46 +103,58 @@ ENGINES: dict[str, Engine] = {
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
-    # The papers' ways, for comparison: they tell what they made in ``matches.run``.
-    "linked": Engine(
-        "linked",
-        "LinkedCEP: chains of partial matches, combined at the end",
-        linked_query_unsupported,
-        linked_sequence,
-        automatic=False,
-        details=partial(described, chains=True),
-    ),
-    "sase_runs": Engine(
-        "sase_runs",
-        "a run per partial match, kept together as in SASE",
-        linked_query_unsupported,
-        sase_sequence,
-        automatic=False,
-        details=partial(described, chains=False),
-    ),
-    "siddhi_like_runs": Engine(
-        "siddhi_like_runs",
-        "a run per partial match, kept by component as in Siddhi",
-        linked_query_unsupported,
-        siddhi_like_sequence,
-        automatic=False,
-        details=partial(described, chains=False),
-    ),
 }
 
 
-_PARALLEL = ("Hybrid", "RIP", "DataParallel", "StateParallel", "Sequential")
+# Classes of engines that are values, each with an example.
+_VALUES: dict[str, str] = {}
 
 
-def choose_engine(program: Bound, engine: str | ParallelEngine = "auto", *, trace: bool = False) -> Engine:
+def register_engine(engine: Engine) -> None:
+    """Add an engine to the table; ``"auto"`` does not choose it unless it is automatic."""
+    _ENGINES[engine.name] = engine
+
+
+def register_engine_class(name: str, example: str) -> None:
+    """Add a class of engines that are values, with the text of an example."""
+    _VALUES[name] = example
+
+
+def automatic_engines() -> dict[str, Engine]:
+    """Return the engines that ``"auto"`` may choose, in the order in which it tries them."""
+    return {name: engine for name, engine in _ENGINES.items() if engine.automatic}
+
+
+Remark = Callable[[SequenceProgram, Engine], str]
+_remarks: list[tuple[str, Remark]] = []
+
+
+def register_remark(label: str, remark: Remark) -> None:
+    """Add what `explain` says of a program and the engine chosen for it, under a label."""
+    _remarks.append((label, remark))
+
+
+def remarks(program: SequenceProgram, engine: Engine) -> list[tuple[str, str]]:
+    """Return what wings say of a program and the engine chosen for it, as labels and texts."""
+    load_wings()
+    return [(label, remark(program, engine)) for label, remark in _remarks]
+
+
+def engines() -> dict[str, Engine]:
+    """Return the table of all engines by name, those of the wings included."""
+    load_wings()
+    return _ENGINES
+
+
+def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: bool = False) -> Engine:
     """Return the engine that runs ``program``.
 
     Parameters
     ----------
     program : Program or SequenceProgram
         The bound query.
-    engine : str or ParallelEngine
-        ``"auto"``: the first automatic one of ``ENGINES`` that can; else the one of this name, or the value.
+    engine : str or EngineValue
+        ``"auto"``: the first automatic one that can; else the one of this name, or the value.
     trace : bool
         Whether it is to write down every step.
 
@@ -143,72 +166,55 @@ def choose_engine(program: Bound, engine: str | ParallelEngine = "auto", *, trac
         When the named engine cannot run the query; quotes its reason and lists the engines that can.
     """
     check_engine(engine, trace=trace)
-    if isinstance(engine, ParallelEngine):
-        chosen = _of_value(engine, trace)
+    if isinstance(engine, EngineValue):
+        chosen = engine.planned(trace=trace)
         if reason := chosen.unsupported(program):
             raise UnsupportedQueryError(f"engine {engine} cannot run this query: {reason}. Engine 'auto' can")
         engine.check_agents(program)
         return chosen
-    able = [name for name, known in ENGINES.items() if known.unsupported(program) is None]
-    if engine == "auto" and not able:
-        reason = ENGINES["ordered"].unsupported(program)
-        raise UnsupportedQueryError(
-            f"evaluation_order: engine 'ordered', which takes one, cannot run this query: {reason}. "
-            "Leave evaluation_order out"
-        )
     if engine == "auto":
-        return next(ENGINES[name] for name in able if ENGINES[name].automatic)
-    if reason := ENGINES[engine].unsupported(program):
+        return _automatic(program)
+    if reason := engines()[engine].unsupported(program):
+        able = [name for name, known in engines().items() if known.unsupported(program) is None]
         raise UnsupportedQueryError(
             f"engine {engine!r} cannot run this query: {reason}. Engines that can: {able}"
         )
-    return ENGINES[engine]
+    return engines()[engine]
 
 
-def _of_value(engine: ParallelEngine, trace: bool) -> Engine:
-    def reason_against(program: Bound) -> str | None:
-        if not isinstance(program, SequenceProgram):
-            return "it runs event sequences only"
-        reason = engine.reason_against(program)
-        return reason and f"it {reason}"
-
-    return Engine(
-        str(engine),
-        engine.summary,
-        reason_against,
-        partial(parallel_sequence, engine=engine, trace=trace),
-        automatic=False,
-        takes_order=True,
-        details=engine.details,
+def _automatic(program: Bound) -> Engine:
+    able = (known for known in _ENGINES.values() if known.automatic and known.unsupported(program) is None)
+    if chosen := next(able, None):
+        return chosen
+    reason = _ENGINES["ordered"].unsupported(program)
+    raise UnsupportedQueryError(
+        f"evaluation_order: engine 'ordered', which takes one, cannot run this query: {reason}. "
+        "Leave evaluation_order out"
     )
 
 
 def _class_meant(name: str) -> str | None:
-    """Return the class of parallel engines that a text names, if one."""
+    """Return the class of engines that a text names, if one."""
     plain = "".join(filter(str.isalpha, name.partition("(")[0])).lower().removeprefix("cep")
-    of_text = {known.lower(): known for known in _PARALLEL}
+    of_text = {known.lower(): known for known in _VALUES}
     return next((of_text[near] for near in get_close_matches(plain, of_text, 1)), None)
 
 
-def _value_of(name: str) -> str:
-    return f"cep.{name}({'threads=4' if name in ('Hybrid', 'RIP', 'DataParallel') else ''})"
-
-
-def check_engine(engine: str | ParallelEngine, *, trace: bool = False) -> None:
-    """Raise the error for a name that no engine has, or for one that writes no trace when it is to."""
-    is_value = isinstance(engine, ParallelEngine)
-    if isinstance(engine, type) and issubclass(engine, ParallelEngine):
-        raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_value_of(engine.__name__)}")
+def check_engine(engine: str | EngineValue, *, trace: bool = False) -> None:
+    """Raise the error for a name that no engine has, or for one that records no trace when it is asked to."""
+    is_value = isinstance(engine, EngineValue)
+    if isinstance(engine, type) and issubclass(engine, EngineValue):
+        raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_VALUES[engine.__name__]}")
     if not is_value and not isinstance(engine, str):
         raise CepError(
-            f"engine={engine!r}: give a name of {['auto', *ENGINES]}, or a parallel engine as a value: "
+            f"engine={engine!r}: give a name of {['auto', *engines()]}, or a parallel engine as a value: "
             "cep.Hybrid(threads=4)"
         )
-    if not is_value and engine != "auto" and engine not in ENGINES:
-        hint = nearest(engine, ENGINES)
+    if not is_value and engine != "auto" and engine not in _ENGINES and engine not in engines():
+        hint = nearest(engine, engines())
         if not hint and (name := _class_meant(engine)):
-            hint = f" Parallel engines are values: engine={_value_of(name)}."
-        raise CepError(f"engine {engine!r} is not known.{hint} Engines: {['auto', *ENGINES]}")
+            hint = f" Parallel engines are values: engine={_VALUES[name]}."
+        raise CepError(f"engine {engine!r} is not known.{hint} Engines: {['auto', *engines()]}")
     if trace and not is_value:
         raise UnsupportedQueryError(
             f"trace=True: engine {engine!r} writes no trace. Parallel engines do: cep.Hybrid(), cep.RIP()"

@@ -14,9 +14,8 @@ from cepkit.engines.measures.regex_measures import measure, measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures, sequence_measures
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY
-from cepkit.errors import CepError, nearest, warn
-from cepkit.events import Events
-from cepkit.frames.building import check_columns
+from cepkit.errors import CepError, column_not_found, nearest, warn
+from cepkit.events import Events, Source
 from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.checks import check_ready
@@ -50,6 +49,15 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
             "declare it with @cep.pure if its result depends on its arguments alone",
         )
     return program
+
+
+def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
+    """Raise the error for names that are not columns, or that several columns have."""
+    for name in names:
+        if name not in source.schema:
+            raise column_not_found(role, name, source.schema)
+        if name in source.duplicates:
+            raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")
 
 
 def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:

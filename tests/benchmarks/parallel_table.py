@@ -27,7 +27,7 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Crew, Terms
-from cepkit.parallel.engine.threads import run_agents
+from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.parallel.simulation.simulation import simulate_agents
 from cepkit.planning.planner import choose_engine

@@ -23,7 +23,7 @@ import sequences as seq
 
 import cepkit as cep
 from cepkit.engines.chain import count
-from cepkit.engines.search.search import accepted
+from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.language.expressions import trees as ex
 

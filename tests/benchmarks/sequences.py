@@ -22,7 +22,7 @@ import pandas as pd
 from cepkit.compile.chain import Chain, chain_of
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.chain import count, count_by_last
-from cepkit.engines.search.search import accepted
+from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

@@ -3,21 +3,67 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from cepkit.compile.shared.terms import ANY_KIND, NEVER, Constant, Table, Term, clipped, comparison, described
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, NUMBERS, OTHER, TEXT, TIME
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    NULL_INTEGER,
+    NUMBERS,
+    OTHER,
+    TEXT,
+    TIME,
+    ColumnType,
+)
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 
-if TYPE_CHECKING:
-    from cepkit.compile.shared.binding import Binder
-
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class Binder(Protocol):
+    """What comparisons ask of the binder of an expression; see `cepkit.compile.shared.binding.Binder`."""
+
+    schema: Mapping[str, ColumnType]
+    constants: Any
+    tables: Any
+    derived: Any
+
+    def bind(self, e: ex.Expression) -> Term:
+        """Return the typed term of an expression."""
+        ...
+
+    def wrong(self, part: ex.Expression, problem: str) -> CepError:
+        """Return the error about a part of the expression."""
+        ...
+
+    def numeric_if_any(self, term: Term) -> Term:
+        """Return a term that user functions made as a number."""
+        ...
+
+    def as_float(self, term: Term) -> Term:
+        """Return a number as a float."""
+        ...
+
+    def constant(self, constant: Constant) -> Term:
+        """Return the term of a new constant."""
+        ...
+
+    def ticks(self, ticks: int, kind: str, unit: str | None) -> Term:
+        """Return the term of a new constant of this kind and unit."""
+        ...
+
+    def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
+        """Give two columns of text the same codes."""
+        ...
 
 
 def compare(binder: Binder, e: ex.Comparison) -> Term:

@@ -17,8 +17,9 @@ from cepkit.compile.sequences.ordered_source import (
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import Bound
-from cepkit.engines.search.search import MOST_KNOWN, accepted, dtypes_of, gathered, kernel, known_or_searched
+from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -15,58 +14,17 @@ from cepkit.compile.sequences.search_source import (
     N_MATCHES,
     START,
     test_of,
-    tests_of,
-    write_accepting,
     write_search,
 )
-from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import load
-from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 
-MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 20  # events looked at between two chances to be interrupted
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
-_MOST_GLANCED = 1 << 14
-_CALLS_OF_A_GLANCE = 2
-
-
-def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
-    """Return a function of a generated module, with the user's functions that it calls."""
-    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
-    run = getattr(load(text, user), name)
-    # One that runs as Python would warn of overflows. As a decorator: the error state holds for each call.
-    return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)
-
-
-def dtypes_of(inputs: Inputs) -> dict[str, str]:
-    """Return the dtype of every column that kernels read."""
-    return {
-        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
-    }
-
-
-Loader = Callable[[SequenceProgram, str, str], Callable]
-
-
-def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
-    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
-
-    ``load_as(program, text, name)`` makes a function of the text of a module.
-    """
-    program, inputs = places.program, places.inputs
-    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
-    dtypes = dtypes_of(inputs)
-    key = ("accepting", *dtypes.items())
-    if key not in program.written:
-        program.written[key] = write_accepting(program, dtypes)
-    run = load_as(program, program.written[key].text, "accepting")
-    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
-        run(0, places.n, *inputs.arguments(), accept)
-    return accept
 
 
 def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
@@ -169,74 +127,6 @@ class BranchSearch:
         return count[places.place_of_position]
 
 
-def gathered(
-    found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
-) -> tuple[MatchBlock, bool]:
-    """Return the matches that the calls of a search find, and whether these are all.
-
-    ``found`` has the matches of every call, and whether it was the last. No call is made after the one that
-    brings the matches beyond ``most`` or that is the ``most_calls``-th.
-    """
-    made, n_made, is_done = [], 0, False
-    for block, is_done in islice(found, most_calls):
-        made.append(block)
-        n_made += len(block)
-        if is_done or (most is not None and n_made > most):
-            break
-    return joined(made), is_done and (most is None or n_made <= most)
-
-
-class SearchedMatches(SequenceSet):
-    """Too many matches to keep: counted by their last event, and searched again when they are looked at.
-
-    ``found`` are those that were found before it was given up to keep them.
-    """
-
-    def __init__(self, events: Events, searches: list[BranchSearch], found: MatchBlock):
-        self.events, self._searches, self._n_found = events, searches, len(found)
-        self._some = found.take(slice(0, _MOST_GLANCED))
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
-        return self._n_found, False
-
-    def any(self) -> bool:
-        """Return whether there is a match."""
-        return self._n_found > 0 or self.count() > 0
-
-    def first(self, n: int) -> MatchBlock:
-        """Return the first ``n`` matches, or all when there are no more."""
-        high = 1
-        while len(block := self.ending(0, high)) < n and high < self.events.n_events:
-            high *= 2
-        return block.take(slice(0, n))
-
-    def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
-        known, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``known``
-        high, beyond = 64, None
-        while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
-            made = [search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches]
-            if all(is_whole for _, is_whole in made):
-                known, whole = high, joined([block for block, _ in made])
-            else:
-                beyond, part = high, joined([block for block, _ in made])
-            high = 2 * high if beyond is None else (known + beyond) // 2
-        if len(whole):
-            return whole.sorted().take(slice(0, n))
-        return (part if len(part) else self._some).take(slice(0, n)).sorted()
-
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions where matches end and how many end at each."""
-        count = sum(search.count_by_last() for search in self._searches)
-        positions = np.flatnonzero(count)
-        return positions, count[positions]
-
-    def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
-        return joined([search.matches(low, high)[0] for search in self._searches]).sorted()
-
-
 def search_sequence(
     program: SequenceProgram,
     events: Events,
@@ -284,16 +174,3 @@ def search_sequence(
         for number, bound in enumerate(program.branches)
     ]
     return known_or_searched(events, searches, most_known, most_calls)
-
-
-def known_or_searched(
-    events: Events, searches: list, most_known: int = MOST_KNOWN, most_calls: int | None = None
-) -> SequenceSet:
-    """Return all matches of the branches' searches if there are few, else what finds them again."""
-    made = []
-    for search in searches:
-        block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
-        made.append(block)
-        if not is_whole:
-            return SearchedMatches(events, searches, joined(made))
-    return KnownMatches(events, joined(made).sorted())

@@ -9,7 +9,7 @@ import numpy as np
 from cepkit.compile.sequences.condition_tests_source import write_checking
 from cepkit.compile.sequences.program import BoundBranch
 from cepkit.compile.sequences.search_source import test_of
-from cepkit.engines.search.search import dtypes_of, kernel
+from cepkit.engines.shared.kernels import dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 
 _FEW = 50_000  # tests that run as Python in less time than their machine code takes to be made (measured)

@@ -16,7 +16,7 @@ from cepkit.compile.regex.matching_source import module_header
 from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.search.search import dtypes_of
+from cepkit.engines.shared.kernels import dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
 

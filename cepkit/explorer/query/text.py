@@ -37,7 +37,8 @@ from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.printing import duration_text, sase_text
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import Given, as_query
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
 
 _ENTRY = re.compile(r"^[^\S\n]*(?P<name>[^\W\d]\w*):[^\S\n]*", re.MULTILINE)
 EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")
@@ -134,7 +135,7 @@ def read_text(text: str, call: Mapping[str, Any]) -> Reading:
     text : str
         See the head of this module.
     call : mapping of str to value
-        Keywords of `cepkit.match` that belong to a query (`cepkit.planning.arguments.Given`).
+        Keywords of `cepkit.match` that belong to a query (`cepkit.planning.arguments.Arguments`).
 
     Notes
     -----
@@ -149,7 +150,7 @@ def read_text(text: str, call: Mapping[str, Any]) -> Reading:
     if is_sase(text):
         try:
             with warnings_heard() as notes:
-                query = as_query(text, Given(**call))
+                query = as_query(text, Arguments(**call))
             return Reading(text, query, notes=tuple(notes))
         except CepError as error:
             return Reading(text, None, (mistake_of(error, text),))
@@ -160,7 +161,7 @@ def read_text(text: str, call: Mapping[str, Any]) -> Reading:
         given["define"] = {**(call.get("define") or {}), **said["define"]}
         try:
             with warnings_heard() as notes:
-                query = as_query(text[pieces[0].start : pieces[0].stop], Given(**given))
+                query = as_query(text[pieces[0].start : pieces[0].stop], Arguments(**given))
             return Reading(text, query, (), pieces, tuple(notes))
         except CepError as error:
             mistakes = [mistake_of(error, text, pieces)]
@@ -315,11 +316,11 @@ def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, A
     if isinstance(query, str):
         return (query, call) if is_sase(query) else _regex_text(query, call)
     if isinstance(query, SequenceQuery | SequencePattern | QueryBuilder):
-        value = as_query(query, Given(**call))
+        value = as_query(query, Arguments(**call))
         return sase_text(value), _sequence_call(value)
     if isinstance(query, Pattern):
         return _regex_text(print_pattern(query), call)
-    value = as_query(query, Given(**call))
+    value = as_query(query, Arguments(**call))
     functions = dict(value.functions)
     define = {
         name: functions[tree.function].call

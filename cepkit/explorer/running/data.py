@@ -16,8 +16,7 @@ from cepkit.frames.building import build_events
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.matches import Matches
-from cepkit.parallel.engine.engines import ParallelEngine
-from cepkit.planning.planner import choose_engine
+from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import compile_checked
 from cepkit.sequence_matches import SequenceMatches
 
@@ -86,7 +85,7 @@ class SearchedFrame:
     def run(
         self,
         program: Bound,
-        engine: str | ParallelEngine = "auto",
+        engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> Matches | SequenceMatches:
         """Return the matches; those of a sequence are looked for when they are asked for."""

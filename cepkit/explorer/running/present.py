@@ -20,8 +20,7 @@ from cepkit.explorer.running.series import described, drawable, series_of
 from cepkit.explorer.running.spark_part import stoppable
 from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.stages import stages_of
-from cepkit.parallel.engine.engines import ParallelEngine
-from cepkit.planning.planner import choose_engine
+from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.widgets.stepper import NEXT_MATCH
 
@@ -40,12 +39,12 @@ class Presenter:
     ----------
     data : SearchedFrame
     board : Board
-    engine : str or ParallelEngine
+    engine : str or EngineValue
     sampled : str
         Of which part of a frame everything is, in words; empty: all of it.
     """
 
-    def __init__(self, data: SearchedFrame, board: Board, engine: str | ParallelEngine, sampled: str):
+    def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
         self.worker = Worker(KINDS, self._failed, n_modest=3)
         self.result: Result | None = None

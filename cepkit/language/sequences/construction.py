@@ -41,8 +41,8 @@ def sequence_query(
     Parameters
     ----------
     pattern : str, SequencePattern, SequenceQuery or QueryBuilder
-        Text that begins with PATTERN (`cepkit.language.sequences.parsing`), events of `cepkit.language.builder`, or a
-        query, to which the other arguments add what it does not say.
+        Text that begins with PATTERN, a pattern of events, or a query; the other arguments add what it does
+        not say.
     where : str, Operand or Expression, or several, optional
         Conditions that must hold, all of them: ``"b.price > a.price and b[i].x > b[i-1].x"``.
     strategy : str, optional

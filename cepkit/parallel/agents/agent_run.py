@@ -10,7 +10,7 @@ from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError
 from cepkit.parallel.agents.agents import Agents, read_only
 from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, Terms
-from cepkit.parallel.agents.join_source import memo_partner, memo_size
+from cepkit.parallel.compile.join_source import memo_partner, memo_size
 
 _LINE = 16  # numbers that a processor fetches together: two cache lines
 

@@ -13,12 +13,12 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.term_writing import VECTOR
-from cepkit.engines.search.search import accepted, dtypes_of
+from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.parallel.agents.join_source import world_rows, write_joins
-from cepkit.parallel.agents.joins import JoinPlan, joins_unsupported, plan_joins
+from cepkit.parallel.compile.join_source import world_rows, write_joins
+from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
 
 
 def agents_unsupported(program: SequenceProgram) -> str | None:
@@ -150,7 +150,7 @@ class Agents:
 
     @cached_property
     def world(self) -> tuple[np.ndarray, ...]:
-        """What conditions read: see `cepkit.parallel.agents.join_source`."""
+        """What conditions read: see `cepkit.parallel.compile.join_source`."""
         places, inputs = self.places, self.places.inputs
         dtypes = dtypes_of(inputs)
         names = list(world_rows(dtypes))

@@ -24,9 +24,10 @@ from cepkit.parallel.agents.chunks import (
 )
 from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, Terms
 from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, summed
+from cepkit.parallel.agents.threads import run_agents, run_units
 from cepkit.parallel.engine.engines import ParallelEngine
-from cepkit.parallel.engine.threads import run_agents, run_units
 from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.planning.planner import register_engine_class
 
 _CHUNKS_PER_THREAD = 16
 
@@ -298,3 +299,7 @@ def _part_of(events: Events, positions: np.ndarray) -> Events:
         len(keys),
         positions,
     )
+
+
+register_engine_class("RIP", "cep.RIP(threads=4)")
+register_engine_class("DataParallel", "cep.DataParallel(threads=4)")

@@ -5,20 +5,23 @@ Each is a value; all find the same matches. ``run`` uses real threads, ``simulat
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from math import inf
 
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Bound
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Costs, Crew, Terms
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.engine.threads import run_agents
+from cepkit.parallel.agents.threads import run_agents
+from cepkit.parallel.engine.matches import parallel_sequence
 from cepkit.parallel.model.allocation import (
     COST_MODELS,
     LEAST_THREADS,
@@ -28,13 +31,14 @@ from cepkit.parallel.model.allocation import (
 from cepkit.parallel.model.costs import agent_loads
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.planning.planner import Engine, EngineValue, register_engine_class, register_remark
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic")
 _NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
 _WARM_UP = 20_000  # events of which "measured" counts the work
 
 
-class ParallelEngine(ABC):
+class ParallelEngine(EngineValue):
     """An engine of agents; the classes below say which."""
 
     __slots__ = ()
@@ -53,13 +57,24 @@ class ParallelEngine(ABC):
         """Return why the engine cannot run a program, None when it can; completes "it …"."""
         return agents_unsupported(program)
 
+    def planned(self, *, trace: bool) -> Engine:
+        """Return the engine of the table that runs this value; see `EngineValue.planned`."""
+        run = partial(parallel_sequence, engine=self, trace=trace)
+        return Engine(
+            str(self), self.summary, self._reason, run,
+            automatic=False, takes_order=True, details=self.details,
+        )  # fmt: skip
+
+    def _reason(self, program: Bound) -> str | None:
+        if not isinstance(program, SequenceProgram):
+            return "it runs event sequences only"
+        reason = self.reason_against(program)
+        return reason and f"it {reason}"
+
     def check(self, program: SequenceProgram) -> None:
         """Raise UnsupportedQueryError when the engine cannot run a program."""
         if reason := self.reason_against(program):
             raise UnsupportedQueryError(f"{self} cannot run this query: it {reason}")
-
-    def check_agents(self, program: SequenceProgram) -> None:  # noqa: B027 - most engines fit all agents
-        """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
 
     @abstractmethod
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
@@ -402,3 +417,21 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
             "allocation='fully_dynamic' takes any number"
         )
     return [(a, a + 1) for a in best[-1][n_most][1]]
+
+
+register_engine_class("Hybrid", "cep.Hybrid(threads=4)")
+register_engine_class("StateParallel", "cep.StateParallel()")
+register_engine_class("Sequential", "cep.Sequential()")
+
+
+def _remark(program: SequenceProgram, engine: Engine) -> str:
+    """Say what the parallel engines would do instead of the engine that was chosen."""
+    if reason := agents_unsupported(program):
+        return f"not by agents (cep.Hybrid and others): the query {reason}"
+    given = "cep.Hybrid(threads=4) and others when given as engine"
+    if engine.name == "chain":
+        return f"{given}; they make every partial match, which counting does without"
+    return f"{given}; they make the same partial matches on several threads"
+
+
+register_remark("parallel", _remark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 
@@ -13,13 +14,26 @@ from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
 from cepkit.formatting import count_text
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.engine.engines import ParallelEngine
 
 MOST_KEPT = 1 << 26  # matches; agents make all of them at once
 
 
+class Runner(Protocol):
+    """A parallel engine, as far as its matches need it."""
+
+    def check(self, program: SequenceProgram) -> None:
+        """Raise UnsupportedQueryError when the engine cannot run a program."""
+        ...
+
+    def run(
+        self, program: SequenceProgram, events: Events, *, keep: bool = True, trace: bool = False
+    ) -> ParallelRun:
+        """Find the matches on real threads."""
+        ...
+
+
 def parallel_sequence(
-    program: SequenceProgram, events: Events, *, engine: ParallelEngine, trace: bool = False
+    program: SequenceProgram, events: Events, *, engine: Runner, trace: bool = False
 ) -> SequenceSet:
     """Return the matches of ``program`` in ``events`` by a parallel engine.
 
@@ -29,7 +43,7 @@ def parallel_sequence(
         One that the engine has nothing against.
     events : Events
         With the program's columns.
-    engine : ParallelEngine
+    engine : Runner
         Which.
     trace : bool
         Whether it writes down every step.
@@ -45,7 +59,7 @@ def parallel_sequence(
 class ParallelMatches(SequenceSet):
     """The matches that a parallel engine finds when they are asked for."""
 
-    def __init__(self, program: SequenceProgram, events: Events, engine: ParallelEngine, trace: bool):
+    def __init__(self, program: SequenceProgram, events: Events, engine: Runner, trace: bool):
         self.program, self.events, self.engine, self.trace = program, events, engine, trace
         self._look = FoundLater(events, partial(search_sequence, program, events))
 

@@ -17,7 +17,8 @@ from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planning.arguments import Given, as_query
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
 from cepkit.planning.validation import compile_checked
 
 __all__ = ["PATTERNS", "VARIABLES", "Workload", "poisson", "prepared", "real_workloads", "sensors", "stocks"]
@@ -214,7 +215,7 @@ def _with_returns(prices: pd.DataFrame) -> pd.DataFrame:
 
 def prepared(workload: Workload, window_min: float, **of_query: object) -> tuple[SequenceProgram, Events]:
     """Return the program of `Workload.query` and the events."""
-    given = Given(event_type=workload.event_type, order_by="ts")
+    given = Arguments(event_type=workload.event_type, order_by="ts")
     source = PandasSource(workload.frame)
     program = compile_checked(as_query(workload.query(window_min, **of_query), given), source)
     return program, build_events(source, program)

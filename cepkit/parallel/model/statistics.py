@@ -16,7 +16,7 @@ from cepkit.engines.ordered.ordered import OrderedEvents
 from cepkit.engines.shared.condition_tests import holding
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.parallel.agents.joins import Join, JoinPlan, joins_unsupported, plan_joins
+from cepkit.parallel.compile.joins import Join, JoinPlan, joins_unsupported, plan_joins
 from cepkit.parallel.model.rates import AgentRates
 from cepkit.planning.statistics import measure_condition, measure_rates
 

@@ -76,7 +76,7 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
 
 
 def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
-    """Return how full the models expect buffers to be, as `cepkit.parallel.plots.lengths.length_lines` takes it.
+    """Return how full the models expect buffers to be, as `length_lines` takes it.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, Terms
-from cepkit.parallel.engine.threads import on_threads
+from cepkit.parallel.agents.threads import on_threads
 
 _FIRST_PART = 1_000  # events; twice as many until a run takes that long
 _LONG_ENOUGH = 0.1  # seconds

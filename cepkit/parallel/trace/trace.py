@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cepkit.errors import CepError, whole_number
+from cepkit.parallel.trace.trace_files import columns_of, read_tables, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -324,9 +326,13 @@ class Trace:
         CepError
             When something else is at ``path``.
         """
-        from cepkit.parallel.trace.trace_files import write_trace
-
-        write_trace(self, Path(path))
+        about = {
+            "measured": bool(self.measured),
+            "n_threads": self.n_threads,
+            "agents": list(self.agents),
+        }
+        tables = [self.done._asdict(), self.lengths_read._asdict()]
+        write_tables(Path(path), about, tables, _words(self.agents))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Trace:
@@ -337,9 +343,10 @@ class Trace:
         CepError
             When there is none, or it is of another version.
         """
-        from cepkit.parallel.trace.trace_files import read_trace
-
-        return read_trace(Path(path))
+        about, tables = read_tables(Path(path))
+        agents = tuple(about["agents"])
+        done, lengths = (columns_of(table, _words(agents)) for table in tables)
+        return cls(about["measured"], about["n_threads"], agents, Actions(**done), Lengths(**lengths))
 
     def __repr__(self) -> str:
         return "\n".join(self._words())
@@ -475,3 +482,7 @@ def _time_until(moments: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np
 def _counted(n: int, noun: str) -> str:
     ending = "" if n == 1 else "es" if noun.endswith("ch") else "s"
     return f"{n:,} {noun}{ending}"
+
+
+def _words(agents: Sequence[str]) -> dict[str, Sequence[str]]:
+    return {"agent": agents, "action": ACTIONS}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,28 +15,42 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cepkit.errors import CepError
-from cepkit.parallel.trace.trace import ACTIONS, Actions, Lengths, Trace
 
 FILES = ("actions.parquet", "lengths.parquet")
 VERSION = 1
 _FORMAT = "cepkit trace"
 
+Words = Mapping[str, Sequence[str]]  # of columns of codes
 
-def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace; see `Trace.save`."""
+
+def write_tables(
+    path: Path, about: Mapping[str, Any], tables: Sequence[Mapping[str, np.ndarray]], words: Words
+) -> None:
+    """Write a trace's tables, one for each name of ``FILES``, all or none.
+
+    Parameters
+    ----------
+    path : Path
+        Folder; a trace that is there is replaced.
+    about : mapping
+        What a reader must know besides; JSON values.
+    tables : sequence of mapping of str to array
+        Columns by name.
+    words : mapping of str to sequence of str
+        Columns of codes, each with the words that its codes stand for.
+    """
     if path.exists() and not _is_trace(path):
         raise CepError(f"trace: {str(path)!r} is there and is no trace. Name a folder that is free")
-    about = {"version": VERSION, "measured": bool(trace.measured), "n_threads": trace.n_threads}
-    about["agents"] = list(trace.agents)
+    head = {_FORMAT: json.dumps({"version": VERSION, **about})}
     written = path.with_name(f"{path.name}.{os.getpid()}.part")
     written.mkdir(parents=True)
     try:
-        for name, rows in zip(FILES, (trace.done, trace.lengths_read), strict=True):
-            columns = {of: pa.array(values) for of, values in rows._asdict().items()}
-            columns["agent"] = _as_words(rows.agent, trace.agents)
-            if "action" in columns:
-                columns["action"] = _as_words(rows.action, ACTIONS)
-            table = pa.table(columns).replace_schema_metadata({_FORMAT: json.dumps(about)})
+        for name, columns in zip(FILES, tables, strict=True):
+            arrays = {
+                of: _as_words(values, words[of]) if of in words else pa.array(values)
+                for of, values in columns.items()
+            }
+            table = pa.table(arrays).replace_schema_metadata(head)
             pq.write_table(table, written / name, compression="zstd")
         if path.exists():
             shutil.rmtree(path)
@@ -44,8 +59,8 @@ def write_trace(trace: Trace, path: Path) -> None:
         shutil.rmtree(written, ignore_errors=True)
 
 
-def read_trace(path: Path) -> Trace:
-    """Return a trace; see `Trace.load`."""
+def read_tables(path: Path) -> tuple[dict[str, Any], list[pa.Table]]:
+    """Return what `write_tables` wrote: ``about``, and the tables for `columns_of`."""
     if not _is_trace(path):
         raise CepError(f"trace: {str(path)!r} holds no trace. Trace.save writes a folder of {list(FILES)}")
     tables = [pq.read_table(path / name) for name in FILES]
@@ -54,15 +69,15 @@ def read_trace(path: Path) -> Trace:
         raise CepError(
             f"trace: {str(path)!r} is of version {about.get('version')}; this cepkit reads version {VERSION}"
         )
-    agents = tuple(about["agents"])
-    rows = []
-    for table in tables:
-        columns = {name: table.column(name) for name in table.column_names}
-        for name, words in (("agent", agents), ("action", ACTIONS)):
-            if name in columns:
-                columns[name] = _as_codes(columns[name], words)
-        rows.append({name: np.asarray(values) for name, values in columns.items()})
-    return Trace(about["measured"], about["n_threads"], agents, Actions(**rows[0]), Lengths(**rows[1]))
+    return about, tables
+
+
+def columns_of(table: pa.Table, words: Words) -> dict[str, np.ndarray]:
+    """Return a table's columns as arrays, those of words as codes; -1 stands for no word."""
+    return {
+        name: _as_codes(table.column(name), words[name]) if name in words else np.asarray(table.column(name))
+        for name in table.column_names
+    }
 
 
 def _is_trace(path: Path) -> bool:

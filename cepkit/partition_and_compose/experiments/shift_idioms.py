@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-import cepkit.api as cep
 from cepkit.errors import column_not_found
 
 _M_SHAPE = {
@@ -87,7 +86,7 @@ def shift_idiom_mistakes(frame: pd.DataFrame) -> pd.DataFrame:
 
 def last_rows(frame: pd.DataFrame, pattern: str, define: dict[str, str]) -> pd.Index:
     """Return the labels of the rows where the matches of a pattern per symbol end."""
-    found = cep.match(frame, pattern, define=define, partition_by="symbol", order_by=["ts", "seq"])
+    found = frame.cep.match(pattern, define=define, partition_by="symbol", order_by=["ts", "seq"])
     lineage = found.lineage()
     return pd.Index(lineage.groupby("match")["index"].last())
 

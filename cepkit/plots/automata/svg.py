@@ -115,7 +115,7 @@ def automaton_svg(
     -------
     str
         One ``<svg>`` element. It is laid out by Graphviz when there is one (see `dot_to_svg`), else, and
-        with ``live`` or ``lit``, by `cepkit.plots.automata.layered.layered_svg`: states stay where they are while
+        with ``live`` or ``lit``, by `layered_svg`: states stay where they are while
         events are gone through.
 
     Raises
@@ -146,7 +146,7 @@ def automaton_svg(
 
 
 def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
-    """Return a picture of agents as SVG text, by Graphviz; see `cepkit.partition_and_compose.plots.network_dot`.
+    """Return a picture of agents as SVG text, by Graphviz; see `network_dot`.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import HELPER, test_of
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.compile.shared.terms import Term
-from cepkit.parallel.agents.joins import Join, JoinPlan
+from cepkit.parallel.compile.joins import Join, JoinPlan
 
 _HIGH = 1 << 40  # no limit on the events of a component
 # What every function is given of the events: limits by place, accepted tests, columns by kind, constants.

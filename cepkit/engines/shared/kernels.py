@@ -1,0 +1,49 @@
+"""Kernels of sequence queries, loaded with the functions and column types that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequences.search_source import tests_of, write_accepting
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.engines.shared.places import Places
+
+
+def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
+    """Return a function of a generated module, with the user's functions that it calls."""
+    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
+    run = getattr(load(text, user), name)
+    # One that runs as Python would warn of overflows. As a decorator: the error state holds for each call.
+    return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)
+
+
+def dtypes_of(inputs: Inputs) -> dict[str, str]:
+    """Return the dtype of every column that kernels read."""
+    return {
+        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
+    }
+
+
+Loader = Callable[[SequenceProgram, str, str], Callable]
+
+
+def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
+
+    ``load_as(program, text, name)`` makes a function of the text of a module.
+    """
+    program, inputs = places.program, places.inputs
+    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
+    dtypes = dtypes_of(inputs)
+    key = ("accepting", *dtypes.items())
+    if key not in program.written:
+        program.written[key] = write_accepting(program, dtypes)
+    run = load_as(program, program.written[key].text, "accepting")
+    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        run(0, places.n, *inputs.arguments(), accept)
+    return accept

@@ -1,0 +1,111 @@
+"""Matches that searches find: few are kept, many are searched again, a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.events import Events
+
+MOST_KNOWN = 1 << 20  # matches of a branch that are kept; when there are more, they are searched again
+_MOST_GLANCED = 1 << 14
+_CALLS_OF_A_GLANCE = 2
+
+
+class Search(Protocol):
+    """The search for the matches of one branch."""
+
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``, and whether these are all."""
+        ...
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position."""
+        ...
+
+
+def gathered(
+    found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
+) -> tuple[MatchBlock, bool]:
+    """Return the matches that the calls of a search find, and whether these are all.
+
+    ``found`` has the matches of every call, and whether it was the last. No call is made after the one that
+    brings the matches beyond ``most`` or that is the ``most_calls``-th.
+    """
+    made, n_made, is_done = [], 0, False
+    for block, is_done in islice(found, most_calls):
+        made.append(block)
+        n_made += len(block)
+        if is_done or (most is not None and n_made > most):
+            break
+    return joined(made), is_done and (most is None or n_made <= most)
+
+
+class SearchedMatches(SequenceSet):
+    """Too many matches to keep: counted by their last event, and searched again when they are looked at.
+
+    ``found`` are those that were found before it was given up to keep them.
+    """
+
+    def __init__(self, events: Events, searches: Sequence[Search], found: MatchBlock):
+        self.events, self._searches, self._n_found = events, searches, len(found)
+        self._some = found.take(slice(0, _MOST_GLANCED))
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return self._n_found, False
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return self._n_found > 0 or self.count() > 0
+
+    def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches, or all when there are no more."""
+        high = 1
+        while len(block := self.ending(0, high)) < n and high < self.events.n_events:
+            high *= 2
+        return block.take(slice(0, n))
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        known, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``known``
+        high, beyond = 64, None
+        while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
+            made = [search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches]
+            if all(is_whole for _, is_whole in made):
+                known, whole = high, joined([block for block, _ in made])
+            else:
+                beyond, part = high, joined([block for block, _ in made])
+            high = 2 * high if beyond is None else (known + beyond) // 2
+        if len(whole):
+            return whole.sorted().take(slice(0, n))
+        return (part if len(part) else self._some).take(slice(0, n)).sorted()
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end and how many end at each."""
+        count = sum(search.count_by_last() for search in self._searches)
+        positions = np.flatnonzero(count)
+        return positions, count[positions]
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        return joined([search.matches(low, high)[0] for search in self._searches]).sorted()
+
+
+def known_or_searched(
+    events: Events, searches: Sequence[Search], most_known: int = MOST_KNOWN, most_calls: int | None = None
+) -> SequenceSet:
+    """Return all matches of the branches' searches if there are few, else what finds them again."""
+    made = []
+    for search in searches:
+        block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
+        made.append(block)
+        if not is_whole:
+            return SearchedMatches(events, searches, joined(made))
+    return KnownMatches(events, joined(made).sorted())

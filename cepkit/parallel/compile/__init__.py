@@ -1,0 +1,1 @@
+"""A query as joins between agents, and the source of their kernel."""
