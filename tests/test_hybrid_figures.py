@@ -13,7 +13,7 @@ from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, Sequential
 from cepkit.parallel.experiments import details, figures, workloads
 from cepkit.parallel.experiments.claims import claims
-from cepkit.partition_and_compose.plots import network_dot
+from cepkit.parallel.plots.network import network_dot
 
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 POINT = ["data", "pattern", "window_min", "threads", "length", "system"]

@@ -1,4 +1,4 @@
-"""The floors of the house: a module imports its own room and floors below; importing the package is light."""
+"""The plan of the house: every module imports its own room and rooms below; importing the package is light."""
 
 from __future__ import annotations
 
@@ -6,124 +6,206 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
 
-# Rooms by floor; those of one floor do not know each other. A room is a folder, or modules beside each other:
-# what saves the state of a program belongs to the programs, and commands may warm up what experiments bundle.
+# Rooms by floor, from the ground up. A room is a folder or a loose module; rooms of one floor do not know each
+# other. The imports inside functions and under TYPE_CHECKING count as well.
 FLOORS = (
-    {
-        "kernels": ["kernels"], "layout": ["layout"], "trace": ["trace", "trace_files"], "errors": ["errors"],
-        "shipped": ["_shipped"], "datasets": ["datasets"], "progress": ["progress"],
-        "cache": ["cache"], "counts": ["counts"],
-    },
-    {
-        "language": ["language"], "events": ["events"],
-        "cost": ["cost", "agent_rates", "agent_costs", "agent_threads"],
-    },
-    {"compile": ["compile", "state"], "matchset": ["matchset", "sequence_set"], "streams": ["streams"]},
-    {"engines": ["engines"], "statistics": ["statistics"], "plots": ["plots"]},
-    {"widgets": ["widgets"]},
-    {"parallel": ["parallel"], "shedding": ["shedding"]},
-    {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner", "evaluation_order"]},
-    {
-        "api": [
-            "views", "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation",
-            "funnels",
-            "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
-            "regex_streaming", "sequence_streaming", "stream_files", "explorer",
-        ],
-    },
-    {"experiments": ["experiments"]},
-    {"commands": ["cli", "demo", "files", "warmup"]},
-)  # fmt: skip
-# errors and layout are words that every room uses, also on their own floor.
-SHARED = {"errors", "shipped"}
-PLACE = {
-    module: (floor, room)
-    for floor, rooms in enumerate(FLOORS, start=1)
-    for room, modules in rooms.items()
-    for module in modules
+    ("errors", "_shipped"),
+    ("events", "cache", "formatting", "kernels", "datasets"),
+    ("language",),
+    ("compile",),
+    ("engines", "plots"),
+    ("planning", "widgets"),
+    ("frames", "insight", "pipelines", "experiments"),
+    ("results",),
+    ("streaming",),
+    ("parallel", "linked", "partition_and_compose", "shedding"),
+    ("api",),
+    ("accessor",),
+    ("explorer",),
+    ("commands",),
+)
+# Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
+SUB_FLOORS = {
+    "language": (("expressions",), ("regex",), ("sequences",)),
+    "compile": (("shared",), ("regex", "sequences"), ("counting",)),
+    "engines": (("shared",), ("measures",), ("regex", "search", "ordered", "counting")),
+    "parallel": (
+        ("compile", "trace"),
+        ("model",),
+        ("agents",),
+        ("simulation",),
+        ("engine", "plots"),
+        ("views", "experiments"),
+    ),
+    "partition_and_compose": (("operators",), ("experiments",)),
+    "plots": (("automata",), ("timeline",)),
 }
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py" or path.parent != PACKAGE)
+MOST_ROOMS, MOST_LOOSE, MOST_FILES = 26, 8, 16
+FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
-def imported(path: Path) -> set[str]:
-    """Return the dotted names that a file imports, wherever in it."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def name_of(path: Path) -> str:
+    """Return the dotted name of a module, below ``cepkit``; empty for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+PATH_OF_MODULE = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = [name for name in PATH_OF_MODULE if name]
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Return the modules of the package that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(PATH_OF_MODULE[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name} imports relatively"
-            own = node.module == "cepkit"
-            names |= {f"cepkit.{alias.name}" for alias in node.names} if own else {node.module}
-    return names
+            assert node.level == 0, f"{module} imports relatively"
+            known = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name.removeprefix("cepkit.") in PATH_OF_MODULE else node.module for name in known}
+    own = {name.removeprefix("cepkit").removeprefix(".") for name in found if name.split(".")[0] == "cepkit"}
+    return frozenset(own & set(PATH_OF_MODULE))
 
 
-def module_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def outside(module: str) -> set[str]:
+    """Return the packages outside cepkit that a module imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(PATH_OF_MODULE[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module.split(".")[0])
+    return names - {"cepkit"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_look_down(path):
-    floor, room = PLACE[module_of(path)]
-    for name in imported(path):
-        if not name.startswith("cepkit."):
-            continue
-        target = name.split(".")[1]
-        if target == "__version__":
-            continue
-        assert target in PLACE, f"{name} is on no floor"
-        other_floor, other_room = PLACE[target]
-        assert other_floor < floor or other_room == room or other_room in SHARED, (
-            f"{path.relative_to(PACKAGE)} on floor {floor} imports {name} of floor {other_floor}"
+def arrows_up() -> list[tuple[str, str]]:
+    """Return the imports that do not look down: (importing module, imported module)."""
+    found = []
+    for module in MODULES:
+        room = module.split(".")[0]
+        for target in imports(module):
+            other = target.split(".")[0]
+            if other and other != room and FLOOR_OF_ROOM[other] >= FLOOR_OF_ROOM[room]:
+                found.append((module, target))
+            # The package itself is for those who use it: examples, experiments and commands.
+            if not other and room != "commands":
+                found.append((module, "cepkit"))
+    return found
+
+
+def cycles() -> list[list[str]]:
+    """Return the groups of modules that import each other, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for target in imports(module):
+            if target not in index:
+                visit(target)
+                low[module] = min(low[module], low[target])
+            elif target in stack:
+                low[module] = min(low[module], index[target])
+        if low[module] == index[module]:
+            group = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(group) > 1:
+                found.append(group)
+
+    for module in MODULES:
+        if module not in index:
+            visit(module)
+    return found
+
+
+def rooms() -> tuple[list[str], list[str]]:
+    """Return the folders and the loose modules at the top of the package."""
+    folders = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
+    return sorted(folders), sorted(path.name for path in PACKAGE.glob("*.py"))
+
+
+def test_every_room_is_in_the_plan():
+    folders, loose = rooms()
+    named = {name.removesuffix(".py") for name in loose} - {"__init__"}
+    assert set(folders) | named == set(FLOOR_OF_ROOM)
+
+
+def test_the_house_is_small(record_property, capsys):
+    folders, loose = rooms()
+    up, groups = arrows_up(), cycles()
+    with capsys.disabled():
+        print(
+            f"\n{len(folders)} rooms, {len(loose)} loose modules at the top, {len(up)} imports upward, "
+            f"{len(groups)} cycles"
         )
+    assert len(folders) <= MOST_ROOMS
+    assert len(loose) <= MOST_LOOSE
+    assert not up
+    assert not groups
 
 
-def test_every_module_has_a_floor():
-    found = {module_of(path) for path in FILES}
-    assert found <= set(PLACE)
-    assert {"kernels", "language", "compile", "engines", "frames", "api", "cli"} <= found
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PATH_OF_MODULE.values()}), ids=str)
+def test_a_room_is_finished_in_one_sitting(folder):
+    files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= MOST_FILES, f"{folder.relative_to(PACKAGE)} has {len(files)} files; give it sub-rooms"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "kernels").glob("*.py")), ids=lambda path: path.name)
-def test_kernels_import_numpy_and_numba_only(path):
-    allowed = {"numpy", "numba", "math", "typing", "functools"}
-    # Atomic steps are written in the compiler's own words, and for Python with a lock.
-    allowed |= {"llvmlite", "sys", "threading", "time"} if path.name == "atomic.py" else set()
-    names = imported(path) - {"cepkit.kernels.atomic", "cepkit.kernels"}
-    assert {name.split(".")[0] for name in names} <= allowed
+@pytest.mark.parametrize("room", SUB_FLOORS)
+def test_sub_rooms_look_down(room):
+    floor_of = {name: floor for floor, names in enumerate(SUB_FLOORS[room]) for name in names}
+    folders = {path.name for path in (PACKAGE / room).iterdir() if (path / "__init__.py").is_file()}
+    assert folders == set(floor_of)
+    for module in MODULES:
+        parts = module.split(".")
+        if parts[0] != room or len(parts) < 3:
+            continue
+        for target in imports(module):
+            other = target.split(".")
+            if other[0] != room or len(other) < 3 or other[1] == parts[1]:
+                continue
+            assert floor_of[other[1]] < floor_of[parts[1]], f"{module} imports {target}"
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "language").glob("*.py")), ids=lambda path: path.name)
-def test_the_language_needs_no_arrays(path):
-    others = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)
-    assert others <= {"cepkit", "lark"}
+def test_kernels_import_numpy_and_numba_only():
+    for module in MODULES:
+        if module.startswith("kernels."):
+            allowed = {"__future__", "numpy", "numba", "math", "typing", "functools"}
+            # Atomic steps are written in the compiler's own words, and for Python with a lock.
+            allowed |= {"llvmlite", "sys", "threading", "time"} if module == "kernels.atomic" else set()
+            assert outside(module) <= allowed, module
+            assert all(target.startswith("kernels") for target in imports(module)), module
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "experiments").glob("*.py")), ids=lambda path: path.name)
-def test_experiments_draw_nothing(path):
-    assert not {name for name in imported(path) if name.startswith(("plotly", "cepkit.plots"))}
+def test_the_language_needs_no_arrays():
+    for module in MODULES:
+        if module.startswith("language"):
+            assert outside(module) - set(sys.stdlib_module_names) <= {"lark"}, module
 
 
-def test_frames_are_known_to_frames_and_pipelines_only():
-    for path in FILES:
-        if "pyspark" in {name.split(".")[0] for name in imported(path)}:
-            assert module_of(path) in (
-                "frames",
-                "pipelines",
-                "spark_matches",
-                "spark_sequences",
-                "api",
-                "streaming",
-                "cli",
-                "files",
-                "explorer",
-            )
+def test_experiments_draw_nothing():
+    for module in MODULES:
+        if "experiments" in module.split("."):
+            assert "plotly" not in outside(module), module
+            assert not {target for target in imports(module) if "plots" in target.split(".")}, module
+
+
+def test_pyspark_is_known_where_frames_are():
+    allowed = ("frames", "pipelines", "results", "streaming", "accessor", "api", "explorer", "commands")
+    for module in MODULES:
+        if "pyspark" in outside(module):
+            assert module.split(".")[0] in allowed, module
 
 
 def modules_after(statement: str) -> set[str]:
@@ -135,18 +217,25 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_the_package_is_light():
-    loaded = modules_after("import cepkit")
-    assert "cepkit.api" in loaded
-    assert not loaded & {
-        "anywidget",
-        "ipywidgets",
-        "numba",
-        "plotly",
-        "matplotlib",
-        "tqdm",
-        "scipy",
+def test_importing_the_package_loads_the_accessor_only():
+    loaded = modules_after("import pandas\nbefore = set(sys.modules)\nimport cepkit")
+    own = {name for name in loaded if name.split(".")[0] == "cepkit"}
+    assert own <= {
+        "cepkit",
+        "cepkit.accessor",
+        "cepkit.errors",
+        "cepkit.planning",
+        "cepkit.planning.arguments",
+        "cepkit.planning.wings",
     }
+    heavy = {"anywidget", "ipywidgets", "numba", "plotly", "matplotlib", "tqdm", "scipy", "lark", "pyspark"}
+    assert not loaded & heavy
+
+
+def test_spark_frames_get_the_accessor_when_pyspark_is_imported():
+    pytest.importorskip("pyspark")
+    for statement in ("import cepkit\nimport pyspark.sql", "import pyspark.sql\nimport cepkit"):
+        modules_after(f"{statement}\nassert isinstance(pyspark.sql.DataFrame.cep, property)")
 
 
 def test_explaining_and_checking_need_no_numba():

@@ -17,7 +17,7 @@ from cepkit.parallel.plots.lengths import length_lines
 from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
 from cepkit.parallel.trace.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
-from cepkit.partition_and_compose.plots import network_dot
+from cepkit.parallel.plots.network import network_dot
 from cepkit.plots.automata.svg import network_svg
 from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
 

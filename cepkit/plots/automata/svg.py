@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cepkit.compile.regex.automaton import States
 from cepkit.errors import CepError, MissingDependencyError, nearest
-from cepkit.partition_and_compose.plots import network_dot
+from cepkit.parallel.plots.network import network_dot
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import automaton_dot
 from cepkit.plots.automata.layered import layered_svg
