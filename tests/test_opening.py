@@ -258,7 +258,7 @@ def test_a_new_shape_is_shown_before_anything_of_it_is_compiled(closed, monkeypa
     frame = stream(20_000)
     explorer = frame.cep.explore("a\na: x > 0.5", **CALL).wait(120)
     closed.gate.clear()
-    monkeypatch.setattr("cepkit.engines.search.search.load", lambda *_: 1 / 0)
+    monkeypatch.setattr("cepkit.engines.shared.kernels.load", lambda *_: 1 / 0)
     explorer.text = SEARCHED.replace("a.x + 0.2", "a.x + 0.2 * a.x")
     assert explorer.status["message"].startswith("compiling a pattern of a new shape")
     wait_until(lambda: explorer.board.table.total == COUNTING)

@@ -663,5 +663,5 @@ def test_nothing_is_compiled_for_events_that_do_not_match(monkeypatch):
     from cepkit.compile.shared import loading
 
     monkeypatch.setattr(loading, "load", None)
-    monkeypatch.setattr("cepkit.engines.search.search.load", None)
+    monkeypatch.setattr("cepkit.engines.shared.kernels.load", None)
     assert said("PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight", [0, 5])
