@@ -11,14 +11,16 @@ import pandas as _pandas
 from cepkit.api import CepAccessor, explain, explore, funnel, match, simulate, tag, why_not
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.builder import all_of, any_of, event, param, seq
-from cepkit.language.functions import function, pure
-from cepkit.language.operands import corr, cosine, l2
-from cepkit.language.patterns import any_of_patterns, var
-from cepkit.language.query import RegexQuery, regex_query
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
-from cepkit.parallel.crew import Costs
-from cepkit.parallel.divided import RIP, DataParallel
-from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
+from cepkit.language.expressions.functions import function, pure
+from cepkit.language.expressions.operands import corr, cosine, l2
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.patterns import any_of_patterns, var
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.parallel.agents.crew import Costs
+from cepkit.parallel.engine.divided import RIP, DataParallel
+from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
 from cepkit.streaming import stream
 from cepkit.views import view
 

@@ -10,29 +10,30 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.checked import compile_checked, warn_of_unknown_types
-from cepkit.compile.bound import Bound
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.funnel import count_funnel
-from cepkit.engines.regex import Run, match_regex
-from cepkit.engines.reuse import report_matches
+from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth
-from cepkit.evaluation_order import branch_orders
 from cepkit.events import Events
 from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
-from cepkit.given import Given, Query, as_query, given_by
-from cepkit.language.query import RegexQuery
-from cepkit.language.sequence_query import SequenceQuery
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
 from cepkit.matches import Matches
-from cepkit.parallel.calibration import calibrate_costs
-from cepkit.parallel.crew import Costs
-from cepkit.parallel.engines import Hybrid, ParallelEngine
-from cepkit.parallel.outcome import ParallelRun
-from cepkit.planner import Engine, check_engine, choose_engine
-from cepkit.progress import Progress
+from cepkit.parallel.agents.crew import Costs
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
+from cepkit.parallel.simulation.calibration import calibrate_costs
+from cepkit.planning.arguments import Arguments, given_by
+from cepkit.planning.evaluation_order import branch_orders
+from cepkit.planning.planner import Engine, check_engine, choose_engine
+from cepkit.planning.progress import Progress
+from cepkit.planning.queries import Query, as_query
+from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
@@ -90,7 +91,7 @@ def match(
         Default of a regex: first and last of every order column, and the count; of a sequence: the order
         columns at the event of every variable.
     engine : str or ParallelEngine
-        ``"auto"``, or a name of ``cepkit.planner.ENGINES``. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and
+        ``"auto"``, or a name of ``cepkit.planning.planner.ENGINES``. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and
         ``"siddhi_like_runs"`` run only when named, and ``matches.run`` tells what they made. Parallel engines
         are values: `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`,
         `cepkit.Sequential`.
@@ -141,7 +142,7 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    given = Given(
+    given = Arguments(
         define, params, partition_by, order_by, within, within_closed, measures,
         event_type, strategy, scope, strict_time, after_match, evaluation_order,
     )  # fmt: skip

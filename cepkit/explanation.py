@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from cepkit.compile.automaton import ANY, States, states
-from cepkit.compile.program import Program
-from cepkit.compile.terms import START
-from cepkit.engines.measures import measure_expressions
-from cepkit.planner import Engine
+from cepkit.compile.regex.automaton import ANY, States, states
+from cepkit.compile.regex.program import Program
+from cepkit.compile.shared.terms import START
+from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.planning.planner import Engine
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ class Explanation:
 
     def dot(self) -> str:
         """Return the automaton as DOT text."""
-        from cepkit.plots.automaton import automaton_dot
+        from cepkit.plots.automata.automaton import automaton_dot
 
         return automaton_dot(self.states, define=self._texts())
 
     def svg(self) -> str:
         """Return the automaton as SVG text."""
-        from cepkit.plots.svg import automaton_svg
+        from cepkit.plots.automata.svg import automaton_svg
 
         return automaton_svg(self.states, define=self._texts())
 

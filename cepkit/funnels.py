@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cepkit.engines.funnel import BranchFunnel, Count, StepCount
-from cepkit.language.sequence_printing import duration_text
-from cepkit.language.sequence_query import SequenceQuery
+from cepkit.language.sequences.printing import duration_text
+from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

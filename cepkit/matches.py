@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.program import Program
-from cepkit.counts import count_text
-from cepkit.engines.measures import measure
-from cepkit.engines.regex import Run, label_rows
+from cepkit.compile.regex.program import Program
+from cepkit.engines.measures.regex_measures import measure
+from cepkit.engines.regex.matching import Run, label_rows
+from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
-from cepkit.matchset import MatchSet
+from cepkit.formatting import count_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -246,8 +246,8 @@ class Matches:
         -------
         plotly.graph_objects.Figure
         """
-        from cepkit.plots.found import plot_matches
-        from cepkit.plots.selection import Totals
+        from cepkit.plots.timeline.found import plot_matches
+        from cepkit.plots.timeline.selection import Totals
 
         found = self._matchset
 

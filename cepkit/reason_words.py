@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.elements import ALL, EACH, EARLIER, LAST, PREVIOUS
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.compile.terms import Derived, Prepared, Term
+from cepkit.compile.sequences.elements import ALL, EACH, EARLIER, LAST, PREVIOUS
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.terms import Derived, Prepared, Term
 from cepkit.engines.funnel import conditions_alone
-from cepkit.engines.places import Places
-from cepkit.engines.plain_conditions import Seen
+from cepkit.engines.measures.vectors import similarity
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import Seen
 from cepkit.engines.steps import Obstacle
-from cepkit.engines.vectors import similarity
 from cepkit.engines.why_not import Reading
 from cepkit.events import BOOLEAN, DURATION, NULL_CODE, NULL_INTEGER, TEXT, TIME, shared_categories
-from cepkit.language import expressions as ex
-from cepkit.language.durations import format_duration
-from cepkit.language.functions import VECTOR_FUNCTIONS
-from cepkit.language.sequence_printing import duration_text, type_text
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import format_duration
+from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.language.sequences.printing import duration_text, type_text
 
 _SHOWN_FILLERS = 3
 _INDEX = {None: EACH, ex.CURRENT: EACH, ex.BEFORE: PREVIOUS, ex.LAST: LAST}

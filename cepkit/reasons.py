@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.engines.places import Places
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.shared.places import Places
 from cepkit.engines.why_not import Standing, read_events, standing
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.funnels import FunnelResult
-from cepkit.planner import Engine
+from cepkit.planning.planner import Engine
 from cepkit.reason_words import Words
 
 MOST_ROWS = 1000  # expected in one match

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.checked import compile_checked
-from cepkit.engines.measures import Picked, measure, measure_expressions
+from cepkit.engines.measures.regex_measures import Picked, measure, measure_expressions
+from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, whole_number
 from cepkit.events import DURATION, FLOAT, INTEGER, LIST, TIME, Column, Events
 from cepkit.frames.arrival import ordered_batch
 from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.frames.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.frames.coding import BatchCoder, keys_of_batch
-from cepkit.language.durations import duration_ticks
-from cepkit.language.expressions import Attribute
-from cepkit.language.query import RegexQuery
-from cepkit.matchset import MatchSet
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.trees import Attribute
+from cepkit.language.regex.query import RegexQuery
 from cepkit.parallel.replicas import Found, Matcher, Replica, ReplicaThreads, Share, gather
+from cepkit.planning.validation import compile_checked
 from cepkit.state import save_file
 from cepkit.stream_files import saved_stream
 from cepkit.streams.codes import KeyCodes

@@ -6,13 +6,13 @@ import html
 from dataclasses import dataclass
 
 from cepkit.compile.chain import chain_of
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.compile.terms import Prepared
-from cepkit.engines.sequence_measures import default_measures
-from cepkit.evaluation_order import BranchOrder
-from cepkit.language.branches import Branch, Condition
-from cepkit.parallel.agents import agents_unsupported
-from cepkit.planner import ENGINES, Engine
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.terms import Prepared
+from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.language.sequences.branches import Branch, Condition
+from cepkit.parallel.agents.agents import agents_unsupported
+from cepkit.planning.evaluation_order import BranchOrder
+from cepkit.planning.planner import ENGINES, Engine
 
 _STRATEGIES = {
     "any": "any: events between two of a match may be skipped, every combination is a match",

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.counts import count_text
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.aggregates import aggregate_matches
 from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
-from cepkit.engines.sequence_aggregates import aggregate_matches
-from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError, whole_number
+from cepkit.formatting import count_text
 from cepkit.matches import Match, no_such_match, plain_value
-from cepkit.planner import Engine
-from cepkit.sequence_set import KnownMatches, MatchBlock, SequenceSet
+from cepkit.planning.planner import Engine
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -369,7 +369,7 @@ class SequenceMatches:
         -------
         plotly.graph_objects.Figure
         """
-        from cepkit.plots.found import plot_matches
+        from cepkit.plots.timeline.found import plot_matches
 
         events = self._found.events
         block = self._found.glance(DRAWN)
@@ -391,7 +391,7 @@ class SequenceMatches:
 
     def _totals(self, block: MatchBlock, n_partitions: int):
         """Return what there is, for a picture that has ``block``, without enumerating more."""
-        from cepkit.plots.selection import Totals
+        from cepkit.plots.timeline.selection import Totals
 
         events = self._found.events
         n, is_exact = self._at_least(len(block))

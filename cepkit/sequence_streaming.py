@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.checked import compile_checked
-from cepkit.compile.sequence import SequenceProgram, compile_sequence
-from cepkit.engines.measures import Picked
-from cepkit.engines.places import Places
-from cepkit.engines.reuse import Reporter
-from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
+from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.engines.after_match import Reporter
+from cepkit.engines.measures.regex_measures import Picked
+from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
 from cepkit.errors import CepError, warn
 from cepkit.events import Events
 from cepkit.frames.arrival import ordered_batch
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.frames.building import build_events
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.planner import choose_engine
-from cepkit.sequence_set import EMPTY, MatchBlock, SequenceSet
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import choose_engine
+from cepkit.planning.validation import compile_checked
 from cepkit.state import Saved, save_file, sequence_as_json
 
 

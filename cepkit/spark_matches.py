@@ -14,16 +14,16 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit import errors
-from cepkit.checked import compile_checked
-from cepkit.compile.bound import Bound
-from cepkit.engines.measures import measure_expressions
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn, whole_number
 from cepkit.events import ColumnType
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
-from cepkit.language.query import RegexQuery
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.planner import Engine, choose_engine
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import Engine, choose_engine
+from cepkit.planning.validation import compile_checked
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.counts import count_text
-from cepkit.engines.sequence_aggregates import aggregate_matches
-from cepkit.engines.sequence_measures import default_measures
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.aggregates import aggregate_matches
+from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
+from cepkit.formatting import count_text
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.spark import EmptySource, check_convertible, too_many
 from cepkit.frames.spark_samples import Drawn, First
 from cepkit.frames.spark_slices import Slices, slices_of
-from cepkit.language import expressions as ex
-from cepkit.language.parsing import parse_expression
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.planner import Engine, choose_engine
-from cepkit.sequence_set import EMPTY, KnownMatches
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import Engine, choose_engine
 from cepkit.spark_matches import LazyMatches, bound_to, clearly, collected, repair_workers, warn_of_one_task
 
 if TYPE_CHECKING:

@@ -18,15 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.program import State
-from cepkit.compile.source import VERSION as KERNEL_VERSION
+from cepkit.compile.regex.matching_source import VERSION as KERNEL_VERSION
+from cepkit.compile.regex.program import State
+from cepkit.compile.shared.state_layout import StateArray
 from cepkit.errors import CepError, CepWarning, PredicateError
-from cepkit.language.expressions import Call
-from cepkit.language.functions import BUILT_IN_NAMES, is_registered
-from cepkit.language.query import RegexQuery, regex_query
-from cepkit.language.sequence_printing import sase_text
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
-from cepkit.layout import StateArray
+from cepkit.language.expressions.functions import BUILT_IN_NAMES, is_registered
+from cepkit.language.expressions.trees import Call
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.printing import sase_text
+from cepkit.language.sequences.query import SequenceQuery
 
 FORMAT_VERSION = 1  # of the file
 _FORMAT = "cepkit state"

@@ -9,9 +9,10 @@ from typing import Any
 
 from cepkit.errors import CepWarning, UnsupportedQueryError
 from cepkit.frames.batches import Kind, kind_of_batch, schema_of
-from cepkit.given import Given, Query, as_query
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.planner import check_engine
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.planner import check_engine
+from cepkit.planning.queries import Query, as_query
 from cepkit.regex_streaming import Options, Stream
 from cepkit.sequence_streaming import SequenceStream
 from cepkit.state import Saved, load_file, query_of_json, sequence_of_json
@@ -106,7 +107,7 @@ def stream(
     Stream of '. rise+ drop': 5 events, 1 match, 1 row kept
     """
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    given = Given(
+    given = Arguments(
         define, params, partition_by, order_by, within, within_closed, measures,
         event_type, strategy, scope, strict_time, after_match,
     )  # fmt: skip

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.automaton import positions, states
+from cepkit.compile.regex.automaton import positions, states
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
 from cepkit.explanation import Explanation
-from cepkit.explorer.spark_part import MOST_ROWS, part_of
-from cepkit.language.branches import branches
-from cepkit.language.query import RegexQuery
-from cepkit.language.sequence_query import SequenceQuery
+from cepkit.explorer.running.spark_part import MOST_ROWS, part_of
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.branches import branches
+from cepkit.language.sequences.query import SequenceQuery
 from cepkit.matches import Matches
-from cepkit.parallel.outcome import ParallelRun
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.trace.trace import Trace
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches
 from cepkit.spark_matches import LazyMatches
-from cepkit.trace import Trace
 
 if TYPE_CHECKING:
     from cepkit.widgets.nfa_view import NfaView
@@ -43,7 +43,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
         * matches in a Spark frame: ``"lineage"``, of a part of the frame, as `SparkMatches.view` says;
         * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
         * a query or what ``explain`` says of it: ``"nfa"``, the automaton;
-        * a DataFrame of utilities: ``"utility"``; see `cepkit.plots.utilities.utilities` for its columns.
+        * a DataFrame of utilities: ``"utility"``; see `cepkit.shedding.plots.utilities` for its columns.
     what : str, optional
         Which view; None: the first that there is.
     **settings
@@ -83,7 +83,7 @@ def _view(of: Any, what: str | None, settings: dict) -> View | NfaView:
 
 @_view.register
 def _(of: Trace, what, settings):
-    from cepkit.parallel.outcome import view_of_trace
+    from cepkit.parallel.agents.outcome import view_of_trace
 
     return view_of_trace(of, _one_of(what, OF_RUNS, "a trace"), **settings)
 
@@ -95,7 +95,7 @@ def _(of: ParallelRun, what, settings):
 
 @_view.register(pd.DataFrame)
 def _(of, what, settings):
-    from cepkit.widgets.utility_view import UtilityView
+    from cepkit.shedding.view import UtilityView
 
     _one_of(what, ("utility",), "a DataFrame")
     return UtilityView(of, **settings)
@@ -110,7 +110,7 @@ def _(of, what, settings):
 
 @_view.register(SequenceQuery)
 def _(of, what, settings):
-    from cepkit.plots.nfa import sequence_states
+    from cepkit.plots.automata.nfa import sequence_states
 
     _one_of(what, ("nfa",), "a query")
     return _nfa(sequence_states(branches(of))[0], {}, settings)
@@ -164,7 +164,7 @@ def _one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
 
 
 def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaView:
-    from cepkit.plots.nfa import NfaPicture
+    from cepkit.plots.automata.nfa import NfaPicture
     from cepkit.widgets.nfa_view import NfaView
 
     return NfaView(**NfaPicture(automaton, texts).traits(), **settings)

@@ -9,17 +9,17 @@ from random import Random
 import generate_sequences as gs
 import numpy as np
 import pandas as pd
+from cepkit.language.sequences.construction import sequence_query
 from naive_sequences import SequenceMatch, sequence_matches
 from test_sequences import as_matches, bound
 
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import Agents, agents_unsupported
-from cepkit.parallel.crew import ALLOCATIONS, Costs, Crew, Terms
-from cepkit.parallel.outcome import ParallelRun
-from cepkit.trace import EVENTS, PARTIALS, SOURCE
+from cepkit.parallel.agents.agents import Agents, agents_unsupported
+from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, Terms
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.trace.trace import EVENTS, PARTIALS, SOURCE
 
 # Those whose queries joins can answer, at least now and then.
 FAMILIES = [name for name in gs.FAMILIES if name not in ("next", "strict", "partition", "preference")]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cepkit.language.sequences.construction import sequence_query
 from conformance_sequences import Asked, Found, NotExpressible, Tree, bag, expression
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import sequence_query
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
 
 ALWAYS = {"lit": True}
 # Without a key the partition is the stream.

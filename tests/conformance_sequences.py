@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from cepkit.language.sequences.construction import sequence_query
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.query import SequenceQuery
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "conformance"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cepkit.language import expressions as ex
-from cepkit.language import patterns as pt
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex import patterns as pt
 
 if TYPE_CHECKING:
     import pandas as pd

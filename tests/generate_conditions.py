@@ -9,7 +9,7 @@ from typing import Any
 
 import generate
 
-from cepkit.language import expressions as ex
+from cepkit.language.expressions import trees as ex
 
 
 @dataclass(frozen=True, slots=True)

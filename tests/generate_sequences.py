@@ -20,9 +20,9 @@ from generate_conditions import Conditions, Role
 from naive_lines import Line, lines
 from naive_sequences import Search
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import SequenceQuery
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
     import pandas as pd

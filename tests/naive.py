@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-from cepkit.language import expressions as ex
-from cepkit.language import patterns as pt
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex import patterns as pt
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

@@ -13,9 +13,9 @@ from typing import Any
 
 import naive
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import SequenceQuery
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.query import SequenceQuery
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

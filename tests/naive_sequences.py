@@ -27,8 +27,8 @@ from naive_lines import (
     uses_of_variable,
 )
 
-from cepkit.language import expressions as ex
-from cepkit.language.sequence_query import SequenceQuery
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.query import SequenceQuery
 
 Run = tuple[tuple[int, ...], ...]  # the rows of each component that has begun
 

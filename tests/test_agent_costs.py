@@ -10,7 +10,18 @@ from math import exp, factorial, inf, prod
 
 import pytest
 
-from cepkit.agent_costs import (
+from cepkit.errors import CepError
+from cepkit.parallel.model.allocation import (
+    allocate_agents,
+    allocate_branches,
+    allocate_threads,
+    pair_to_fuse,
+    pairs_to_fuse,
+    split_by_load,
+    split_workers,
+    thread_shares,
+)
+from cepkit.parallel.model.costs import (
     agent_loads,
     computation,
     evaluation_rates,
@@ -24,7 +35,7 @@ from cepkit.agent_costs import (
     total_computation,
     total_synchronisation,
 )
-from cepkit.agent_rates import (
+from cepkit.parallel.model.rates import (
     AgentRates,
     arrival_rates,
     event_buffer_sizes,
@@ -33,17 +44,6 @@ from cepkit.agent_rates import (
     match_rate,
     sending_rates,
 )
-from cepkit.agent_threads import (
-    allocate_agents,
-    allocate_branches,
-    allocate_threads,
-    pair_to_fuse,
-    pairs_to_fuse,
-    split_by_load,
-    split_workers,
-    thread_shares,
-)
-from cepkit.errors import CepError
 
 MODELS = ["paper", "simplex"]
 

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 
-from cepkit.agent_costs import evaluation_rates
-from cepkit.agent_rates import match_rate
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agent_statistics import COSTS, agent_statistics
+from cepkit.parallel.model.costs import evaluation_rates
+from cepkit.parallel.model.rates import match_rate
+from cepkit.parallel.model.statistics import COSTS, agent_statistics
 
 
 def measured(frame, text: str, orders=None, seed: int = 0, costs=COSTS, **keywords):

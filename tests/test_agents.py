@@ -17,17 +17,17 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from naive_sequences import sequence_matches
 
 from cepkit.errors import CepError
 from cepkit.kernels import agents as kernel
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import Agents
-from cepkit.parallel.crew import Costs, Crew, Terms
-from cepkit.parallel.divided import RIP, DataParallel
-from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.simulation import simulate_agents
-from cepkit.parallel.threads import run_agents
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.threads import run_agents
+from cepkit.parallel.engine.divided import RIP, DataParallel
+from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+from cepkit.parallel.simulation.simulation import simulate_agents
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
 SEEDS, FULL_SEEDS = 4, 700

@@ -21,20 +21,20 @@ import pytest
 from naive_sequences import sequence_matches
 from test_sequences import as_matches, bound
 
-from cepkit.compile import join_source
-from cepkit.compile.join_source import memo_partner, memo_size
 from cepkit.datasets.poisson_types import poisson_types
-from cepkit.experiments.hybrid_costs import evaluations_per_agent
 from cepkit.kernels import agents as kernel
-from cepkit.parallel.agent_run import AgentRun
-from cepkit.parallel.agent_statistics import agent_statistics
-from cepkit.parallel.agents import Agents, agents_unsupported
-from cepkit.parallel.crew import Crew, Terms
-from cepkit.parallel.divided import RIP, DataParallel
-from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.simulation import simulate_agents
-from cepkit.parallel.threads import on_threads, run_agents
-from cepkit.planner import ENGINES
+from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.agents.agents import Agents, agents_unsupported
+from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.agents.threads import on_threads, run_agents
+from cepkit.parallel.compile import join_source
+from cepkit.parallel.compile.join_source import memo_partner, memo_size
+from cepkit.parallel.engine.divided import RIP, DataParallel
+from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+from cepkit.parallel.experiments.costs import evaluations_per_agent
+from cepkit.parallel.model.statistics import agent_statistics
+from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.planning.planner import ENGINES
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
 FULL_SHAPES, FULL_STREAMS = 4, 250

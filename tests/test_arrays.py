@@ -18,13 +18,13 @@ from naive_sequences import sequence_matches
 from test_sequences import as_matches
 
 import cepkit as cep
-from cepkit.compile.sequence import compile_sequence
-from cepkit.engines.vectors import prepare, similarity
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.measures.vectors import prepare, similarity
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, PatternSyntaxError, PredicateError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planner import ENGINES
+from cepkit.planning.planner import ENGINES
 
 JIT = not numba.config.DISABLE_JIT
 NEAR = 1e-9  # no random case has a value so near a threshold: engines round, the definition does not

@@ -9,17 +9,22 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.planning.queries import as_query
 
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.given import Given, as_query
 from cepkit.kernels import agents as agent_kernels
-from cepkit.parallel import calibration, simulation
-from cepkit.parallel.agents import Agents
-from cepkit.parallel.calibration import calibrate_costs, nonnegative_least_squares, robust_nonnegative
-from cepkit.parallel.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.simulation import calibration, simulation
+from cepkit.parallel.simulation.calibration import (
+    calibrate_costs,
+    nonnegative_least_squares,
+    robust_nonnegative,
+)
+from cepkit.planning.arguments import Arguments
 
 compiles = [pytest.mark.slow] if not numba.config.DISABLE_JIT else []
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"
@@ -32,7 +37,7 @@ def prepared(text: str, n: int = 240, seed: int = 0):
     draw = np.random.default_rng(seed)
     kinds = np.array([*"ABC"])[draw.integers(0, 3, n)]
     source = PandasSource(pd.DataFrame({"t": np.arange(n), "kind": kinds, "x": draw.random(n)}))
-    query = as_query(text, Given(event_type="kind", order_by="t", strategy="any"))
+    query = as_query(text, Arguments(event_type="kind", order_by="t", strategy="any"))
     program = compile_sequence(query, source.schema)
     return program, build_events(source, program)
 

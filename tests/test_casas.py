@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
-from cepkit.pipelines import casas, casas_features, ingest, read_report
-from cepkit.pipelines.casas import Marker, resolve_markers
-from cepkit.pipelines.format import STRUCTURE, HeaderError, UnknownFormatError
-from cepkit.pipelines.records import read_records, source_files
+from cepkit.pipelines import ingest, read_report
+from cepkit.pipelines.formats import casas, casas_features
+from cepkit.pipelines.formats.casas import Marker, resolve_markers
+from cepkit.pipelines.formats.format import STRUCTURE, HeaderError, UnknownFormatError
+from cepkit.pipelines.formats.records import read_records, source_files
 
 pytest.importorskip("pyspark")
 

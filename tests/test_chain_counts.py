@@ -11,22 +11,23 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.engines.shared.kernels import accepted, dtypes_of
 
 from cepkit.compile.chain import chain_of
 from cepkit.compile.chain_source import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines import chain as chains
-from cepkit.engines import places as places_of_events
 from cepkit.engines.chain_aggregates import aggregate
-from cepkit.engines.places import Places
 from cepkit.engines.residues import is_prime, moduli, number_of, primes_below
-from cepkit.engines.search import accepted, dtypes_of, search_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared import places as places_of_events
+from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language import expressions as ex
-from cepkit.language import functions as fn
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import AbsentPattern, EventPattern, Loop, SequenceOf
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
+from cepkit.language.sequences.query import SequenceQuery
 
 SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
 SIGNS["!="] = operator.ne

@@ -12,20 +12,22 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.engines.shared.kernels import accepted
 
 from cepkit.compile.chain import chain_of
-from cepkit.compile.sequence import compile_sequence
-from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk, places
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk
 from cepkit.engines.chain_walk import ChainWalk
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted, search_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared import places
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language import expressions as ex
-from cepkit.language.functions import Arity, RegisteredFunction
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import AbsentPattern, EventPattern, Loop, SequenceOf
-from cepkit.sequence_set import MatchBlock, joined
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import Arity, RegisteredFunction
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
+from cepkit.language.sequences.query import SequenceQuery
 
 JIT = not numba.config.DISABLE_JIT
 # tests/test_sequences.py compares the compiled engine with the definition in every run.

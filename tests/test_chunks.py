@@ -10,14 +10,14 @@ from random import Random
 import generate_sequences as gs
 import numpy as np
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from naive_lines import lines
 from naive_sequences import Search, SequenceMatch, canonical, key_of, reported, sequence_matches
 from test_sequences import bound
 
-from cepkit.engines.places import Places
+from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.chunks import (
+from cepkit.parallel.agents.chunks import (
     Chunk,
     interval_chunks,
     key_blocks,

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cepkit.datasets.traffic import citybench_lines
-from cepkit.pipelines import citybench, ingest, read_report
+from cepkit.pipelines import ingest, read_report
+from cepkit.pipelines.formats import citybench
 
 pytest.importorskip("pyspark")
 

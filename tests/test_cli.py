@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 import cepkit
-from cepkit import demo as cepkit_demo
-from cepkit import files
-from cepkit.cli import main
+from cepkit.commands import demo as cepkit_demo
+from cepkit.commands import files
+from cepkit.commands.cli import main
+from cepkit.commands.warmup import bundled_queries
 from cepkit.datasets import SampleNotFoundError, load_sample, sample_names
-from cepkit.warmup import bundled_queries
 
 UP_DOWN = ["--define", "up=price > prev(price)", "--define", "down=price < prev(price)"]
 PEAKS = ["up+ down", *UP_DOWN, "--partition-by", "symbol", "--order-by", "ts"]
@@ -290,7 +290,7 @@ def test_ctrl_c_stops_a_run_that_goes_on(tmp_path):
     n = 200_000  # every row stays a live start: some 10^10 looks at partial matches
     pd.DataFrame({"price": np.zeros(n, np.int64)}).to_parquet(tmp_path / "flat.parquet")
     query = [". flat+ up", "--define", "flat=price <= max(price)", "--define", "up=price > max(price)"]
-    command = [sys.executable, "-m", "cepkit.cli", "match", str(tmp_path / "flat.parquet"), *query]
+    command = [sys.executable, "-m", "cepkit.commands.cli", "match", str(tmp_path / "flat.parquet"), *query]
     environment = os.environ | {"CEPKIT_CACHE": str(tmp_path / "kernels"), "NUMBA_DISABLE_JIT": "0"}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
@@ -308,7 +308,7 @@ def test_ctrl_c_stops_a_run_that_goes_on(tmp_path):
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    command = f"{sys.executable} -m cepkit.cli match sample:trades . --limit 20000 | head -1"
+    command = f"{sys.executable} -m cepkit.commands.cli match sample:trades . --limit 20000 | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("20,000 matches of '.'") and done.stderr == ""
 

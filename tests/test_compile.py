@@ -14,20 +14,20 @@ import generate
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.parsing import parse_pattern
 
 import cepkit as cep
 from cepkit.cache import cache_folder
-from cepkit.compile.automaton import MAX_POSITIONS, Positions, positions, states
-from cepkit.compile.loading import load
-from cepkit.compile.program import compile_regex
-from cepkit.compile.source import write_labelling, write_matching
-from cepkit.engines import regex as engine
+from cepkit.compile.regex.automaton import MAX_POSITIONS, Positions, positions, states
+from cepkit.compile.regex.matching_source import write_labelling, write_matching
+from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.shared.loading import load
+from cepkit.engines.regex import matching as engine
 from cepkit.errors import CepError, ColumnNotFoundError, PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.parsing import parse_pattern
-from cepkit.language.query import regex_query
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -36,7 +36,7 @@ from naive_sequences import sequence_matches
 
 import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
-from cepkit.planner import ENGINES
+from cepkit.planning.planner import ENGINES
 
 pytestmark = [
     pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout"),

@@ -15,14 +15,15 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.parsing import parse_pattern
 
 import cepkit as cep
-from cepkit.compile.program import compile_regex
-from cepkit.engines import regex as engine
+from cepkit.compile.regex.program import compile_regex
+from cepkit.engines.regex import matching as engine
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.parsing import parse_expression, parse_pattern
-from cepkit.language.query import regex_query
+from cepkit.language.expressions.parsing import parse_expression
 
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.

@@ -10,16 +10,16 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from naive_sequences import sequence_matches
 
 import cepkit as cep
 from cepkit.compile.relaxing import relax
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.estimate import CountEstimate, estimate_count, exactly, proportion_limits
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import sequence_query
 
 JIT = not numba.config.DISABLE_JIT
 N_STREAMS = 210  # in all; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %
@@ -208,7 +208,7 @@ def test_estimates_of_any_size_are_short_texts():
 
 
 def test_the_search_is_not_run(frame, monkeypatch):
-    monkeypatch.setattr("cepkit.planner.search_sequence", lambda *_: pytest.fail("it was"))
+    monkeypatch.setattr("cepkit.planning.planner.search_sequence", lambda *_: pytest.fail("it was"))
     matches = cep.match(frame, "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x", event_type="kind")
     assert matches.count("estimate", samples=50).relaxed_count == 4960
 

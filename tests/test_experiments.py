@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.engines.regex import match_regex
+from cepkit.engines.regex.matching import match_regex
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.experiments import match_regex as paper
-from cepkit.experiments import match_regex_scaling as scaling
-from cepkit.experiments import match_regex_topologies as topologies
-from cepkit.experiments.match_regex_aggregates import incremental_against_recomputed
-from cepkit.experiments.match_regex_shift import MISTAKES, shift_idiom_mistakes
-from cepkit.experiments.match_regex_statements import statements
+from cepkit.partition_and_compose.experiments import benchmark_runs as paper
+from cepkit.partition_and_compose.experiments import scaling, topologies
+from cepkit.partition_and_compose.experiments.aggregates import incremental_against_recomputed
+from cepkit.partition_and_compose.experiments.shift_idioms import MISTAKES, shift_idiom_mistakes
+from cepkit.partition_and_compose.experiments.statements import statements
 
 # Hundreds of thousands of events: without compiled kernels that takes an hour, and shows nothing of its own.
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")

@@ -16,22 +16,23 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cepkit.planning.queries import as_query
 
 import cepkit as cep
 from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.board import Board
-from cepkit.explorer.code import code_of
-from cepkit.explorer.constants import moved, shape_of, sliders_of, with_ranges_of
-from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.pages import Pages, as_pandas, cells
-from cepkit.explorer.present import Presenter
-from cepkit.explorer.result import Result
-from cepkit.explorer.series import Series, drawn_series
-from cepkit.explorer.text import read_text, text_and_call
-from cepkit.explorer.worker import Worker
-from cepkit.given import Given, as_query
+from cepkit.explorer.query.code import code_of
+from cepkit.explorer.query.constants import moved, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.text import read_text, text_and_call
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import Pages, as_pandas, cells
+from cepkit.explorer.running.present import Presenter
+from cepkit.explorer.running.result import Result
+from cepkit.explorer.running.series import Series, drawn_series
+from cepkit.explorer.running.worker import Worker
+from cepkit.planning.arguments import Arguments
 
 TRADES = {
     "partition_by": "symbol", "order_by": "ts", "within": "2 min",
@@ -74,7 +75,7 @@ def seeds(n: int, more: int) -> list:
     return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
-def quiet_query(query, given: Given):
+def quiet_query(query, given: Arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = as_query(query, given)
@@ -88,7 +89,7 @@ def quiet_query(query, given: Given):
 @pytest.mark.parametrize("seed", seeds(20, 200))
 def test_the_text_of_a_regex_reads_back_to_its_query(seed):
     case = generate.case(seed)
-    query = quiet_query(case.pattern, Given(define=case.define, **case.keywords()))
+    query = quiet_query(case.pattern, Arguments(define=case.define, **case.keywords()))
     for given, call in ((query, {}), (case.pattern, {"define": case.define, **case.keywords()})):
         text, rest = text_and_call(given, call)
         reading = read_text(text, rest)
@@ -560,10 +561,10 @@ def test_the_code_says_the_whole_query(seed):
         cep = property(lambda self: self)
 
         def match(self, query, **keywords):
-            said["query"] = quiet_query(query, Given(**keywords))
+            said["query"] = quiet_query(query, Arguments(**keywords))
 
     exec(code_of(read_text(text, rest), rest), {"df": Frame()})
-    assert said["query"] == quiet_query(case.pattern, Given(**call))
+    assert said["query"] == quiet_query(case.pattern, Arguments(**call))
 
 
 FRAME = pd.DataFrame(
@@ -771,7 +772,8 @@ def test_a_worker_goes_on_while_a_job_compiles(monkeypatch):
     done, compiled, compiling = [], threading.Event(), []
     worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))
     monkeypatch.setattr(
-        "cepkit.explorer.worker._is_uninterrupted", lambda ident: ident in compiling and not compiled.is_set()
+        "cepkit.explorer.running.worker._is_uninterrupted",
+        lambda ident: ident in compiling and not compiled.is_set(),
     )
 
     def compiles(turn):

@@ -10,16 +10,17 @@ import generate_sequences as gs
 import naive
 import numpy as np
 import pytest
+from cepkit.planning.queries import as_query
 from naive_sequences import sequence_matches
 from test_sequences import bound
 
-from cepkit.checked import compile_checked
 from cepkit.explorer import stepping
 from cepkit.explorer.automaton import automaton_of, drawn_automaton, states_of_match
 from cepkit.explorer.stepping import Stepping
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.given import Given, as_query
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.validation import compile_checked
 
 FAMILIES = list(gs.FAMILIES)
 
@@ -79,7 +80,7 @@ def opened_regex(seed: int):
     case = generate.case(seed, n_events=40)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        query = as_query(case.pattern, Given(define=case.define, **case.keywords()))
+        query = as_query(case.pattern, Arguments(define=case.define, **case.keywords()))
         source = PandasSource(generate.to_frame(case.rows))
         program = compile_checked(query, source)
     return case, program, build_events(source, program)

@@ -10,18 +10,19 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.engines.shared.kernels import accepted
 from naive_lines import lines
 from naive_sequences import Search, sequence_matches
 from test_sequences import bound
 
 import cepkit as cep
-from cepkit.counts import count_text, rough_text
 from cepkit.engines import funnel as fn
 from cepkit.engines import tally
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted, search_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared.places import Places
 from cepkit.engines.tally import Followed
 from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.formatting import count_text, rough_text
 from cepkit.funnels import FunnelResult
 from cepkit.plots import theme
 from cepkit.plots.funnel import funnel_figure
@@ -383,10 +384,11 @@ def test_after_match_is_not_asked_when_there_are_too_many(monkeypatch):
 
 
 def bound_text(text: str, frame: pd.DataFrame, **keywords):
-    from cepkit.compile.sequence import compile_sequence
+    from cepkit.language.sequences.construction import sequence_query
+
+    from cepkit.compile.sequences.program import compile_sequence
     from cepkit.frames.building import build_events
     from cepkit.frames.pandas import PandasSource
-    from cepkit.language.sequence_query import sequence_query
 
     query = sequence_query(text, event_type="kind", order_by=frame.columns[1], **keywords)
     source = PandasSource(frame)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cepkit.agent_rates import AgentRates
 from cepkit.errors import CepError
-from cepkit.experiments.hybrid_costs import evaluations_per_agent, threads_per_agent
+from cepkit.parallel.experiments.costs import evaluations_per_agent, threads_per_agent
+from cepkit.parallel.model.rates import AgentRates
 
 FOUR = AgentRates((1.0, 2.0, 0.5, 1.0), 6.0, (1.0, 0.5, 0.2, 1.0))
 

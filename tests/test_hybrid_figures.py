@@ -8,14 +8,12 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.experiments import hybrid_details as details
-from cepkit.experiments import hybrid_parallel as figures
-from cepkit.experiments import hybrid_workloads as workloads
-from cepkit.experiments.hybrid_claims import claims
-from cepkit.parallel.crew import Costs
-from cepkit.parallel.divided import RIP
-from cepkit.parallel.engines import Hybrid, Sequential
-from cepkit.plots.network import network_dot
+from cepkit.parallel.agents.crew import Costs
+from cepkit.parallel.engine.divided import RIP
+from cepkit.parallel.engine.engines import Hybrid, Sequential
+from cepkit.parallel.experiments import details, figures, workloads
+from cepkit.parallel.experiments.claims import claims
+from cepkit.parallel.plots.network import network_dot
 
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 POINT = ["data", "pattern", "window_min", "threads", "length", "system"]

@@ -4,10 +4,11 @@ import random
 from collections import Counter
 
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from naive_sequences import sequence_matches
 
 from cepkit.errors import CepError
-from cepkit.experiments.hybrid_protocol import (
+from cepkit.parallel.experiments.protocol import (
     PRINTED,
     PROTOCOL_COUNTEREXAMPLES,
     ProtocolEvent,
@@ -16,7 +17,6 @@ from cepkit.experiments.hybrid_protocol import (
     read_stream,
     run_protocol,
 )
-from cepkit.language.sequence_query import sequence_query
 
 
 def defined(stream: list[ProtocolEvent], types: str, within: int, loops: str) -> Counter:

@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.experiments.hybrid_protocol import (
+from cepkit.parallel.experiments.protocol import (
     PROTOCOL_COUNTEREXAMPLES,
     Interleaving,
     Rules,
     protocol_counterexamples,
 )
-from cepkit.experiments.hybrid_steps import NOTHING, protocol_steps, step_table
-from cepkit.plots.protocol import protocol_figure, step_range
+from cepkit.parallel.experiments.steps import NOTHING, protocol_steps, step_table
+from cepkit.parallel.plots.protocol import protocol_figure, step_range
 
 NAMES = [example.name for example in PROTOCOL_COUNTEREXAMPLES]
 STEPS = {(name, rules): protocol_steps(name, rules) for name in NAMES for rules in ("unsafe", "corrected")}

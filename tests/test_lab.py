@@ -240,7 +240,7 @@ MILLION = """
 import numpy as np
 import pandas as pd
 import cepkit as cep
-from cepkit.explorer.pages import as_pandas, cells
+from cepkit.explorer.running.pages import as_pandas, cells
 
 rng = np.random.default_rng(0)
 n = 1_000_000

@@ -12,12 +12,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.printing import print_pattern
 
 from cepkit.errors import CepError, CepWarning, PatternSyntaxError, PredicateError
-from cepkit.language import expressions as ex
-from cepkit.language import functions as fn
-from cepkit.language import patterns as pt
-from cepkit.language.durations import (
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import (
     LARGEST_TICKS,
     NANOSECONDS,
     UNITS,
@@ -25,11 +27,12 @@ from cepkit.language.durations import (
     format_duration,
     parse_duration,
 )
-from cepkit.language.mistakes import LOOK_ALIKES
-from cepkit.language.parsing import DEEPEST, parse_expression, parse_pattern
-from cepkit.language.positions import first_names, is_nullable, reported_form
-from cepkit.language.printing import RESERVED, print_expression, print_pattern
-from cepkit.language.query import RegexQuery, regex_query
+from cepkit.language.expressions.mistakes import LOOK_ALIKES
+from cepkit.language.expressions.parsing import DEEPEST, parse_expression
+from cepkit.language.expressions.printing import RESERVED, print_expression
+from cepkit.language.regex import patterns as pt
+from cepkit.language.regex.positions import first_names, is_nullable, reported_form
+from cepkit.language.regex.query import RegexQuery
 
 FIXTURES = Path(__file__).parent / "fixtures"
 READERS = {"expression": parse_expression, "pattern": parse_pattern, "duration": parse_duration}

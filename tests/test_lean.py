@@ -16,9 +16,9 @@ import plotly.graph_objects as go
 import pytest
 
 from cepkit.datasets import load_sample
-from cepkit.experiments.hybrid_steps import protocol_steps
+from cepkit.parallel.experiments.steps import protocol_steps
+from cepkit.parallel.plots.protocol import protocol_figure
 from cepkit.plots.lean import LeanFigure, lean
-from cepkit.plots.protocol import protocol_figure
 from cepkit.plots.sweeps import facets, sweep_figure
 
 

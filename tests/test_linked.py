@@ -10,9 +10,17 @@ import numba
 import numpy as np
 import pytest
 
-from cepkit.engines import plain_machine
-from cepkit.engines.linked import LinkedCEP, coverable_states, linked_unsupported, match_linked
-from cepkit.engines.plain_sequences import (
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
+from cepkit.language.expressions.trees import Literal
+from cepkit.language.sequences.branches import Absence, Branch, Component, Condition
+from cepkit.language.sequences.patterns import EventPattern
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.linked import kernel_machine as plain_machine
+from cepkit.linked.experiments import figures as paper
+from cepkit.linked.experiments.counterexamples import COUNTEREXAMPLES, counterexamples
+from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from cepkit.linked.runs_of_chains import LinkedCEP, coverable_states, linked_unsupported, match_linked
+from cepkit.linked.sequences import (
     ABSENT,
     SIGNS,
     Comparison,
@@ -21,14 +29,6 @@ from cepkit.engines.plain_sequences import (
     PlainPattern,
     Predicate,
 )
-from cepkit.engines.runs import SaseRuns, SiddhiLikeRuns
-from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
-from cepkit.experiments import linked_cep as paper
-from cepkit.experiments.linked_cep_counterexamples import COUNTEREXAMPLES, counterexamples
-from cepkit.language.branches import Absence, Branch, Component, Condition
-from cepkit.language.expressions import Literal
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import EventPattern
 
 JIT = not numba.config.DISABLE_JIT
 SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
@@ -546,7 +546,7 @@ def test_the_table_of_counterexamples():
 
 
 def test_the_printed_algorithm_finds_its_own_example():
-    from cepkit.experiments.linked_cep_printed import PrintedQuery, combine_match, cover_match
+    from cepkit.linked.experiments.printed import PrintedQuery, combine_match, cover_match
 
     rows = [{"type": letter.upper(), "ts": i} for i, letter in enumerate("aabbabcc")]
     query = PrintedQuery(("a", "b", "c"))

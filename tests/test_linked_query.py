@@ -11,19 +11,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from naive_sequences import SequenceMatch, sequence_matches
 
 import cepkit as cep
-from cepkit.compile.sequence import compile_sequence
-from cepkit.engines import linked_matches, plain_machine
-from cepkit.engines.linked_matches import PlainlyMatched
-from cepkit.engines.linked_query import conditions_in_python, linked_query_unsupported
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import sequence_query
-from cepkit.planner import ENGINES, choose_engine
-from cepkit.sequence_set import MatchBlock
+from cepkit.linked import engine as linked_matches
+from cepkit.linked import kernel_machine as plain_machine
+from cepkit.linked.engine import PlainlyMatched
+from cepkit.linked.query import conditions_in_python, linked_query_unsupported
+from cepkit.planning.planner import ENGINES, choose_engine
 
 JIT = not numba.config.DISABLE_JIT
 NAMES = ["linked", "sase_runs", "siddhi_like_runs"]

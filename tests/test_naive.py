@@ -10,8 +10,8 @@ import naive
 import pandas as pd
 import pytest
 
-from cepkit.language import expressions as ex
-from cepkit.language import patterns as pt
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex import patterns as pt
 
 NAN = float("nan")
 A, B, C, D, ANY = pt.Variable("a"), pt.Variable("b"), pt.Variable("c"), pt.Variable("d"), pt.AnyEvent()

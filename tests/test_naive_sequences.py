@@ -6,12 +6,13 @@ from functools import cache
 import generate_sequences as generate
 import pandas as pd
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from naive_lines import lines
 from naive_sequences import SequenceMatch, sequence_matches
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.query import SequenceQuery
 
 NAN = float("nan")
 

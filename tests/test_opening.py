@@ -11,16 +11,17 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.engines.shared.searched_matches import SearchedMatches
 from naive_sequences import sequence_matches
 from test_sequences import as_matches, bound
 
 import cepkit as cep
-from cepkit.engines.search import SearchedMatches, search_sequence
+from cepkit.engines.search.search import search_sequence
 from cepkit.errors import CepError
 from cepkit.explorer import opening
 from cepkit.explorer.opening import Opener
-from cepkit.explorer.result import COUNTING, NOT_COUNTED, Result
-from cepkit.planner import ENGINES
+from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Result
+from cepkit.planning.planner import ENGINES
 
 JIT = not numba.config.DISABLE_JIT
 CALL = {"order_by": "t", "event_type": "kind"}
@@ -130,7 +131,7 @@ class Closed:
 
         monkeypatch.setattr(Result, "count", counted)
         monkeypatch.setattr(opening, "_SHORT", 0)
-        monkeypatch.setattr("cepkit.explorer.present.stages_of", lambda result: [])  # compiles much
+        monkeypatch.setattr("cepkit.explorer.running.present.stages_of", lambda result: [])  # compiles much
 
 
 def wait_until(holds):
@@ -257,7 +258,7 @@ def test_a_new_shape_is_shown_before_anything_of_it_is_compiled(closed, monkeypa
     frame = stream(20_000)
     explorer = frame.cep.explore("a\na: x > 0.5", **CALL).wait(120)
     closed.gate.clear()
-    monkeypatch.setattr("cepkit.engines.search.load", lambda *_: 1 / 0)
+    monkeypatch.setattr("cepkit.engines.search.search.load", lambda *_: 1 / 0)
     explorer.text = SEARCHED.replace("a.x + 0.2", "a.x + 0.2 * a.x")
     assert explorer.status["message"].startswith("compiling a pattern of a new shape")
     wait_until(lambda: explorer.board.table.total == COUNTING)

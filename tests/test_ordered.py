@@ -13,24 +13,24 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.engines.shared.searched_matches import gathered
+from cepkit.language.sequences.construction import sequence_query
 from naive_sequences import sequence_matches
 from test_sequences import all_of, as_matches
 
 import cepkit as cep
-from cepkit import evaluation_order
-from cepkit.compile.sequence import compile_sequence
-from cepkit.cost import MOST_PERMUTED, cheapest_order, left_deep_cost, partial_matches
-from cepkit.engines.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
-from cepkit.engines.search import gathered
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
+from cepkit.engines.shared.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.evaluation_order import branch_orders
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import sequence_query
-from cepkit.planner import choose_engine
-from cepkit.sequence_set import CALLS_OF_A_LOOK, MatchBlock
+from cepkit.planning import evaluation_order
+from cepkit.planning.cost import MOST_PERMUTED, cheapest_order, left_deep_cost, partial_matches
+from cepkit.planning.evaluation_order import branch_orders
+from cepkit.planning.planner import choose_engine
+from cepkit.planning.statistics import measure_condition, measure_rates
 from cepkit.state import sequence_as_json, sequence_of_json
-from cepkit.statistics import measure_condition, measure_rates
 
 JIT = not numba.config.DISABLE_JIT
 
@@ -139,8 +139,8 @@ QUERY = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x WITHIN 90"
 
 
 def test_it_goes_on_where_it_stopped(some, monkeypatch):
-    monkeypatch.setattr("cepkit.engines.ordered._MATCHES_PER_CALL", 7)
-    monkeypatch.setattr("cepkit.engines.ordered._WORK_PER_CALL", 50)
+    monkeypatch.setattr("cepkit.engines.ordered.ordered._MATCHES_PER_CALL", 7)
+    monkeypatch.setattr("cepkit.engines.ordered.ordered._WORK_PER_CALL", 50)
     found = [
         cep.match(
             some, QUERY, event_type="kind", order_by="t", evaluation_order=order
@@ -158,7 +158,7 @@ def test_too_many_to_keep(some, monkeypatch):
     wanted = cep.match(some, QUERY, event_type="kind", order_by="t", engine="search")
     lines = wanted.lineage()
     monkeypatch.setattr(
-        "cepkit.evaluation_order.ordered_sequence",
+        "cepkit.planning.evaluation_order.ordered_sequence",
         lambda own, orders, **limits: ordered_sequence(own, orders, most_known=10, **limits),
     )
     found = cep.match(some, QUERY, event_type="kind", order_by="t")

@@ -22,7 +22,7 @@ from packaging.version import Version
 
 import cepkit
 from cepkit._shipped import shipped
-from cepkit.cli import main
+from cepkit.commands.cli import main
 from cepkit.datasets import sample, sample_names
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,12 +7,12 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.parallel import divided, engines
-from cepkit.parallel.agent_run import AgentRun
-from cepkit.parallel.agents import Agents
-from cepkit.parallel.crew import Crew, Terms
-from cepkit.parallel.divided import RIP, DataParallel
-from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
+from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.engine import divided, engines
+from cepkit.parallel.engine.divided import RIP, DataParallel
+from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
 
 TEXT = "PATTERN SEQ(A a, B b, C c, D d)"
 

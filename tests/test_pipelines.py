@@ -29,9 +29,9 @@ from cepkit.pipelines import (
     with_last_prices,
     with_vwap,
 )
-from cepkit.pipelines.format import HeaderError, UnknownFormatError
+from cepkit.pipelines.formats.format import HeaderError, UnknownFormatError
+from cepkit.pipelines.formats.records import SourceNotFoundError, source_files
 from cepkit.pipelines.quality import AccountingError, ReportNotFoundError
-from cepkit.pipelines.records import SourceNotFoundError, source_files
 from cepkit.pipelines.stages import StageError
 from cepkit.pipelines.tags import TagError
 from cepkit.pipelines.target import TargetError

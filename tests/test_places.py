@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.sequence import compile_sequence
-from cepkit.engines import places as module
-from cepkit.engines.places import Places, accepted_places
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.shared import places as module
+from cepkit.engines.shared.places import Places, accepted_places
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import EventPattern, SequenceOf
+from cepkit.language.sequences.patterns import EventPattern, SequenceOf
+from cepkit.language.sequences.query import SequenceQuery
 
 
 def places_of(rng: Random, closed: bool) -> tuple[Places, list, list]:

@@ -17,16 +17,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.automaton import States, positions, states
+from cepkit.compile.regex.automaton import States, positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, MissingDependencyError, OrderError
-from cepkit.language.patterns import Pattern, any_of_patterns, seq, var
-from cepkit.plots import places, theme
-from cepkit.plots.automaton import automaton_dot, edges
-from cepkit.plots.heights import nice_ticks
-from cepkit.plots.layered import layered_svg
-from cepkit.plots.selection import Totals, select
-from cepkit.plots.svg import automaton_svg, dot_to_svg
-from cepkit.plots.timeline import timeline
+from cepkit.language.regex.patterns import Pattern, any_of_patterns, seq, var
+from cepkit.plots import theme
+from cepkit.plots.automata import places
+from cepkit.plots.automata.automaton import automaton_dot, edges
+from cepkit.plots.automata.layered import layered_svg
+from cepkit.plots.automata.svg import automaton_svg, dot_to_svg
+from cepkit.plots.timeline.heights import nice_ticks
+from cepkit.plots.timeline.selection import Totals, select
+from cepkit.plots.timeline.timeline import timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -245,7 +246,7 @@ def test_links_stay_links(wheel):
 def test_drawing_writes_nothing_to_stderr(tmp_path):
     pytest.importorskip("pygraphviz")
     program = (
-        "import os, sys; from cepkit.plots.svg import dot_to_svg; import cepkit.plots.timeline\n"
+        "import os, sys; from cepkit.plots.automata.svg import dot_to_svg; import cepkit.plots.timeline.timeline\n"
         "print({'numba', 'plotly', 'graphviz', 'pygraphviz'} & set(sys.modules))\n"
         "print(dot_to_svg('digraph { a -> b }')[:4]); os.write(2, b'kept')"
     )

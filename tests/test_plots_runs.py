@@ -12,14 +12,14 @@ from test_trace import EXAMPLE, drawn, trace_of
 from test_trace import row as row_of
 
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.plots import lengths as lengths_module
-from cepkit.plots.lengths import length_lines
-from cepkit.plots.network import network_dot
-from cepkit.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
-from cepkit.plots.svg import network_svg
+from cepkit.parallel.plots import lengths as lengths_module
+from cepkit.parallel.plots.lengths import length_lines
+from cepkit.parallel.plots.network import network_dot
+from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
+from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
+from cepkit.parallel.trace.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
+from cepkit.plots.automata.svg import network_svg
 from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
-from cepkit.plots.threads import LANE, action_lanes, busy_bars, state_lanes
-from cepkit.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
 
 
 def bars(figure) -> list:

@@ -11,15 +11,16 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.planning.queries import as_query
 
-from cepkit.compile.automaton import ANY
+from cepkit.compile.regex.automaton import ANY
 from cepkit.explorer.automaton import automaton_of
-from cepkit.explorer.data import SearchedFrame
-from cepkit.explorer.pages import cell
 from cepkit.explorer.row_conditions import failing_conditions
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import cell
 from cepkit.explorer.stepping import Stepping
-from cepkit.given import Given, as_query
-from cepkit.language import expressions as ex
+from cepkit.language.expressions import trees as ex
+from cepkit.planning.arguments import Arguments
 
 DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
 
@@ -40,7 +41,7 @@ def test_the_conditions_that_fail_are_those_of_the_definition(seed):
     data = SearchedFrame(generate.to_frame(case.rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = data.compiled(as_query(case.pattern, Given(define=case.define, **case.keywords())))
+        program = data.compiled(as_query(case.pattern, Arguments(define=case.define, **case.keywords())))
     result = SimpleNamespace(data=data, program=program, events=data.events(program))  # nothing is run
     automaton, rng = automaton_of(program), Random(f"places {seed}")
     for _ in range(4):

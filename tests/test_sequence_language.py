@@ -10,21 +10,22 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.sequences.construction import sequence_query
 
 from cepkit.errors import CepError, NoEventVariableError, PatternSyntaxError, PredicateError
-from cepkit.language import expressions as ex
-from cepkit.language import functions as fn
-from cepkit.language import patterns as pt
-from cepkit.language import sequences as sq
 from cepkit.language.builder import QueryBuilder, all_of, any_of, event, param, seq
-from cepkit.language.operands import Operand
-from cepkit.language.parsing import DEEPEST, parse_expression
-from cepkit.language.printing import print_expression
-from cepkit.language.query import regex_query
-from cepkit.language.sase import is_sase, parse_sase, parse_sequence
-from cepkit.language.sequence_checks import check_ready
-from cepkit.language.sequence_printing import SASE_STRATEGIES, print_sequence, sase_text
-from cepkit.language.sequence_query import SequenceQuery, sequence_query
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.operands import Operand
+from cepkit.language.expressions.parsing import DEEPEST, parse_expression
+from cepkit.language.expressions.printing import print_expression
+from cepkit.language.regex import patterns as pt
+from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.checks import check_ready
+from cepkit.language.sequences.parsing import is_sase, parse_sase, parse_sequence
+from cepkit.language.sequences.printing import SASE_STRATEGIES, print_sequence, sase_text
+from cepkit.language.sequences.query import SequenceQuery
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -12,8 +12,8 @@ import pytest
 from naive_lines import Binding, lines
 from naive_sequences import SequenceMatch, sequence_matches
 
-from cepkit.language import expressions as ex
-from cepkit.language import sequences as sq
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences import patterns as sq
 
 drawn = cache(generate.case)
 

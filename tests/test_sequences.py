@@ -12,12 +12,12 @@ import pytest
 from naive_sequences import SequenceMatch, sequence_matches
 
 import cepkit as cep
-from cepkit.compile.sequence import SequenceProgram, compile_sequence
-from cepkit.engines.reuse import report_matches
+from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.engines.after_match import report_matches
+from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planner import ENGINES
-from cepkit.sequence_set import MatchBlock, SequenceSet
+from cepkit.planning.planner import ENGINES
 
 # Those that only run when named have tests of their own: test_linked_query.
 SEQUENCE_ENGINES = [name for name, engine in ENGINES.items() if engine.run is not None and engine.automatic]

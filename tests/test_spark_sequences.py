@@ -27,7 +27,8 @@ import pytest
 
 import cepkit as cep
 from cepkit import spark_sequences
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, joined
 from cepkit.errors import (
     CepError,
     ColumnNotFoundError,
@@ -40,9 +41,8 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.spark_samples import Drawn, First, _shortest
 from cepkit.frames.spark_slices import Slices
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.planner import choose_engine
-from cepkit.sequence_set import EMPTY, KnownMatches, joined
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import choose_engine
 from cepkit.spark_matches import schema_of
 
 pytest.importorskip("pyspark")
@@ -191,7 +191,7 @@ def enormous(program, events):
     """An engine by which 2^70 + i one-event matches end at every event i with x > 4."""
     import numpy as np
 
-    from cepkit.sequence_set import MatchBlock, SequenceSet
+    from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 
     class Enormous(SequenceSet):
         def __init__(self):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from cepkit.experiments import strategies as st
-from cepkit.plots.match_rows import MAX_MATCHES, match_rows
+from cepkit.plots.timeline.match_rows import MAX_MATCHES, match_rows
 
 VARIANTS = {name: {"strategy": name} for name in ("strict", "partition", "next", "any")}
 TEXT = "PATTERN SEQ(a a, b b, c c)"

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError, OrderError
-from cepkit.streams.keys import group_by_key, key_codes
-from cepkit.streams.minmax import tumbling_minmax
-from cepkit.streams.tags import hashtags, tag_code, tag_mask, tag_sets
-from cepkit.streams.vwap import rolling_vwap
+from cepkit.partition_and_compose.operators.keys import group_by_key, key_codes
+from cepkit.partition_and_compose.operators.minmax import tumbling_minmax
+from cepkit.partition_and_compose.operators.tags import hashtags, tag_code, tag_mask, tag_sets
+from cepkit.partition_and_compose.operators.vwap import rolling_vwap
 
 
 def random_trades(seed, n=60):

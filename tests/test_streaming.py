@@ -15,7 +15,7 @@ import pytest
 import cepkit as cep
 from cepkit import state as state_files
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, PredicateError, UnsupportedQueryError
-from cepkit.language.functions import _REGISTRY
+from cepkit.language.expressions.functions import _REGISTRY
 
 SHAPES = (5, 6, 28, 39, 46, 50)  # of tests/generate.py: windows, aggregates, two compared texts, text tests
 SCHEMA = {

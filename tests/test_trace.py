@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.trace import ACTIONS, IDLE, LENGTHS, Actions, Lengths, Trace
+from cepkit.parallel.trace.trace import ACTIONS, IDLE, LENGTHS, Actions, Lengths, Trace
 
 AGENTS = ("b", "c+", "d")
 COUNTS = Actions._fields[5:]

@@ -11,10 +11,10 @@ from test_views import GOOD, RATES
 from widget_page import blank_page, mount, set_theme
 
 from cepkit._shipped import shipped
-from cepkit.widgets.buffer_view import BufferView
+from cepkit.parallel.views.buffer_view import BufferView
+from cepkit.parallel.views.thread_view import ThreadView
+from cepkit.shedding.view import UtilityView
 from cepkit.widgets.lineage_view import LineageView
-from cepkit.widgets.thread_view import ThreadView
-from cepkit.widgets.utility_view import UtilityView
 
 pytestmark = pytest.mark.browser
 

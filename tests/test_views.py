@@ -6,33 +6,33 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
+from cepkit.language.sequences.construction import sequence_query
 from test_plots_runs import busy_trace
 from test_trace import EXAMPLE, drawn, overlap, trace_of
 
 import cepkit as cep
-from cepkit.agent_costs import agent_loads
-from cepkit.agent_rates import AgentRates
-from cepkit.agent_threads import thread_shares
-from cepkit.compile.automaton import positions, states
-from cepkit.engines.linked_chains import chains_of
-from cepkit.engines.plain_sequences import PlainEvents, PlainPattern
+from cepkit.compile.regex.automaton import positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, ResultTooLargeError
-from cepkit.language.branches import branches
-from cepkit.language.patterns import seq, var
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.outcome import ParallelRun
-from cepkit.plots.allocation import allocation_bars, allocation_frame, buffer_models
+from cepkit.language.regex.patterns import seq, var
+from cepkit.language.sequences.branches import branches
+from cepkit.linked.chains import chains_of
+from cepkit.linked.sequences import PlainEvents, PlainPattern
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.model.allocation import thread_shares
+from cepkit.parallel.model.costs import agent_loads
+from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.plots.allocation import allocation_bars, allocation_frame, buffer_models
+from cepkit.parallel.plots.occupancy import occupancy, run_end
+from cepkit.parallel.plots.segments import MOST_SEGMENTS, agent_marks, thread_segments
+from cepkit.parallel.trace.trace import LENGTHS
+from cepkit.parallel.views.buffer_view import BufferView
+from cepkit.parallel.views.thread_view import ThreadView
+from cepkit.plots.automata.nfa import NfaPicture, sequence_states
+from cepkit.plots.automata.svg import automaton_svg
 from cepkit.plots.lineage import levels_of, lineage_figure, lineage_page
-from cepkit.plots.nfa import NfaPicture, sequence_states
-from cepkit.plots.occupancy import occupancy, run_end
-from cepkit.plots.segments import MOST_SEGMENTS, agent_marks, thread_segments
-from cepkit.plots.svg import automaton_svg
-from cepkit.plots.utilities import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
-from cepkit.trace import LENGTHS
-from cepkit.widgets.buffer_view import BufferView
+from cepkit.shedding.plots import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
+from cepkit.shedding.view import UtilityView
 from cepkit.widgets.lineage_view import MOST_CHAINS, LineageView
-from cepkit.widgets.thread_view import ThreadView
-from cepkit.widgets.utility_view import UtilityView
 
 RATES = AgentRates((0.5, 1.0, 2.0, 0.25), window=10.0, selectivities=(1.0, 0.1, 0.2, 0.5))
 EVENTS = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})

@@ -14,8 +14,8 @@ from naive_sequences import Search, sequence_matches
 from test_sequences import bound
 
 import cepkit as cep
-from cepkit.engines.places import Places
-from cepkit.engines.search import search_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared.places import Places
 from cepkit.engines.steps import KINDS, Obstacle
 from cepkit.engines.why_not import Reading, read_events, standing
 from cepkit.errors import CepError, UnsupportedQueryError
@@ -660,8 +660,8 @@ def test_without_rows():
 
 
 def test_nothing_is_compiled_for_events_that_do_not_match(monkeypatch):
-    from cepkit.compile import loading
+    from cepkit.compile.shared import loading
 
     monkeypatch.setattr(loading, "load", None)
-    monkeypatch.setattr("cepkit.engines.search.load", None)
+    monkeypatch.setattr("cepkit.engines.search.search.load", None)
     assert said("PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight", [0, 5])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cepkit.compile.elements import EACH, LAST, PREVIOUS
-from cepkit.compile.search_source import test_of
-from cepkit.compile.sequence import BoundBranch, BoundCondition, SequenceProgram
-from cepkit.compile.terms import Term
+from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.terms import Term
 
 MOST_STATES = 62
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cepkit.compile.chain import Chain, EdgeAbsence
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.compile.source import decorator, module_header
-from cepkit.compile.terms import Term
-from cepkit.compile.writing import VECTOR, TermWriter
+from cepkit.compile.regex.matching_source import decorator, module_header
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.term_writing import VECTOR, TermWriter
+from cepkit.compile.shared.terms import Term
 from cepkit.events import LIST
 
 Key = tuple[str | int, ...]

@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.bound import Inputs
 from cepkit.compile.chain import Chain, EdgeAbsence
-from cepkit.compile.path_writing import PathWriter
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.compile.source import KernelSource, decorator, module_header
-from cepkit.compile.terms import Term
+from cepkit.compile.regex.matching_source import KernelSource, decorator, module_header
+from cepkit.compile.sequences.path_writing import PathWriter
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.terms import Term
 from cepkit.events import LIST
 
 READ, INT1, INT2, SHORT1 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int16, 1, "C")'

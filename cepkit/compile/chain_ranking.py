@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cepkit.compile.chain_links import INT1, INT2, READ, ChainWriter, is_line
-from cepkit.compile.source import KernelSource
+from cepkit.compile.regex.matching_source import KernelSource
 
 DIGIT = 31  # bits of a digit of a large number
 # Places in the reports: of counting; of the descent.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_edges import ChainKernel, EdgeWriter, indented, over
-from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.events import LIST
 
 # How numbers of matches are computed: modulo 2^64, modulo a number that the kernel is given, or as floats of

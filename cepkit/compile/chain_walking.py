@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cepkit.compile.chain_links import INT1, INT2, READ, SHORT1, ChainWriter
-from cepkit.compile.source import KernelSource
+from cepkit.compile.regex.matching_source import KernelSource
 
 # Places in the reports of the walks; and why one stopped early, besides the limit on work.
 END, DEPTH, PHASE, N_MATCHES, N_ITEMS, WORK, DONE, SEEK, REASON = range(9)

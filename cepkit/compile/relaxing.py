@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cepkit.compile.chain import chain_of
-from cepkit.compile.sequence import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 
 
 @dataclass(frozen=True, slots=True)

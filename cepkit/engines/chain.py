@@ -11,9 +11,9 @@ import numpy as np
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_edges import ChainKernel, ChainShape, Key, write_killing
 from cepkit.compile.chain_source import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.engines.places import Places, accepted_places
 from cepkit.engines.residues import WORD, moduli, number_of
-from cepkit.engines.search import dtypes_of, kernel
+from cepkit.engines.shared.kernels import dtypes_of, kernel
+from cepkit.engines.shared.places import Places, accepted_places
 
 _WORK_PER_CALL = 1 << 30  # edges looked at between two chances to be interrupted
 _SAFE = 1 << 63  # below this a number modulo 2^64 is the number

@@ -12,8 +12,8 @@ from cepkit.compile.chain import Chain
 from cepkit.compile.chain_edges import write_reaching
 from cepkit.compile.chain_source import MODULAR, WRAPPING
 from cepkit.engines.chain import ChainCount, total_of
-from cepkit.engines.places import Places
 from cepkit.engines.residues import WORD, moduli, number_of
+from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")

@@ -8,8 +8,8 @@ import numpy as np
 
 from cepkit.compile.chain import Chain
 from cepkit.compile.chain_links import ChainWriter, Link, is_line, write_absence, write_max_starts
-from cepkit.engines.places import Places, accepted_places
-from cepkit.engines.search import kernel
+from cepkit.engines.shared.kernels import kernel
+from cepkit.engines.shared.places import Places, accepted_places
 
 WORK_PER_CALL = 1 << 26
 _FEW_OF = 16  # a search for one place in so many is faster than going over all of them

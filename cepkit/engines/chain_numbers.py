@@ -24,9 +24,9 @@ from cepkit.compile.chain_ranking import (
     write_window_counts,
     write_window_digits,
 )
-from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
-from cepkit.engines.search import kernel
+from cepkit.engines.shared.kernels import kernel
 
 SMALL = 1 << 62  # counts below are computed as integers of 64 bits
 FEW = 32  # entries looked at in one go for each event of a path

@@ -27,9 +27,9 @@ from cepkit.compile.chain_walking import (
 from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
 from cepkit.engines.chain_numbers import FEW, SMALL, Numbering, Path, PathFinder
 from cepkit.engines.chain_sampling import LineSample
-from cepkit.engines.places import Places
-from cepkit.engines.search import dtypes_of, kernel
-from cepkit.sequence_set import MATCHES_PER_BLOCK, MatchBlock, drawn_numbers, joined
+from cepkit.engines.shared.kernels import dtypes_of, kernel
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, drawn_numbers, joined
 
 _MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16

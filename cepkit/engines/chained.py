@@ -7,16 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.bound import Bound
 from cepkit.compile.chain import Chain, chain_of
-from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Bound
 from cepkit.engines.chain import ChainCount, total_of
 from cepkit.engines.chain_aggregates import aggregate, ratio
 from cepkit.engines.chain_walk import ChainWalk
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted
-from cepkit.events import NULL_INTEGER, Events
-from cepkit.sequence_set import (
+from cepkit.engines.shared.kernels import accepted
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import (
     MATCHES_PER_BLOCK,
     KnownMatches,
     MatchBlock,
@@ -24,6 +23,7 @@ from cepkit.sequence_set import (
     drawn_numbers,
     joined,
 )
+from cepkit.events import NULL_INTEGER, Events
 
 _FEW_MATCHES = 24  # up to so many are found one by one
 

@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 
 from cepkit.compile.relaxing import Dropped, relax
-from cepkit.compile.sequence import BoundBranch, SequenceProgram
-from cepkit.counts import count_text, rough_text
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.chained import ChainedMatches
-from cepkit.engines.checking import holding
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted
+from cepkit.engines.shared.condition_tests import holding
+from cepkit.engines.shared.kernels import accepted
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
-from cepkit.sequence_set import MatchBlock
+from cepkit.formatting import count_text, rough_text
 
 CONFIDENCE = 0.95
 _LEAST_SHARE = 10  # a branch gets at least the samples of an even share, divided by this

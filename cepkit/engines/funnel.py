@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.chain import chain_of
-from cepkit.compile.search_source import DEPTH, DONE, START, WORK, test_of
-from cepkit.compile.sequence import BoundBranch, SequenceProgram
-from cepkit.counts import count_text
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
+from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.chain import count as chain_count
-from cepkit.engines.places import Places
-from cepkit.engines.plain_conditions import plain_module
-from cepkit.engines.reuse import MOST_LOOKED_AT, report_matches
-from cepkit.engines.search import accepted, kernel, search_of
+from cepkit.engines.search.search import search_of
+from cepkit.engines.shared.kernels import accepted, kernel
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.engines.tally import Followed, Tally, outputs_of
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.language.branches import Condition
-from cepkit.sequence_set import SequenceSet
+from cepkit.formatting import count_text
+from cepkit.language.sequences.branches import Condition
 
 MOST_WORK = 1 << 27  # events looked at for one number, before it becomes a lower bound
 MOST_BRANCHES = 32

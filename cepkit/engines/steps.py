@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cepkit.compile.sequence import BoundBranch
-from cepkit.engines.places import Places
-from cepkit.engines.plain_conditions import PlainConditions, Seen
+from cepkit.compile.sequences.program import BoundBranch
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import PlainConditions, Seen
 
 # What can stop a reading. ``condition`` and ``alone`` name one that is false or null; ``skipped`` is an event
 # that may not be skipped; ``missing`` a component without an event; ``variable`` one that the branch lacks.

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.search_source import DEPTH, DONE, START, WORK, test_of
-from cepkit.compile.sequence import BoundBranch
-from cepkit.engines.places import Places
-from cepkit.engines.plain_conditions import plain_module
-from cepkit.engines.search import search_of
+from cepkit.compile.sequences.program import BoundBranch
+from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
+from cepkit.engines.search.search import search_of
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import plain_module
 
 MOST_TALLIED = 200_000  # events looked at to see which extensions pass
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cepkit.compile.sequence import BoundBranch, SequenceProgram
-from cepkit.engines.places import Places
-from cepkit.engines.reuse import report_matches
-from cepkit.engines.sequence_measures import variables_of_items
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.engines.after_match import report_matches
+from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.engines.steps import Obstacle, Partial, Steps
-from cepkit.sequence_set import MatchBlock, SequenceSet
 
 MOST_STEPS = 20_000  # partial readings that are looked at per branch
 MOST_FILLERS = 200  # events that are tried for a component without one

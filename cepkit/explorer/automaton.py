@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cepkit.compile.automaton import ANY, States, states
-from cepkit.compile.program import Program
-from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.regex.automaton import ANY, States, states
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError
-from cepkit.language.branches import Branch, Component
-from cepkit.language.printing import times_text
-from cepkit.language.sequence_printing import type_text
-from cepkit.plots.layered import drawn_edges, extent
-from cepkit.plots.places import places
+from cepkit.language.expressions.printing import times_text
+from cepkit.language.sequences.branches import Branch, Component
+from cepkit.language.sequences.printing import type_text
+from cepkit.plots.automata.layered import drawn_edges, extent
+from cepkit.plots.automata.places import places
 
 MOST_STATES = 120  # drawn
 MOST_BRANCHES = 12
@@ -69,9 +69,9 @@ def automaton_of(program: Program | SequenceProgram) -> Automaton:
 
     Examples
     --------
-    >>> from cepkit.compile.sequence import compile_sequence
+    >>> from cepkit.compile.sequences.program import compile_sequence
     >>> from cepkit.events import ColumnType
-    >>> from cepkit.language.sequence_query import sequence_query
+    >>> from cepkit.language.sequences.construction import sequence_query
     >>> query = sequence_query("PATTERN SEQ(A a, !C c, B+ b[])", event_type="kind")
     >>> made = automaton_of(compile_sequence(query, {"kind": ColumnType("text")}))
     >>> made.labels, made.states.transitions

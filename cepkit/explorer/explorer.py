@@ -12,14 +12,10 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import NUMBERS
 from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
 from cepkit.explorer.board import Board
-from cepkit.explorer.code import code_of, name_of_frame
-from cepkit.explorer.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
-from cepkit.explorer.data import SearchedFrame
 from cepkit.explorer.marks import count_of_matches
-from cepkit.explorer.present import OF_MATCHES, Presenter
-from cepkit.explorer.result import NOT_COUNTED
-from cepkit.explorer.spark_part import part_of
-from cepkit.explorer.text import (
+from cepkit.explorer.query.code import code_of, name_of_frame
+from cepkit.explorer.query.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.text import (
     Mistake,
     Reading,
     applicable,
@@ -28,12 +24,16 @@ from cepkit.explorer.text import (
     text_and_call,
     warnings_heard,
 )
-from cepkit.frames.building import check_columns
-from cepkit.given import Given
-from cepkit.language.functions import BUILT_IN_NAMES
-from cepkit.planner import check_engine
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.present import OF_MATCHES, Presenter
+from cepkit.explorer.running.result import NOT_COUNTED
+from cepkit.explorer.running.spark_part import part_of
+from cepkit.language.expressions.functions import BUILT_IN_NAMES
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.planner import check_engine
+from cepkit.planning.validation import check_columns
 
-_KEYWORDS = (*(item.name for item in fields(Given)), "engine", "value")
+_KEYWORDS = (*(item.name for item in fields(Arguments)), "engine", "value")
 _START = (
     "write a query: names in a row and below a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
 )
@@ -63,7 +63,7 @@ class Explorer:
     Notes
     -----
     Runs take place in a thread of their own; only the newest edit counts, and what was found last stays until
-    there is something new. The text of a query is described in `cepkit.explorer.text`.
+    there is something new. The text of a query is described in `cepkit.explorer.query.text`.
 
     Examples
     --------

@@ -11,7 +11,7 @@ import numpy as np
 from cepkit.explorer.automaton import state_of_events
 
 if TYPE_CHECKING:
-    from cepkit.explorer.result import Result
+    from cepkit.explorer.running.result import Result
 
 
 def marks_of(

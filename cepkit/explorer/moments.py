@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cepkit.explorer.result import Result
+    from cepkit.explorer.running.result import Result
     from cepkit.explorer.stepping import Stepping
 
 

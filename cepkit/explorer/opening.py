@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.chained import ChainedMatches, chain_sequence
-from cepkit.engines.ordered import OrderedEvents, ordered_sequence
-from cepkit.engines.places import Places
-from cepkit.engines.plain_conditions import plain_module
-from cepkit.engines.reuse import report_matches
-from cepkit.engines.search import search_sequence
-from cepkit.evaluation_order import branch_order
+from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet
 from cepkit.events import Events
-from cepkit.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet
+from cepkit.planning.evaluation_order import branch_order
 
 _FEWEST = 64  # events of the first look
 _GROWTH = 4  # of the next one, where there were not enough matches

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.compile.automaton import ANY
-from cepkit.compile.program import compile_regex
-from cepkit.engines.regex import advance
-from cepkit.explorer.pages import cell
+from cepkit.compile.regex.automaton import ANY
+from cepkit.compile.regex.program import compile_regex
+from cepkit.engines.regex.matching import advance
 from cepkit.explorer.row_conditions import failing_conditions
+from cepkit.explorer.running.pages import cell
 from cepkit.explorer.stepping import LOOK_BACK, Stepping, plain_kernel
-from cepkit.language import expressions as ex
-from cepkit.language.patterns import Variable
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex.patterns import Variable
 
 if TYPE_CHECKING:
-    from cepkit.explorer.result import Result
+    from cepkit.explorer.running.result import Result
 
 MOST_PARTIALS = 4  # whose meeting with the row is told
 

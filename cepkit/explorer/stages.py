@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cepkit.compile.program import compile_regex
+from cepkit.compile.regex.program import compile_regex
 from cepkit.engines.funnel import count_funnel
-from cepkit.engines.regex import match_regex
+from cepkit.engines.regex.matching import match_regex
 from cepkit.funnels import FunnelResult
-from cepkit.language.patterns import Sequence, seq, variables
-from cepkit.language.positions import is_nullable
+from cepkit.language.regex.patterns import Sequence, seq, variables
+from cepkit.language.regex.positions import is_nullable
 
 if TYPE_CHECKING:
-    from cepkit.explorer.result import Result
+    from cepkit.explorer.running.result import Result
 
 STAGES = 8  # of a regex
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.plan import SLOTS
-from cepkit.compile.program import Kernel, Program
-from cepkit.compile.sequence import SequenceProgram
-from cepkit.compile.source import write_matching
-from cepkit.engines.places import Places
-from cepkit.engines.plain_conditions import plain_module
-from cepkit.engines.regex import advance
+from cepkit.compile.regex.matching_source import write_matching
+from cepkit.compile.regex.plan import SLOTS
+from cepkit.compile.regex.program import Kernel, Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.regex.matching import advance
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.engines.steps import Partial, Steps
 from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton
-from cepkit.sequence_set import MatchBlock
 
 BEHIND = 120  # events that are gone through in front of the wanted one, where no clean slate is nearer
 AHEAD = 300  # events that are gone through from where a walk began, before another one begins

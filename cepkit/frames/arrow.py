@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures import Measured, Picked
-from cepkit.engines.vectors import vectors_of_arrow
+from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.measures.vectors import vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.bound import Bound
-from cepkit.engines.vectors import prepared_columns
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.measures.vectors import prepared_columns
 from cepkit.errors import CepError, OrderError, column_not_found
 from cepkit.events import (
     DURATION,
@@ -25,7 +25,7 @@ from cepkit.events import (
     Events,
     shared_categories,
 )
-from cepkit.language.functions import VECTOR_FUNCTIONS
+from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 
 
 class Source(Protocol):

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.bound import Inputs
-from cepkit.compile.program import Program
+from cepkit.compile.regex.program import Program
+from cepkit.compile.shared.bound_query import Inputs
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource

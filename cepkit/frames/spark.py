@@ -14,18 +14,18 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.cache import cache_folder
-from cepkit.compile.bound import Bound
-from cepkit.compile.program import Program, compile_regex
-from cepkit.engines.measures import Measured, Picked, measure
-from cepkit.engines.regex import label_rows, match_regex
+from cepkit.compile.regex.program import Program, compile_regex
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.measures.regex_measures import Measured, Picked, measure
+from cepkit.engines.regex.matching import label_rows, match_regex
+from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError, ResultTooLargeError
 from cepkit.events import LIST, ColumnType, Events
 from cepkit.frames.arrow import ArrowSource, type_of_arrow
 from cepkit.frames.building import build_events
-from cepkit.language.expressions import Attribute, Reference
-from cepkit.language.query import RegexQuery
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.matchset import MatchSet
+from cepkit.language.expressions.trees import Attribute, Reference
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.sequence import SequenceProgram, compile_sequence
-from cepkit.engines.measures import Measured, Picked
-from cepkit.engines.reuse import report_matches
-from cepkit.engines.sequence_aggregates import aggregate_matches
-from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
+from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.engines.after_match import report_matches
+from cepkit.engines.aggregates import aggregate_matches
+from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import ColumnType, Events
 from cepkit.frames.arrow import ArrowSource
@@ -32,8 +33,7 @@ from cepkit.frames.spark import (
     use_kernel_cache,
 )
 from cepkit.frames.spark_slices import SLICE_COLUMNS, Slices, ticks
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
+from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

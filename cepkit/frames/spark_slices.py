@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cepkit.compile.sequence import SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.frames.spark import EmptySource
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ class Blocks(NamedTuple):
     queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
     free: np.ndarray  # int64, (n_blocks,): a stack
     log: np.ndarray  # int64, (2, n_stages, length, 5): rings; of events from LOW to HIGH, of blocks LOW
-    memo: np.ndarray  # int64, (n,): what pairs of events came to; see `cepkit.compile.join_source`
+    memo: np.ndarray  # int64, (n,): what pairs of events came to; see `cepkit.parallel.compile.join_source`
 
 
 class Found(NamedTuple):
@@ -143,7 +143,7 @@ COMPLETES = T.FunctionType(T.boolean(T.int64, *_arrays("i1", "i1"), *_WORLD))
 _TYPES = (
     JOIN,
     COMPLETES,
-    T.Tuple(_WORLD),  # what conditions read; see `cepkit.compile.join_source`
+    T.Tuple(_WORLD),  # what conditions read; see `cepkit.parallel.compile.join_source`
     T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
     T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), Blocks),
     T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Found),

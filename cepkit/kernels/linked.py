@@ -37,7 +37,7 @@ LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
 SMALL = 1 << 61  # what is counted in one integer
 
 # The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays;
-# what they hold stands in `cepkit.engines.plain_arrays`.
+# what they hold stands in `cepkit.linked.arrays`.
 
 
 # --- conditions -------------------------------------------------------------------------------------------

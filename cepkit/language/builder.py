@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cepkit.errors import CepError
-from cepkit.language import expressions as ex
-from cepkit.language import patterns as pt
-from cepkit.language.operands import Operand
-from cepkit.language.query import Duration
-from cepkit.language.sequence_checks import check_name
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequence_reading import READERS, made_query, read_conditions
-from cepkit.language.sequences import (
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.operands import Operand
+from cepkit.language.query_parts import Duration
+from cepkit.language.regex import patterns as pt
+from cepkit.language.sequences.checks import check_name
+from cepkit.language.sequences.patterns import (
     STRATEGIES,
     AllOf,
     AnyOf,
@@ -26,6 +24,8 @@ from cepkit.language.sequences import (
     SequenceOf,
     SequencePattern,
 )
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.reading import READERS, made_query, read_conditions
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.bound import Inputs
-from cepkit.compile.program import Kernel, Program
-from cepkit.compile.terms import Term
-from cepkit.engines.measures import Picked, measure
-from cepkit.engines.regex import advance, label_rows
+from cepkit.compile.regex.program import Kernel, Program
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.terms import Term
+from cepkit.engines.measures.regex_measures import Picked, measure
+from cepkit.engines.regex.matching import advance, label_rows
+from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Column, Events
-from cepkit.matchset import MatchSet
 from cepkit.parallel.merge import OrderedMerge
 from cepkit.state import copy_partitions, forget_partitions, live_starts, pack_state, put_back, unpack_state
 

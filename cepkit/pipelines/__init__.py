@@ -1,11 +1,11 @@
 """PySpark jobs from original files to events: ingestion, stages before matching, and their session."""
 
+from cepkit.pipelines.formats.tweets import parse_tweets
 from cepkit.pipelines.ingest import FORMATS, ingest, read_events, read_quarantine
 from cepkit.pipelines.quality import QualityReport, quality_report_text, read_report
 from cepkit.pipelines.spark_session import spark_session, worker_python
 from cepkit.pipelines.stages import minmax, with_last_prices, with_vwap
 from cepkit.pipelines.tags import frequent_tags, hashtags, tag_code, tag_mask
-from cepkit.pipelines.tweets import parse_tweets
 
 __all__ = [
     "FORMATS",

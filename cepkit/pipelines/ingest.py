@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import nearest
-from cepkit.pipelines import casas, casas_features, citybench, eoddata, inet, nasdaq100, tweets
-from cepkit.pipelines.format import STRUCTURE, Format, UnknownFormatError
+from cepkit.pipelines.formats import casas, casas_features, citybench, eoddata, inet, nasdaq100, tweets
+from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatError
+from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
-from cepkit.pipelines.records import SourceNotFoundError, count_records, read_records, source_files
 from cepkit.pipelines.spark_session import spark_session
 from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, target_folder
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, column_not_found
-from cepkit.language.durations import duration_ticks
+from cepkit.language.expressions.durations import duration_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cepkit.counts import count_text
+from cepkit.formatting import count_text
 from cepkit.plots import theme
-from cepkit.plots.heights import nice_ticks
 from cepkit.plots.text import cut, escaped
+from cepkit.plots.timeline.heights import nice_ticks
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

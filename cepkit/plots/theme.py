@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cepkit.compile.automaton import ANY
+from cepkit.compile.regex.automaton import ANY
 
 # Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
 INK = "#767b84"

@@ -10,8 +10,8 @@ import pandas as pd
 import traitlets
 
 from cepkit._shipped import shipped
-from cepkit.counts import count_text
 from cepkit.errors import CepError, column_not_found, whole_number
+from cepkit.formatting import count_text
 from cepkit.plots.lineage import (
     MARKS,
     LineagePage,

@@ -85,7 +85,7 @@ class NfaView(View):
 
     def figure(self) -> go.Figure:
         """Return the picture as a plotly figure, with the live and lit states that it has now."""
-        from cepkit.plots.nfa import nfa_figure
+        from cepkit.plots.automata.nfa import nfa_figure
 
         live = {one["state"]: one["n"] for one in self.live}
         return nfa_figure(self.states, self.transitions, self.width, self.height, live=live, lit=self.lit)

@@ -10,7 +10,7 @@ import traitlets
 
 from cepkit._shipped import shipped
 from cepkit.plots import theme
-from cepkit.plots.heights import nice_ticks, tick_text
+from cepkit.plots.timeline.heights import nice_ticks, tick_text
 from cepkit.widgets import still
 from cepkit.widgets.base import Floats, View, counted
 

@@ -19,18 +19,18 @@ from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+from cepkit.language.sequences.construction import sequence_query
 from sequence_table import Row, in_turns
 
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequence_query import sequence_query
-from cepkit.parallel.agents import Agents
-from cepkit.parallel.calibration import calibrate_costs
-from cepkit.parallel.crew import Crew, Terms
-from cepkit.parallel.simulation import simulate_agents
-from cepkit.parallel.threads import run_agents
-from cepkit.planner import choose_engine
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.agents.threads import run_agents
+from cepkit.parallel.simulation.calibration import calibrate_costs
+from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.planning.planner import choose_engine
 
 CHEAP, EXPENSIVE = "{b}.x > {a}.x", "corr({a}.h, {b}.h) > 0.3"
 COUNTED = Terms(keep=False)

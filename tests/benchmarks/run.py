@@ -21,9 +21,9 @@ import pandas as pd
 import peers
 
 import cepkit as cep
-from cepkit.compile.program import compile_regex
+from cepkit.compile.regex.program import compile_regex
 from cepkit.datasets import PAPER_TRADES, trades
-from cepkit.engines.regex import advance, match_regex
+from cepkit.engines.regex.matching import advance, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 

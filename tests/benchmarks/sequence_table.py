@@ -20,12 +20,12 @@ import numpy as np
 import peers
 import sequence_walks as walks
 import sequences as seq
+from cepkit.engines.shared.kernels import accepted
 
 import cepkit as cep
 from cepkit.engines.chain import count
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted
-from cepkit.language import expressions as ex
+from cepkit.engines.shared.places import Places
+from cepkit.language.expressions import trees as ex
 
 RISING = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x WITHIN {within}"
 NEGATION = "PATTERN SEQ(A a, !B b, C c) WHERE a.x < b.x WITHIN {within}"

@@ -14,18 +14,18 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from cepkit.engines.shared.kernels import accepted
 
 from cepkit.compile.chain import chain_of
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.chain import count_by_last
 from cepkit.engines.chain_walk import ChainWalk
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted
+from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language import expressions as ex
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import EventPattern, Loop, SequenceOf
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.patterns import EventPattern, Loop, SequenceOf
+from cepkit.language.sequences.query import SequenceQuery
 
 TYPES = "ABCDEF"
 

@@ -18,17 +18,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from cepkit.engines.shared.kernels import accepted
 
 from cepkit.compile.chain import Chain, chain_of
-from cepkit.compile.sequence import compile_sequence
+from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.chain import count, count_by_last
-from cepkit.engines.places import Places
-from cepkit.engines.search import accepted
+from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language import expressions as ex
-from cepkit.language.sequence_query import SequenceQuery
-from cepkit.language.sequences import AbsentPattern, EventPattern, Loop, SequenceOf
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
+from cepkit.language.sequences.query import SequenceQuery
 
 A, B, C = (EventPattern(name, name.upper()) for name in "abc")
 

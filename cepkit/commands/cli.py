@@ -1,0 +1,444 @@
+"""The command line: ``cepkit match FILE PATTERN …``; it reads arguments and prints, and knows no matching."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import pandas as pd
+
+import cepkit
+from cepkit.errors import CepError, CepWarning, nearest
+
+USER_ERROR, INTERRUPTED = 2, 130
+MOST_WRITTEN = 10_000_000  # matches in a file
+_NAME = re.compile(r"[^\W\d]\w*")
+
+_MATCH_EXAMPLE = """example:
+  cepkit match sample:trades ". rise+ drop+ rise+ drop* deep" \\
+      --define "rise=price > first(price) and price >= prev(price)" \\
+      --define "drop=price >= first(price) and price < prev(price)" \\
+      --define "deep=price < first(price) and price < prev(price)" \\
+      --partition-by symbol --order-by ts,seq --measure "rows=count()" --measure "top=max(price)"
+
+A pattern is a regex over the names of --define and over boolean columns: blanks mean "then", '|' means "or",
+'*' '+' '?' {n,m} say how often, '.' is any row. In a predicate first(x), max(x), count() … look at the match
+before the current row and prev(x) at the row before; in a measure they look at the whole match. A match is
+reported at its earliest end, with its earliest start, and matching starts anew behind it.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        None: those of the process.
+
+    Returns
+    -------
+    int
+        0; 2 after an error of the user, whose message is on stderr; 130 after Ctrl-C.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
+    given = _parser().parse_args(arguments)
+    try:
+        with _warnings_in_a_line():
+            given.run(given)
+        sys.stdout.flush()
+        return 0
+    except CepError as error:
+        print(f"cepkit {given.command}: {_as_options(str(error))}", file=sys.stderr)
+        return USER_ERROR
+    except MemoryError:
+        print(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", file=sys.stderr)
+        return USER_ERROR
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise  # a bug of cepkit, to be seen in full
+        print(f"cepkit {given.command}: Spark failed: {_first_line(error)}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print(f"cepkit {given.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _first_line(error: Exception) -> str:
+    """Return what Spark says went wrong, without pages of Java."""
+    java = getattr(error, "java_exception", None)
+    return (str(error) if java is None else java.getMessage() or str(error)).strip().splitlines()[0]
+
+
+# --- the commands -------------------------------------------------------------------------------------------
+
+
+def _match(given: argparse.Namespace) -> None:
+    from cepkit.commands.files import check_writable, table_files, write_table
+
+    keywords = _query_keywords(given)
+    files = table_files(given.files)
+    out = check_writable(given.out, files) if given.out else None
+    began = time.perf_counter()
+    frame, size = _read(given, files)
+    read = time.perf_counter()
+    keywords["within"] = _within(given.within, frame, keywords["order_by"])
+    matches = frame.cep.match(given.pattern, **keywords)
+    n_matches = matches.count()
+    shown = _shown(matches, given.rows, given.limit) if given.limit and n_matches else None
+    done = time.perf_counter()
+    print(f"{_counted(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
+    if shown is not None:
+        print(shown.to_string(max_colwidth=60, index=given.rows == "one"))
+    if given.rows == "one" and n_matches > given.limit:
+        ways = f"; --limit {n_matches} prints all, --out FILE writes all" if n_matches <= MOST_WRITTEN else ""
+        print(f"… {n_matches - given.limit:,} more{ways}")
+    if given.rows == "all" and shown is not None and len(shown) == given.limit:
+        print("… there may be further rows; --out FILE writes all")
+    if not n_matches:
+        print("`cepkit explain` with the same arguments shows how the query was read")
+    print(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
+    if out:
+        if n_matches > MOST_WRITTEN:
+            raise CepError(
+                f"--out {given.out}: {n_matches:,} matches are more than the {MOST_WRITTEN:,} that a file "
+                "gets; narrow the query, by a shorter --within or a partition"
+            )
+        whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
+        write_table(whole, out)
+        print(f"{_counted(len(whole), 'row', 'rows')} written to {out}")
+
+
+def _explain(given: argparse.Namespace) -> None:
+    from cepkit.commands.files import table_files
+
+    keywords = _query_keywords(given)
+    frame, _ = _read(given, table_files(given.files))
+    keywords["within"] = _within(given.within, frame, keywords["order_by"])
+    print(frame.cep.explain(given.pattern, **keywords))
+
+
+def _ingest(given: argparse.Namespace) -> None:
+    from cepkit.commands.files import SAMPLE
+    from cepkit.datasets import sample
+    from cepkit.pipelines import ingest
+
+    options = _named("--option", given.option)
+    reserved = {"source", "target", "format", "spark", "mode", "period"} & set(options)
+    if reserved:
+        raise CepError(
+            f"--option {sorted(reserved)[0]!r} is not an option of a format; see cepkit ingest --help"
+        )
+    source = [
+        str(sample(name.removeprefix(SAMPLE))) if name.startswith(SAMPLE) else name for name in given.source
+    ]
+    report = ingest(given.format, source, given.target, mode=given.mode, period=given.period, **options)
+    print(report)
+    key, order = report.partition_by, ",".join(report.order_by)
+    print(f"\nnext: cepkit match {given.target} PATTERN --partition-by {key} --order-by {order} …")
+
+
+def _demo(given: argparse.Namespace) -> None:
+    from cepkit.commands.demo import demo
+
+    print(demo())
+
+
+def _warmup(given: argparse.Namespace) -> None:
+    from cepkit.cache import cache_folder
+    from cepkit.commands.warmup import warmup
+
+    began = time.perf_counter()
+    for name, seconds in warmup():
+        print(f"{name:<12} {seconds:6.2f} s", flush=True)
+    print(f"in {time.perf_counter() - began:.1f} s; the kernels are kept in {cache_folder()}")
+
+
+# --- from arguments to frames -------------------------------------------------------------------------------
+
+
+def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the keywords of ``df.cep.match``; what is wrong with the arguments themselves is found here."""
+    params = {name: _value(text) for name, text in _named("--param", given.param).items()}
+    return {
+        "define": _named("--define", given.define) or None,
+        "params": params or None,
+        "partition_by": _names(given.partition_by) or None,
+        "order_by": _names(given.order_by) or None,
+        "measures": _named("--measure", given.measure) or None,
+        "event_type": given.event_type,
+        "strategy": given.strategy,
+        "after_match": given.after_match,
+        "scope": given.scope or "run",
+    }
+
+
+def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str | int | None:
+    """Return the window; a number without unit is read only for a clock that is a plain number."""
+    kinds = {name: str(kind) for name, kind in dict(frame.dtypes).items()}  # of pandas and of Spark
+    clock = kinds.get(order_by[0], "") if order_by else ""
+    if text is not None and text.isdigit() and _PLAIN_NUMBER.match(clock):
+        return int(text)
+    return text
+
+
+_PLAIN_NUMBER = re.compile(r"u?int|bigint|smallint|tinyint|float|double|decimal", re.IGNORECASE)
+
+
+def _read(given: argparse.Namespace, files: list[str]) -> tuple[Any, str]:
+    """Return the frame of the engine asked for, and its size and name in words; print notes."""
+    from cepkit.commands.files import read_pandas, read_spark
+
+    named = given.files[0] if len(given.files) == 1 and len(files) == 1 else f"{len(files)} files"
+    times = _names(given.order_by)
+    if given.engine == "pandas":
+        frame, notes = read_pandas(files, times)
+        size = f"{_counted(len(frame), 'row', 'rows')} of {named}"
+    else:
+        from cepkit.pipelines import spark_session
+
+        # What goes wrong in a task comes back as an error; its log would print the same as pages of Java.
+        session = spark_session(conf={"spark.log.level": "OFF"})
+        frame, notes = read_spark(session, files, times)
+        size = f"{named} on Spark"  # counting the rows would be a job of its own
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return frame, size
+
+
+def _shown(matches: Any, rows: str, limit: int) -> Any:
+    """Return the first ``limit`` rows of the result as a pandas frame."""
+    if rows == "one":
+        return matches.head(limit)
+    if isinstance(matches, cepkit.matches.Matches | cepkit.sequence_matches.SequenceMatches):
+        return matches[:limit].to_frame(rows="all").head(limit)  # a match has at least one row
+    return _as_pandas(matches.to_frame(rows="all").limit(limit))
+
+
+def _as_pandas(frame: Any) -> Any:
+    """Return a Spark frame's rows with the types they have; a pandas frame as it is."""
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    return frame.toArrow().to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _as_options(message: str) -> str:
+    """Return a message with the arguments of Python's functions as options: ``within='5 s'`` is --within."""
+    names = "event_type|order_by|partition_by|within|strategy|scope|after_match"
+    return re.sub(
+        rf"\b({names})=('[^']*')", lambda found: f"--{found[1].replace('_', '-')} {found[2]}", message
+    )
+
+
+def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return what ``NAME=TEXT`` arguments name."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not _NAME.fullmatch(name) or not value or value.startswith("="):
+            raise CepError(f"{option} {text!r}: expected NAME=…, as in {option} {_EXAMPLES[option]!r}")
+        if name in found:
+            raise CepError(f"{option}: {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+_EXAMPLES = {
+    "--define": "rise=price > prev(price)",
+    "--measure": "top=max(price)",
+    "--param": "limit=0.5",
+    "--option": "date=2000-01-03",
+}
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    """Return the column names of arguments such as ``symbol`` and ``ts,seq``."""
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+def _value(text: str) -> int | float | bool | str:
+    """Return what a parameter's text stands for: a number, true or false, else the text without quotes."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    quoted = re.fullmatch(r"(['\"])(.*)\1", text)
+    return quoted[2] if quoted else text
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"no {one}" if number == 0 else f"{number:,} {one if number == 1 else many}"
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Print the warnings of cepkit as a line; others, about packages it uses, are not for its users."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, CepWarning):
+            print(f"warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = show
+        yield
+
+
+# --- the parser ---------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are two lines: what is wrong, and where help is."""
+
+    known: Sequence[str] = ()  # options that one may have meant
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(
+            r"(?:unrecognized arguments: |argument COMMAND: invalid choice: ')([^\s']+)", message
+        )
+        if unknown:
+            message += nearest(unknown[1].split("=")[0], self.known)
+        self.exit(USER_ERROR, f"{self.prog}: {message}\n`{self.prog} --help` shows how it is used\n")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="cepkit",
+        description="Find temporal patterns in event data. Begin with `cepkit demo`.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"cepkit {cepkit.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    for name, (run, summary, add_arguments) in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_arguments(command)
+        command.set_defaults(run=run)
+        parser.known = [*parser.known, name, *re.findall(r"--[a-z-]+", command.format_usage())]
+    return parser
+
+
+def _add_match(parser: argparse.ArgumentParser) -> None:
+    _add_query(parser)
+    parser.add_argument(
+        "--rows", choices=("one", "all"), default="one", help="a row per match, or its rows (one)"
+    )
+    parser.add_argument("--limit", type=_limit, default=10, metavar="N", help="print at most N rows (10)")
+    parser.add_argument("--out", metavar="FILE", help="write the whole result to FILE.parquet or FILE.csv")
+
+
+def _add_query(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _MATCH_EXAMPLE
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="Parquet or CSV, a folder of Parquet, a target of `cepkit ingest`, a pattern such as"
+        " 'days/*.csv', or sample:trades, sample:tweets, sample:peaks; several are read one after the other",
+    )
+    parser.add_argument("pattern", metavar="PATTERN", help="a regex over predicates, or 'PATTERN SEQ(…) …'")
+    for option, metavar, text in (
+        ("--define", "NAME=EXPR", "a predicate; once per name"),
+        ("--partition-by", "COLUMN[,…]", "search the rows of each key apart"),
+        ("--order-by", "COLUMN[,…]", "the order of events, the clock first; without it, that of the file"),
+        (
+            "--measure",
+            "NAME=EXPR",
+            "a result column; without any: first and last of the order, and the count",
+        ),
+        ("--param", "NAME=VALUE", "the value of :NAME in predicates and measures"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+    for option, metavar, text in (
+        ("--event-type", "COLUMN", "of event sequences: the column of event types"),
+        ("--strategy", "NAME", "of event sequences: any (as without it), next, partition or strict"),
+        (
+            "--after-match",
+            "POLICY",
+            "of event sequences: past_last, to_next, to_first(b) …",
+        ),
+        ("--scope", "NAME", "of event sequences under --strategy next: run (as without it) or edge"),
+    ):
+        parser.add_argument(option, metavar=metavar, help=text)
+    parser.add_argument(
+        "--within",
+        metavar="TIME",
+        help="longest match, as in '5 min'; a plain number is in the clock's own unit",
+    )
+    parser.add_argument(
+        "--engine", choices=("pandas", "spark"), default="pandas", help="who reads and runs (pandas)"
+    )
+
+
+def _add_ingest(parser: argparse.ArgumentParser) -> None:
+    from cepkit.pipelines import FORMATS
+
+    lines = ["formats and their options:"]
+    for name, known in FORMATS.items():
+        lines.append(f"  {name:<16}{known.description}")
+        lines += [f"    --option {option}=…  {of.description}" for option, of in known.options.items()]
+    parser.epilog = "\n".join([*lines, "", "example:", "  cepkit ingest inet sample:inet trades"])
+    parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
+    parser.add_argument(
+        "source",
+        nargs="+",
+        metavar="SOURCE",
+        help="files, folders, patterns, or sample:NAME of a bundled text",
+    )
+    parser.add_argument("target", metavar="TARGET", help="a folder: absent, empty or an earlier result")
+    parser.add_argument(
+        "--mode", choices=("replace", "error"), default="replace", help="for an earlier result"
+    )
+    parser.add_argument(
+        "--period", choices=("day", "month", "year"), help="time per folder; default: by the rows"
+    )
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the format"
+    )
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _limit(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a number of rows, got {text!r}")
+    return int(text)
+
+
+_Command = tuple[Callable[[argparse.Namespace], None], str, Callable[[argparse.ArgumentParser], None]]
+_COMMANDS: Mapping[str, _Command] = {
+    "demo": (_demo, "show what cepkit does, in a few seconds", _no_arguments),
+    "match": (_match, "find the matches of a pattern in files", _add_match),
+    "explain": (_explain, "say how a pattern is read and how it would run", _add_query),
+    "ingest": (
+        _ingest,
+        "turn original files into ordered Parquet, with a quality report (on Spark)",
+        _add_ingest,
+    ),
+    "warmup": (_warmup, "compile the bundled patterns, so that their first use is quick", _no_arguments),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Compiles ahead of their first use: the kernels of the bundled queries, and that of the parallel engines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pandas as pd
+
+from cepkit.api import match
+from cepkit.commands.demo import m_shape
+from cepkit.datasets import load_sample
+from cepkit.language.regex.query import RegexQuery
+from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
+
+
+def warmup() -> Iterator[tuple[str, float]]:
+    """Compile the bundled queries one by one, then the agents; yield each name and the seconds.
+
+    The kernels are kept on disk for all processes of the user, see `cepkit.compile.shared.loading.load`; what is
+    there already takes some hundredths of a second.
+
+    Examples
+    --------
+    >>> name, seconds = next(warmup())
+    >>> name
+    'peaks'
+    """
+    for name, query, frame in bundled_queries():
+        began = time.perf_counter()
+        match(frame, query).lineage()  # the labels of the rows have a kernel of their own
+        yield name, time.perf_counter() - began
+    from cepkit.kernels import agents  # numba: not before a kernel is needed
+
+    began = time.perf_counter()
+    agents.work()
+    agents.simulation()
+    yield "agents", time.perf_counter() - began
+
+
+def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:
+    """Yield the queries of the demo and of the benchmarks: name, query, and events of its columns."""
+    yield "peaks", m_shape(), load_sample("peaks")
+    yield "trades", m_shape(), load_sample("trades")
+    for name, benchmark in BENCHMARKS.items():
+        if benchmark.pattern is not None:
+            yield name, benchmark.query(), benchmark.prepared(benchmark_data(benchmark, repetitions=1))

@@ -1,0 +1,1 @@
+"""Regex queries: automaton, plan, program and the source of the matching kernel."""

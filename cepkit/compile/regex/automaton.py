@@ -1,0 +1,280 @@
+"""Regex pattern → automaton: on positions for kernels, on states for readers; predicates are only names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from cepkit.errors import CepError
+from cepkit.language.regex.patterns import Alternative, AnyEvent, Empty, Pattern, Repeat, Sequence, Variable
+
+ANY = "."
+MAX_POSITIONS = 62  # one bit each of a signed machine word
+MAX_STATES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The position automaton: a position is one occurrence of a predicate in the pattern.
+
+    A partial match is in a set of positions, those its newest event can stand for. Masks have bit p for
+    position p. A match is reported at its earliest end, so an accepting position has no successors and what
+    lies only behind one is left out.
+    """
+
+    names: tuple[str, ...]  # predicate of each position, "." for any event; in reading order
+    first: int  # mask: positions of the first event of a match
+    accepting: int  # mask: positions of the last event of a match
+    follow: tuple[int, ...]  # mask of the positions that may come next, per position
+    nullable: bool  # the pattern could also match no event (which is never reported)
+    dropped: tuple[str, ...]  # names that stand only where no match can reach
+
+    def mask_of_name(self, name: str) -> int:
+        """Return the mask of the positions at which predicate ``name`` is tested."""
+        return sum(1 << p for p, other in enumerate(self.names) if other == name)
+
+    def follow_of_mask(self, mask: int) -> int:
+        """Return the union of the successors of the positions in ``mask``."""
+        return _union(follow for p, follow in enumerate(self.follow) if mask >> p & 1)
+
+    def reachable_from(self, mask: int) -> int:
+        """Return the mask of positions reachable in one or more steps."""
+        seen, frontier = 0, self.follow_of_mask(mask)
+        while frontier & ~seen:
+            seen |= frontier
+            frontier = self.follow_of_mask(seen)
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragment:
+    nullable: bool
+    first: int
+    last: int
+
+
+def positions(pattern: Pattern) -> Positions:
+    """Build the position automaton of ``pattern``.
+
+    Parameters
+    ----------
+    pattern : Pattern
+        Bounded repetitions are written out: ``a{2,3}`` as ``a a a?``, ``a{2,}`` as ``a a+``.
+
+    Returns
+    -------
+    Positions
+        At most 62 positions.
+
+    Raises
+    ------
+    CepError
+        When the pattern matches no event at all, or has more than 62 positions once written out.
+
+    Notes
+    -----
+    Time O(m^2) for m positions.
+    Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd ed., section 3.9; used by Hirzel, "Partition and
+    Compose", DEBS 2012, section 3.1.
+    Differs: accepting positions lose their successors, since all partial matches end with a report.
+
+    Examples
+    --------
+    >>> from cepkit.language.regex.patterns import seq, var
+    >>> automaton = positions(seq(".", var("up").plus(), "down"))
+    >>> automaton.names, bin(automaton.first), [bin(mask) for mask in automaton.follow]
+    (('.', 'up', 'down'), '0b1', ['0b10', '0b110', '0b0'])
+    """
+    size = _size(pattern)
+    if size > MAX_POSITIONS:
+        raise CepError(
+            f"pattern {str(pattern)!r} has {size} positions when its repetitions are written out; "
+            f'the limit is {MAX_POSITIONS}. Count inside a predicate instead, as in "count() < {size}"'
+        )
+    names: list[str] = []
+    follow: list[int] = []
+    whole = _fragment(pattern, names, follow)
+    if not names:
+        raise CepError(f"pattern {str(pattern)!r} matches no event; name at least one predicate")
+    follow = [0 if whole.last >> p & 1 else mask for p, mask in enumerate(follow)]
+    every = Positions(tuple(names), whole.first, whole.last, tuple(follow), whole.nullable, ())
+    return _without_unreachable(every)
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The automaton as the paper draws it: at most one transition per state and predicate name.
+
+    State 0 is the start; states are numbered as they are found, predicates visited in reading order.
+    """
+
+    n_states: int
+    transitions: tuple[tuple[int, str, int], ...]  # (state, predicate, next state)
+    accepting: tuple[int, ...]
+    positions_of_state: tuple[int, ...]  # mask of the positions a state stands for; 0 for the start
+
+
+def states(automaton: Positions) -> States:
+    """Build the state automaton of ``automaton`` by subsets, one transition per state and predicate.
+
+    Returns
+    -------
+    States
+        Accepting states have no outgoing transitions.
+
+    Raises
+    ------
+    CepError
+        Above 4096 states; matching itself uses positions and is not affected.
+
+    Notes
+    -----
+    A state is the set of positions that may come next. Time O(states x predicates), exponential at worst.
+    Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.1 and figure 4.
+
+    Examples
+    --------
+    >>> from cepkit.language.regex.patterns import seq, var
+    >>> states(positions(seq(".", var("up").plus(), "down"))).transitions
+    ((0, '.', 1), (1, 'up', 2), (2, 'up', 2), (2, 'down', 3))
+    """
+    order = list(dict.fromkeys(automaton.names))
+    # A state: the positions that may come next, and whether the pattern may end here.
+    start = (automaton.first, False)
+    number = {start: 0}
+    entered = [0]
+    transitions = []
+    for state, (following, _) in enumerate(queue := [start]):
+        for name in order:
+            taken = following & automaton.mask_of_name(name)
+            if not taken:
+                continue
+            target = (automaton.follow_of_mask(taken), bool(taken & automaton.accepting))
+            if target[1]:
+                target = (0, True)  # the match is reported and all partial matches end
+            if target not in number:
+                if len(queue) == MAX_STATES:
+                    raise CepError(f"the automaton has more than {MAX_STATES} states; it cannot be drawn")
+                number[target] = len(queue)
+                queue.append(target)
+                entered.append(taken)
+            else:
+                entered[number[target]] |= taken
+            transitions.append((state, name, number[target]))
+    accepting = tuple(state for state, (_, accepts) in enumerate(queue) if accepts)
+    return States(len(queue), tuple(transitions), accepting, tuple(entered))
+
+
+@singledispatch
+def _fragment(pattern: Pattern, names: list[str], follow: list[int]) -> _Fragment:
+    raise TypeError(f"no automaton construction for {type(pattern).__name__}")
+
+
+@_fragment.register
+def _(pattern: Variable, names, follow):
+    return _leaf(pattern.name, names, follow)
+
+
+@_fragment.register
+def _(pattern: AnyEvent, names, follow):
+    return _leaf(ANY, names, follow)
+
+
+@_fragment.register
+def _(pattern: Empty, names, follow):
+    return _Fragment(True, 0, 0)
+
+
+@_fragment.register
+def _(pattern: Sequence, names, follow):
+    whole = _Fragment(True, 0, 0)
+    for part in pattern.parts:
+        whole = _joined(whole, _fragment(part, names, follow), follow)
+    return whole
+
+
+@_fragment.register
+def _(pattern: Alternative, names, follow):
+    options = [_fragment(option, names, follow) for option in pattern.options]
+    return _Fragment(
+        any(option.nullable for option in options),
+        _union(option.first for option in options),
+        _union(option.last for option in options),
+    )
+
+
+@_fragment.register
+def _(pattern: Repeat, names, follow):
+    whole = _Fragment(True, 0, 0)
+    body = whole
+    copies = pattern.low if pattern.high is not None else max(1, pattern.low)
+    for _ in range(copies):
+        body = _fragment(pattern.body, names, follow)
+        whole = _joined(whole, body, follow)
+    if pattern.high is None:
+        _connect(body.last, body.first, follow)
+        return _Fragment(whole.nullable or pattern.low == 0, whole.first, whole.last)
+    extras = [_fragment(pattern.body, names, follow) for _ in range(pattern.high - pattern.low)]
+    tail = _Fragment(True, 0, 0)
+    for extra in reversed(extras):  # x (x (x)?)?
+        tail = _joined(extra, tail, follow)
+        tail = _Fragment(True, tail.first, tail.last)
+    return _joined(whole, tail, follow)
+
+
+def _leaf(name: str, names: list[str], follow: list[int]) -> _Fragment:
+    names.append(name)
+    follow.append(0)
+    bit = 1 << (len(names) - 1)
+    return _Fragment(False, bit, bit)
+
+
+def _joined(left: _Fragment, right: _Fragment, follow: list[int]) -> _Fragment:
+    _connect(left.last, right.first, follow)
+    return _Fragment(
+        left.nullable and right.nullable,
+        left.first | (right.first if left.nullable else 0),
+        right.last | (left.last if right.nullable else 0),
+    )
+
+
+def _connect(last: int, first: int, follow: list[int]) -> None:
+    for p in range(len(follow)):
+        if last >> p & 1:
+            follow[p] |= first
+
+
+def _union(masks) -> int:
+    whole = 0
+    for mask in masks:
+        whole |= mask
+    return whole
+
+
+def _size(pattern: Pattern) -> int:
+    match pattern:
+        case Sequence(parts=inner) | Alternative(options=inner):
+            return sum(map(_size, inner))
+        case Repeat(body=body, low=low, high=high):
+            return _size(body) * (max(1, low) if high is None else high)
+        case Empty():
+            return 0
+    return 1
+
+
+def _without_unreachable(automaton: Positions) -> Positions:
+    kept_mask = automaton.first | automaton.reachable_from(automaton.first)
+    kept = [p for p in range(len(automaton.names)) if kept_mask >> p & 1]
+
+    def renumbered(mask: int) -> int:
+        return _union(1 << new for new, old in enumerate(kept) if mask >> old & 1)
+
+    names = tuple(automaton.names[p] for p in kept)
+    return Positions(
+        names,
+        renumbered(automaton.first),
+        renumbered(automaton.accepting),
+        tuple(renumbered(automaton.follow[p]) for p in kept),
+        automaton.nullable,
+        tuple(name for name in dict.fromkeys(automaton.names) if name not in names),
+    )

@@ -1,0 +1,255 @@
+"""A query compiled for a schema: the plan, its kernels, and the state they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.regex.automaton import ANY, Positions, positions
+from cepkit.compile.regex.matching_source import KernelSource, write_labelling, write_matching
+from cepkit.compile.regex.plan import Plan, plan_matching
+from cepkit.compile.shared.binding import Binder
+from cepkit.compile.shared.bound_query import Bound, Inputs
+from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.state_layout import StateArray
+from cepkit.compile.shared.terms import EVENT, START, Constant, Term
+from cepkit.errors import CepError, PredicateError
+from cepkit.events import DURATION, INTEGER, TIME, ColumnType
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.trees import Attribute
+from cepkit.language.regex.query import RegexQuery
+
+CONSUMED, MATCHES, WORK, MOST_LIVE, REASON = range(5)  # places in a kernel's report
+LIST_FULL, QUEUE_FULL, WORK_LIMIT = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Program(Bound):
+    """A regex query bound to the columns of one schema; ``plan`` says which condition belongs where."""
+
+    plan: Plan
+
+    def terms(self) -> Iterator[Term]:
+        """Yield every condition, and the values that partial matches carry."""
+        yield from self.plan.terms()
+        yield from self.plan.slots
+
+    @property
+    def automaton(self) -> Positions:
+        """The position automaton."""
+        return self.plan.automaton
+
+    def matching(self, inputs: Inputs) -> Kernel:
+        """Return the kernel that advances a state over events with these inputs."""
+        return self._kernel("advance", write_matching, inputs)
+
+    def labelling(self, inputs: Inputs) -> Kernel:
+        """Return the kernel that finds the positions of the rows of matches."""
+        return self._kernel("reach", write_labelling, inputs)
+
+    def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
+        dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
+        source: KernelSource = write(
+            self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled
+        )
+        user = {f"u{i}": function.call for i, function in enumerate(self.functions.values())}
+        function = getattr(load(source.text, user), name)
+        # numba's own switch (NUMBA_DISABLE_JIT) makes Python functions of all.
+        return Kernel(function, source, hasattr(function, "py_func"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A loaded kernel and the source it came from."""
+
+    run: Callable
+    source: KernelSource
+    is_compiled: bool = True
+
+    def new_state(self, n_partitions: int, capacity: int = 8) -> State:
+        """Return the state before any event.
+
+        Parameters
+        ----------
+        n_partitions : int
+            Partition codes are below it.
+        capacity : int
+            Waiting starts per partition before arrays grow.
+        """
+        arrays = {a.name: _filled(a, n_partitions, capacity) for a in self.source.state}
+        return State(self.source.state, arrays)
+
+
+class State:
+    """The arrays a kernel works on; they belong to one run and change in place."""
+
+    def __init__(self, layout: tuple[StateArray, ...], arrays: dict[str, np.ndarray]):
+        self.layout, self.arrays = layout, arrays
+
+    def arguments(self) -> list[np.ndarray]:
+        """Return the arrays in the kernel's order."""
+        return [self.arrays[array.name] for array in self.layout]
+
+    def grow(self, per: str) -> None:
+        """Double the room for waiting starts: ``per`` is ``list`` or ``queue``.
+
+        Rows stay an odd number of cache lines long: rows of a power of two would all compete for the same
+        places of the cache (measured: a factor of two).
+        """
+        for array in self.layout:
+            if array.per == per:
+                old = self.arrays[array.name]
+                new = np.zeros((old.shape[0], 2 * old.shape[1] + 8), old.dtype)
+                new[:, : old.shape[1]] = old
+                self.arrays[array.name] = new
+
+    def add_partitions(self, n_partitions: int) -> None:
+        """Make room for partition codes up to ``n_partitions``."""
+        for array in self.layout:
+            old = self.arrays[array.name]
+            if old.shape[0] < n_partitions:
+                capacity = old.shape[1] if old.ndim == 2 else 1
+                new = _filled(array, n_partitions, capacity)
+                new[: old.shape[0]] = old
+                self.arrays[array.name] = new
+
+    def clear(self) -> None:
+        """Forget all events, keeping the room."""
+        for array in self.layout:
+            if array.per in ("partition", "ring"):
+                self.arrays[array.name].fill(array.fill)
+
+    def earliest_starts(self) -> np.ndarray:
+        """Return the earliest live start of every partition, int64, the largest int64 where there is none."""
+        live, starts = self.arrays["live"], self.arrays["list_start"]
+        none = np.iinfo(np.int64).max
+        earliest = np.where(live > 0, starts[:, 0], none)
+        for name in self.arrays:
+            if name.endswith("_head"):
+                q = name.removesuffix("_head")
+                head, tail = self.arrays[name], self.arrays[f"{q}_tail"]
+                cell = np.minimum(head, self.arrays[f"{q}_start"].shape[1] - 1)
+                front = self.arrays[f"{q}_start"][np.arange(len(head)), cell]
+                earliest = np.minimum(earliest, np.where(head < tail, front, none))
+        return earliest
+
+
+def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
+    """Bind ``query`` to ``schema`` and lay out its matching.
+
+    Parameters
+    ----------
+    query : RegexQuery
+        What is looked for.
+    schema : mapping of str to ColumnType
+        The columns there are; a boolean column may stand in the pattern without a definition.
+
+    Returns
+    -------
+    Program
+        Nothing is compiled to machine code yet.
+
+    Raises
+    ------
+    CepError
+        Of the kind that fits: a name that neither ``define`` nor a boolean column gives, a name that is both,
+        a column that is not there, types that do not fit, a window without a clock.
+    """
+    automaton = positions(query.pattern)
+    binder = Binder(schema, query)
+    defined = dict(query.define)
+    truths = []
+    for name in dict.fromkeys(automaton.names):
+        if name == ANY:
+            continue
+        if name in defined and name in schema:
+            raise PredicateError(
+                f"{name!r} is both a predicate of define and a column; rename the predicate, as in '{name}_'"
+            )
+        truths.append((name, _bind(binder, name, defined, schema, query)))
+    for name, expression in query.define:
+        if name not in automaton.names:
+            Binder(schema, query).predicate(f"predicate {name!r}", expression)
+    clock = _clock(query, schema)
+    window = _window(query, schema, binder, clock)
+    plan = plan_matching(automaton, truths, window, clock)
+    _no_start_terms_in_front(plan)
+    used = {t.data for root in (*plan.terms(), *plan.slots) for t in root.walk() if t.op == "column"}
+    return Program(
+        query=query,
+        schema=schema,
+        plan=plan,
+        columns=tuple(name for name in binder.columns if name in used),
+        constants=tuple(binder.constants),
+        tables=tuple(binder.tables),
+        derived=binder.derived,
+        text_groups=tuple(frozenset(group) for group in binder.text_groups),
+        ordered_text=frozenset(binder.ordered_text),
+        functions=binder.used_functions,
+    )
+
+
+def _bind(
+    binder: Binder, name: str, defined: Mapping, schema: Mapping[str, ColumnType], query: RegexQuery
+) -> Term:
+    if name in defined:
+        return binder.predicate(f"predicate {name!r}", defined[name])
+    if name in schema and schema[name].kind == "boolean":
+        return binder.predicate(f"predicate {name!r}", Attribute(name))
+    if name in schema:
+        raise PredicateError(
+            f"the pattern names {name!r}, which is a column of type {schema[name]}, not a predicate; "
+            f"define one, as in define={{'is_{name}': '{name} …'}}"
+        )
+    raise query.undefined_error([column for column, of in schema.items() if of.kind == "boolean"])
+
+
+def _clock(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Term | None:
+    name = query.order_by[0] if query.order_by else None
+    if name is None or name not in schema or schema[name].kind not in (INTEGER, TIME, DURATION, "float"):
+        return None
+    of = schema[name]
+    return Term("column", (), of.kind, of.unit, of.nullable or of.kind == "float", name, EVENT)
+
+
+def _window(
+    query: RegexQuery, schema: Mapping[str, ColumnType], binder: Binder, clock: Term | None
+) -> Term | None:
+    if query.within is None:
+        return None
+    if clock is None:
+        raise CepError("within needs a clock: give order_by, a column of times or integers")
+    if clock.unit is None and not isinstance(query.within, int | float):
+        raise CepError(
+            f"within={query.within!r}: column {clock.data!r} is a plain number without unit; "
+            "give the window as a number of its own unit"
+        )
+    ticks = query.within if clock.unit is None else duration_ticks(query.within, clock.unit)
+    binder.columns.setdefault(clock.data)
+    first = Term("first", (clock,), clock.kind, clock.unit, clock.nullable, None, START)
+    kind = DURATION if clock.unit else clock.kind
+    span = Term("-", (clock, first), kind, clock.unit, clock.nullable, None, START)
+    number = Constant(INTEGER if isinstance(ticks, int) else "float", ticks)
+    binder.constants.append(number)
+    limit = Term("constant", (), kind, clock.unit, False, len(binder.constants) - 1)
+    return Term(
+        "compare", (span, limit), "boolean", None, clock.nullable, "<=" if query.within_closed else "<", START
+    )
+
+
+def _no_start_terms_in_front(plan: Plan) -> None:
+    for conjunct in plan.start_conjuncts:
+        if conjunct.mask & plan.automaton.first and conjunct.mask != (1 << len(plan.automaton.names)) - 1:
+            raise PredicateError(
+                "a predicate of the first row of a match cannot look at the match: there is none yet"
+            )
+
+
+def _filled(array: StateArray, n_partitions: int, capacity: int) -> np.ndarray:
+    if array.per == "partition":
+        return np.full(n_partitions, array.fill, array.dtype)
+    if array.per == "ring":
+        return np.full((n_partitions, array.width), array.fill, array.dtype)
+    return np.empty((n_partitions, capacity), array.dtype)

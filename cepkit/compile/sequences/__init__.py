@@ -1,0 +1,1 @@
+"""Sequence queries: program and the sources of the search kernels."""

@@ -1,0 +1,93 @@
+"""Branch of a sequence query → Python source of the kernel that tests given matches by each condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cepkit.compile.regex.matching_source import KernelSource, decorator, module_header
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.search_source import SearchWriter
+from cepkit.compile.shared.term_writing import similarity_lines
+
+
+def write_checking(
+    program: SequenceProgram,
+    bound: BoundBranch,
+    dtypes: Mapping[str, str],
+    conditions: Sequence[int],
+    absences: Sequence[int],
+    *,
+    interpreted: bool = False,
+) -> KernelSource:
+    """Write the kernel that tests given events against conditions and absences of a branch, each by itself.
+
+    Parameters
+    ----------
+    program, bound, dtypes
+        As for `write_search`.
+    conditions, absences : sequence of int
+        Numbers of the branch's conditions (none of an absent event) and absences.
+    interpreted : bool
+        Whether the source is to run as Python: for few events that is done before a compiler has begun.
+
+    Returns
+    -------
+    KernelSource
+        ``check(n, item, first_item, size, absent_tests, accept, time_start, time_end, *columns, *constants,
+        *tables, first, out)``: the events of match m are the places ``item[first_item[m] : first_item[m +
+        1]]``, ``size[m, c]`` of them component c's. ``out``, uint8 of shape (n, n_conditions + n_absences),
+        says whether each holds. Components that a condition does not look at may be any places.
+
+    Notes
+    -----
+    Time O(events of the matches + events between them where an event must be absent).
+    """
+    writer = _CheckingWriter(program, bound, dtypes)
+    writer.python = writer.python or interpreted
+    return writer.write_checks(conditions, absences)
+
+
+class _CheckingWriter(SearchWriter):
+    def write_checks(self, conditions: Sequence[int], absences: Sequence[int]) -> KernelSource:
+        # Of the conditions' functions, too, there is one for Python and one for kernels.
+        similarities = similarity_lines(self.program.terms(), python=self.python)
+        self.lines = [*module_header().splitlines(), *similarities]
+        body, k = [], 0
+        values = ", ".join(self.writer.arguments())
+        values = f", {values}" if values else ""
+        for i in conditions:
+            self._condition(i, self.bound.conditions[i])
+            condition = self.bound.conditions[i].condition
+            c = condition.decided_at
+            begin = f"first[{c}]" if condition.each else f"first[{c}] + size[m, {c}] - 1"
+            body += [
+                "        holds = 1",
+                f"        for d in range({begin}, first[{c}] + size[m, {c}]):",
+                f"            if not holds{i}(path, first, d, 0{values}):",
+                "                holds = 0",
+                f"        out[m, {k}] = holds",
+            ]
+            k += 1
+        for a in absences:
+            begun = self._free_of(a)
+            d = f"first[{self.branch.absences[a].before}]" if begun else "len(path) - 1"
+            given = f"absent_tests[{a}], accept, time_start, time_end, path, first, {d}, 0{values}"
+            body.append(f"        out[m, {k}] = 1 if free{a}({given}) else 0")
+            k += 1
+        arguments = ["n", "item", "first_item", "size", "absent_tests", "accept", "time_start", "time_end"]
+        arguments += [*self.writer.arguments(), "first", "out"]
+        int1, byte2 = "read_only(T.int64)", 'T.Array(T.uint8, 2, "C")'
+        types = ["T.int64", "I1", int1, "I2", int1, byte2, int1, int1, *self.writer.argument_types()]
+        if not self.python:
+            self.lines += decorator([*types, "I1", byte2], user_functions=bool(self.program.functions))
+        self.lines += [
+            f"def check({', '.join(arguments)}):",
+            "    for m in range(n):",
+            "        path = item[first_item[m]:first_item[m + 1]]",
+            "        d = 0",
+            f"        for c in range({self.n}):",
+            "            first[c] = d",
+            "            d += size[m, c]",
+            *body,
+        ]
+        return KernelSource("\n".join(self.lines) + "\n", ())

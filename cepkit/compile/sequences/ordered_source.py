@@ -1,0 +1,314 @@
+"""Branch of single events and an order to bind them in → Python source of a nested search over type lists.
+
+Each level goes over the events that one component accepts, between those that are bound already and in their
+window; conditions and absences are tested at the level where the last event they look at is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cepkit.compile.regex.matching_source import decorator, module_header
+from cepkit.compile.sequences.elements import EACH, LAST
+from cepkit.compile.sequences.path_writing import PathWriter
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.shared.terms import Term
+
+# Places in the report of the search.
+LEVEL, N_MATCHES, WORK, DONE = range(4)
+# An array of a kernel: ("limit", name), ("members", c), ("rank", c or ~a), ("column", c or ~a, number).
+# Absence a stands as ~a beside the components.
+Key = tuple[str, int | str] | tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedKernel:
+    """The text of a search and the arrays it must be given, in order."""
+
+    text: str
+    arrays: tuple[Key, ...]
+
+
+def unordered(bound: BoundBranch) -> str | None:
+    """Return why a branch cannot be searched in another order than its own; completes "it …"."""
+    for component in bound.branch.components:
+        if component.high != 1 or component.is_group:
+            return f"repeats {component.variable!r}; only single events have an order to choose"
+        if component.step != "any":
+            return "may not skip any event between two of a match (strategy 'any' may)"
+    for own in bound.conditions:
+        for leaf in own.term.walk():
+            if leaf.op == "group" or (leaf.op == "element" and leaf.data[1] not in (EACH, LAST, 1)):
+                return f"condition {own.condition.conjunct + 1} looks at a group of events"
+    return None
+
+
+def components_of_condition(own: BoundCondition) -> frozenset[int]:
+    """Return the components whose events a condition looks at."""
+    return frozenset(own.component_of_variable.values())
+
+
+def components_of_absence(bound: BoundBranch, a: int) -> frozenset[int]:
+    """Return the components whose events decide whether an absent event occurs."""
+    absence, last = bound.branch.absences[a], len(bound.branch.components) - 1
+    edges = {absence.after, absence.before}
+    if absence.after < 0:
+        edges = {last, absence.before}
+    if absence.before > last:
+        edges = {absence.after, 0} if absence.after >= 0 else {last, 0}
+    own = (one for one in bound.conditions if one.condition.absence == a)
+    return frozenset(edges).union(*(components_of_condition(one) for one in own))
+
+
+def write_ordered(
+    program: SequenceProgram, bound: BoundBranch, order: tuple[int, ...], dtypes: Mapping[str, str]
+) -> OrderedKernel:
+    """Write the kernel that finds the matches of a branch by binding its components in an order.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        For its tests, constants and functions; compiled.
+    bound : BoundBranch
+        A branch that `unordered` has nothing against.
+    order : tuple of int
+        All its components.
+    dtypes : mapping of str to str
+        numpy dtype of every column.
+
+    Returns
+    -------
+    OrderedKernel
+        ``search(fill, work_limit, low, high, low_place, high_place, *arrays, *constants, *tables, cursor,
+        stop, place, index, count_of_last, out, report)``. With ``fill`` the matches whose last event has a
+        position from ``low`` to ``high`` and a place from ``low_place`` to ``high_place`` are written to
+        ``out``, int64 of shape (n, n_components), as places; without it, all are counted by the place of
+        their last event. It goes on where ``report``, ``cursor`` and so on say.
+
+    Notes
+    -----
+    Time O(sum over levels of the partial matches of the order x events of the next component in reach);
+    memory O(1) besides the arrays.
+    Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
+    Applications", PVLDB 11(11), 2018: evaluation in another order than that of the pattern.
+    Differs: all events are there before, so that earlier ones are looked up in lists of their type instead of
+    being buffered until the rarer one comes.
+    """
+    return _OrderedWriter(program, bound, order, dtypes).write()
+
+
+class _OrderedWriter:
+    def __init__(self, program, bound, order, dtypes):
+        self.program, self.bound, self.order = program, bound, order
+        self.n, self.absences = len(order), bound.branch.absences
+        self.writer = PathWriter(
+            program.terms(), dtypes, tuple(program.functions), is_group=(False,) * len(order), python=False
+        )
+        self.columns = self.writer.columns
+        self.name_of_array: dict[Key, str] = {}
+        level_of = {c: level for level, c in enumerate(order)}
+        self.conditions: list[list[BoundCondition]] = [[] for _ in order]
+        for own in bound.conditions:
+            if own.condition.absence is None:
+                at = max((level_of[c] for c in components_of_condition(own)), default=0)
+                self.conditions[at].append(own)
+        self.absent: list[list[int]] = [[] for _ in order]
+        for a in range(len(self.absences)):
+            self.absent[max(level_of[c] for c in components_of_absence(bound, a))].append(a)
+
+    def write(self) -> OrderedKernel:
+        body = [line for level in range(self.n) for line in self._level(level)]
+        keys = tuple(self.name_of_array)
+        scalars = ["fill", "work_limit", "low", "high", "low_place", "high_place"]
+        n_columns = sum(dtype != "object" for dtype in self.writer.dtypes.values())
+        scratch = ["cursor", "stop", "place", "index", "count_of_last", "out", "report"]
+        arguments = [*scalars, *self.name_of_array.values(), *self.writer.arguments()[n_columns:], *scratch]
+        types = [*["T.int64"] * 6, *(f"read_only(T.{self._dtype(key)})" for key in keys)]
+        types += [*self.writer.argument_types()[n_columns:], *["I1"] * 5, "I2", "I1"]
+        lines = module_header().splitlines()
+        lines += decorator(types, user_functions=bool(self.program.functions))
+        lines += [f"def search({', '.join(arguments)}):", *_HEAD.splitlines()]
+        lines += [*(f"        {line}" for line in body), *_TAIL.splitlines()]
+        return OrderedKernel("\n".join(lines) + "\n", keys)
+
+    # --- names
+
+    def _array(self, *key: str | int) -> str:
+        return self.name_of_array.setdefault(key, f"{key[0]}{len(self.name_of_array)}")
+
+    def _dtype(self, key: Key) -> str:
+        return self.writer.dtypes[self.columns[key[2]]] if key[0] == "column" else "int64"
+
+    def _limit(self, name: str, place: str) -> str:
+        return f"{self._array('limit', name)}[{place}]"
+
+    def _leaves(self, own: BoundCondition) -> list[tuple[Term, int]]:
+        """Return the elements that a condition looks at, with their component, or ~a of absence a."""
+        of, a = own.component_of_variable, own.condition.absence
+        absent = None if a is None else self.absences[a].variable
+        leaves = dict.fromkeys(leaf for leaf in own.term.walk() if leaf.op == "element")
+        return [(leaf, ~a if leaf.data[0] == absent else of[leaf.data[0]]) for leaf in leaves]
+
+    def _value(self, leaf: Term, of: int) -> str:
+        owner = f"n{~of}" if of < 0 else f"v{of}"
+        return f"{owner}_{self.columns.index(leaf.data[2])}"
+
+    def _load(self, leaf: Term, of: int, cell: str) -> str:
+        column = leaf.data[2]
+        array = self._array("column", of, self.columns.index(column))
+        dtype = self.writer.dtypes[column]
+        wide = "" if dtype in ("int64", "float64") else "np.float64" if dtype == "float32" else "np.int64"
+        return f"{self._value(leaf, of)} = {wide}({array}{cell})"
+
+    def _true(self, own: BoundCondition) -> str:
+        self.writer.names = {leaf: self._value(leaf, of) for leaf, of in self._leaves(own)}
+        return self.writer.true(own.term)
+
+    # --- a level
+
+    def _level(self, level: int) -> list[str]:
+        c, is_last_level = self.order[level], level == self.n - 1
+        lines = [f"    p{b} = place[{b}]" for b in self.order[:level]]
+        lines += self._loads(level, lambda of: of != c and of >= 0, lambda of: f"[index[{of}]]")
+        lines += self._innermost(level) if is_last_level else self._outer(level)
+        return [f"if level == {level}:", *lines]
+
+    def _loads(self, level: int, is_wanted, cell) -> list[str]:
+        """Return the lines that read what this level's conditions look at."""
+        absent = [one for one in self.bound.conditions if one.condition.absence in self.absent[level]]
+        leaves = [pair for own in (*self.conditions[level], *absent) for pair in self._leaves(own)]
+        lines = (self._load(leaf, of, cell(of)) for leaf, of in leaves if is_wanted(of))
+        return [f"    {line}" for line in dict.fromkeys(lines)]
+
+    def _own(self, level: int, place: str, cell: str) -> list[str]:
+        """Return the lines that read the event of this level."""
+        c = self.order[level]
+        return [f"    p{c} = {place}", *self._loads(level, lambda of: of == c, lambda _: cell)]
+
+    def _tests(self, level: int, *, with_position: bool) -> tuple[list[str], list[list[str]]]:
+        """Return what must be true at a level, and the lines that end in ``continue`` for absent events."""
+        tests = []
+        if with_position and self.order[level] == self.n - 1:
+            place = self._limit("position", f"p{self.n - 1}")
+            tests.append(f"(low <= {place} and {place} < high)")
+        tests += [self._true(own) for own in self.conditions[level]]
+        scans = []
+        for a in self.absent[level]:
+            own = [one for one in self.bound.conditions if one.condition.absence == a]
+            begin, end = (f"{self._array('rank', ~a)}[{bound}]" for bound in self._between(a))
+            if not own:
+                tests.append(f"({end} <= {begin})")
+                continue
+            loads = [self._load(leaf, of, "[y]") for one in own for leaf, of in self._leaves(one) if of < 0]
+            scans.append(
+                [
+                    "    free = True",
+                    f"    for y in range({begin}, {end}):",
+                    *(f"        {line}" for line in dict.fromkeys(loads)),
+                    f"        if {' and '.join(self._true(one) for one in own)}:",
+                    "            free = False",
+                    "            break",
+                    "    if not free:",
+                    "        continue",
+                ]
+            )
+        return tests, scans
+
+    def _between(self, a: int) -> tuple[str, str]:
+        absence, last = self.absences[a], self.n - 1
+        low = self._limit("time_start", f"p{last}") if absence.after < 0 else f"p{absence.after} + 1"
+        high = self._limit("time_end", "p0") if absence.before > last else f"p{absence.before}"
+        return low, high
+
+    def _outer(self, level: int) -> list[str]:
+        c = self.order[level]
+        tests, scans = self._tests(level, with_position=True)
+        lines = ["    cursor[level] = i + 1", *self._own(level, f"{self._array('members', c)}[i]", "[i]")]
+        if tests:
+            lines += [f"    if not ({' and '.join(tests)}):", "        continue"]
+        lines += [line for scan in scans for line in scan]
+        lines += [f"    place[{c}], index[{c}] = p{c}, i", *self._reach(level + 1)]
+        return [*lines, f"    level = {level + 1}", "    continue"]
+
+    def _reach(self, level: int) -> list[str]:
+        """Return the lines that find where the candidates of a level begin and stop."""
+        c, bound, last = self.order[level], set(self.order[:level]), self.n - 1
+        below, above = [b for b in bound if b < c], [b for b in bound if b > c]
+        lows = [self._limit("later", f"p{max(below)}") if below
+                else self._limit("window_begin", f"p{max(bound)}")]  # fmt: skip
+        highs = [self._limit("earlier", f"p{min(above)}") if above
+                 else self._limit("window_end", f"p{min(bound)}")]  # fmt: skip
+        if self.program.window.gap_within is not None:
+            lows += [self._limit("gap_begin", f"p{c + 1}")] if c + 1 in bound else []
+            highs += [self._limit("gap_end", f"p{c - 1}")] if c - 1 in bound else []
+        if c == last:
+            lows, highs = [*lows, "low_place"], [*highs, "high_place"]
+        rank = self._array("rank", c)
+        lines = [f"    lo, hi = {lows[0]}, {highs[0]}"]
+        lines += [f"    lo = max(lo, {more})" for more in lows[1:]]
+        lines += [f"    hi = min(hi, {more})" for more in highs[1:]]
+        return [*lines, f"    cursor[{level}], stop[{level}] = {rank}[lo], {rank}[hi]"]
+
+    def _innermost(self, level: int) -> list[str]:
+        c, last, members = self.order[level], self.n - 1, self._array("members", self.order[level])
+        lines = ["    j = stop[level]", "    if fill:", "        while i < j:"]
+        tests, scans = self._tests(level, with_position=True)
+        body = [*self._own(level, f"{members}[i]", "[i]"), "    i += 1"]
+        if tests:
+            body += [f"    if not ({' and '.join(tests)}):", "        continue"]
+        body += [line for scan in scans for line in scan]
+        body += [
+            "    if n_matches >= out.shape[0]:",
+            "        i -= 1",
+            "        is_full = True",
+            "        break",
+        ]
+        body += [f"    out[n_matches, {b}] = p{b}" for b in range(self.n)]
+        lines += [f"        {line}" for line in [*body, "    n_matches += 1"]]
+        lines += ["        work += i - cursor[level]", "        cursor[level] = i"]
+        lines += ["        if is_full:", "            break", "    else:"]
+        return [*lines, *(f"    {line}" for line in self._counting(level, c == last)), "    level -= 1"]
+
+    def _counting(self, level: int, counts_by_own: bool) -> list[str]:
+        """Return the lines that count all candidates; in slices, which the compiler makes vectors of."""
+        tests, scans = self._tests(level, with_position=False)
+        own = self._own(level, f"{self._array('members', self.order[level])}[a]", "[a]")
+        # The same reads, of slices.
+        used = [name for name in self.name_of_array.values() if any(f"{name}[a]" in line for line in own)]
+        lines = [f"    {name}_a = {name}[i:j]" for name in used]
+        for name in used:
+            own = [line.replace(f"{name}[a]", f"{name}_a[a]") for line in own]
+        lines += ["    z = np.int64(0)", f"    for a in range(len({used[0]}_a)):"]
+        lines += [f"    {line}" for line in own]
+        is_costly = any(self.writer.is_costly(one.term) for one in self.conditions[level])
+        holds = (" and " if is_costly else " & ").join(tests) or "True"
+        if scans:
+            lines += [f"        if not ({holds}):", "            continue"]
+            lines += [f"    {line}" for scan in scans for line in scan]
+            holds = "True"
+        if counts_by_own:
+            lines.append(f"        count_of_last[p{self.n - 1}] += 1 if {holds} else 0")
+        else:
+            lines.append(f"        z += 1 if {holds} else 0")
+        lines.append("    if i < j:")
+        lines.append("        work += j - i")
+        if not counts_by_own:
+            lines.append(f"        count_of_last[p{self.n - 1}] += z")
+        return lines
+
+
+_HEAD = """    level = report[0]
+    n_matches, work, done, is_full = 0, 0, 0, False
+    while True:
+        if level < 0:
+            done = 1
+            break
+        i = cursor[level]
+        if i >= stop[level]:
+            level -= 1
+            continue
+        work += 1
+        if work > work_limit:
+            break"""
+_TAIL = """    report[0], report[1], report[2], report[3] = level, n_matches, report[2] + work, done"""

@@ -1,0 +1,242 @@
+"""A sequence query bound to a schema: per branch what each component accepts and what else must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cepkit.compile.sequences.elements import EACH, ElementBinder
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.terms import Term
+from cepkit.errors import CepError
+from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.sequences.branches import Branch, Condition, branches, referenced_variables
+from cepkit.language.sequences.query import SequenceQuery
+
+CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCondition:
+    """A condition of a branch and its truth term."""
+
+    condition: Condition
+    term: Term
+
+    @property
+    def component_of_variable(self) -> dict[str, int]:
+        """The component that each variable in the term means."""
+        return dict(self.condition.components)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBranch:
+    """A branch with its conditions bound.
+
+    Parameters
+    ----------
+    branch : Branch
+        Components, absences and conditions as in the query.
+    accepts : tuple of tuple of Term
+        Per component the conditions on a single event, its type first; their leaves name the component's
+        variable, each of its events.
+    absent_accepts : tuple of tuple of Term
+        The same per absence.
+    conditions : tuple of BoundCondition
+        All others.
+    untils : tuple of (Term or None)
+        Per component what ends its loop: ``column`` leaves are those of the event looked at.
+    """
+
+    branch: Branch
+    accepts: tuple[tuple[Term, ...], ...]
+    absent_accepts: tuple[tuple[Term, ...], ...]
+    conditions: tuple[BoundCondition, ...]
+    untils: tuple[Term | None, ...]
+
+    def terms(self) -> Iterator[Term]:
+        """Yield every term."""
+        for terms in (*self.accepts, *self.absent_accepts):
+            yield from terms
+        yield from (bound.term for bound in self.conditions)
+        yield from (term for term in self.untils if term is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Limits on time and number, in ticks of the clock; None where there is none."""
+
+    within: int | float | None = None
+    gap_within: int | float | None = None
+    closed: bool = True
+    within_events: int | None = None
+    strict_time: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing fits: the window ends before it begins."""
+        within = self.within
+        return within is not None and (within < 0 or (within == 0 and not self.closed))
+
+
+@dataclass(frozen=True)
+class SequenceProgram(Bound):
+    """A sequence query bound to the columns of one schema."""
+
+    branches: tuple[BoundBranch, ...]
+    window: Window = field(default_factory=Window)
+
+    def terms(self) -> Iterator[Term]:
+        """Yield every term of every branch."""
+        for bound in self.branches:
+            yield from bound.terms()
+
+    @cached_property
+    def written(self) -> dict[tuple, object]:
+        """Sources of kernels by what they are for: a program may see many small frames."""
+        return {}
+
+    @property
+    def columns_to_read(self) -> tuple[str, ...]:
+        """The columns that engines need of the events: the conditions', and the clock."""
+        window = self.window
+        timed = window.within is not None or window.gap_within is not None or window.strict_time
+        clock = (self.clock,) if timed and self.clock else ()
+        return tuple(dict.fromkeys((*self.columns, *clock)))
+
+    @property
+    def clock(self) -> str | None:
+        """The column that is the clock."""
+        return self.query.order_by[0] if self.query.order_by else None
+
+    def given_order(self, bound: BoundBranch) -> tuple[int, ...] | None:
+        """Return the components of a branch in the user's ``evaluation_order``, None when there is none."""
+        named = self.query.evaluation_order
+        if not named:
+            return None
+        place = {variable: i for i, variable in enumerate(named)}
+        components = bound.branch.components
+        return tuple(sorted(range(len(components)), key=lambda c: place[components[c].variable]))
+
+
+def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> SequenceProgram:
+    """Bind ``query`` to ``schema``.
+
+    Parameters
+    ----------
+    query : SequenceQuery
+        What is looked for.
+    schema : mapping of str to ColumnType
+        The columns there are.
+
+    Returns
+    -------
+    SequenceProgram
+        Nothing is compiled to machine code yet.
+
+    Raises
+    ------
+    CepError
+        Of the kind that fits: a column that is not there, types that do not fit, a window without a clock, a
+        type of event without a column of types.
+    UnsupportedQueryError
+        When the query has no normal form; see `branches`.
+
+    Notes
+    -----
+    Terms and constants are shared by the branches, so that equal conditions are computed once.
+    """
+    binder = ElementBinder(schema, query)
+    bound = tuple(_bound(binder, branch) for branch in branches(query))
+    leaves = [leaf for one in bound for root in one.terms() for leaf in root.walk()]
+    every = {leaf.data for leaf in leaves if leaf.op == "column"}
+    every |= {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
+    return SequenceProgram(
+        query=query,
+        schema=schema,
+        columns=tuple(name for name in binder.columns if name in every),
+        constants=tuple(binder.constants),
+        tables=tuple(binder.tables),
+        derived=binder.derived,
+        text_groups=tuple(frozenset(group) for group in binder.text_groups),
+        ordered_text=frozenset(binder.ordered_text),
+        functions=binder.used_functions,
+        branches=bound,
+        window=_window(query, schema),
+    )
+
+
+def _bound(binder: ElementBinder, branch: Branch) -> BoundBranch:
+    accepts = [_type_terms(binder, c.variable, c.event_type) for c in branch.components]
+    absent = [_type_terms(binder, a.variable, a.event_type) for a in branch.absences]
+    conditions = []
+    for condition in branch.conditions:
+        term = binder.predicate(f"condition {condition.conjunct + 1}", condition.expression)
+        names = referenced_variables(condition.expression)
+        if len(names) == 1 and _looks_at_each_alone(term):
+            (absent if condition.absence is not None else accepts)[
+                condition.decided_at if condition.absence is None else condition.absence
+            ].append(term)
+        else:
+            conditions.append(BoundCondition(condition, term))
+    untils = [
+        None if c.until is None else binder.predicate(f"until of {c.variable!r}", c.until)
+        for c in branch.components
+    ]
+    return BoundBranch(
+        branch, tuple(map(tuple, accepts)), tuple(map(tuple, absent)), tuple(conditions), tuple(untils)
+    )
+
+
+def _looks_at_each_alone(term: Term) -> bool:
+    return all(leaf.op != "group" and (leaf.op != "element" or leaf.data[1] == EACH) for leaf in term.walk())
+
+
+def _type_terms(binder: ElementBinder, variable: str, event_type: str | int | bool | None) -> list[Term]:
+    if event_type is None:
+        return []
+    column = binder.query.event_type
+    if column is None:
+        raise CepError(
+            f"event {variable!r} is of type {event_type!r}, but no column of types is given; "
+            "name it with event_type='…'"
+        )
+    type_of = ex.Comparison("==", ex.Reference(variable, column), ex.Literal(event_type))
+    return [binder.predicate("event_type", type_of)]
+
+
+def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> Window:
+    clock = query.order_by[0] if query.order_by else None
+    asked = {
+        "within": query.within, "gap_within": query.gap_within, "strict_time": query.strict_time or None
+    }  # fmt: skip
+    needs = [name for name, value in asked.items() if value is not None]
+    if needs and clock is None:
+        raise CepError(f"{needs[0]} needs a clock: give order_by, a column of times or integers")
+    of = schema.get(clock)
+    if needs and of is not None and of.kind not in CLOCKS:
+        raise CepError(f"{needs[0]} needs a clock; order_by column {clock!r} is of type {of}")
+    unit = None if of is None else of.unit
+
+    def ticks(name: str, value: object) -> int | float | None:
+        if value is None:
+            return None
+        if unit is None:
+            if not isinstance(value, int | float):
+                raise CepError(
+                    f"{name}={value!r}: column {clock!r} is a plain number without unit; "
+                    "give the window as a number of its own unit"
+                )
+            return value
+        return duration_ticks(value, unit)
+
+    return Window(
+        within=ticks("within", query.within),
+        gap_within=ticks("gap_within", query.gap_within),
+        closed=query.within_closed,
+        within_events=query.within_events,
+        strict_time=query.strict_time,
+    )

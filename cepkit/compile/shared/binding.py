@@ -1,0 +1,488 @@
+"""Expressions + schema → typed terms: names found, types checked, literals made constants of their kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+
+import numpy as np
+
+from cepkit.compile.shared.comparisons import check_zones, compare, in_unit, same_unit
+from cepkit.compile.shared.terms import (
+    ANY_KIND,
+    CONSTANT,
+    EVENT,
+    NEVER,
+    START,
+    Constant,
+    Derived,
+    Prepared,
+    Table,
+    Term,
+    clipped,
+    described,
+    level_of,
+)
+from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, column_not_found, nearest
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    LIST,
+    NULL_INTEGER,
+    NUMBERS,
+    OTHER,
+    TEXT,
+    TIME,
+    ColumnType,
+)
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.functions import VECTOR_FUNCTIONS, registered_function
+from cepkit.language.regex.query import RegexQuery
+
+_MATH = {
+    "abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign", "power",
+    "least", "greatest", "bit_and", "bit_or", "bit_xor",
+}  # fmt: skip
+_TEXT_TESTS = {"starts_with", "ends_with", "contains"}
+
+
+@dataclass
+class Binder:
+    """Binds the expressions of one query; collects the constants, tables and columns that they need.
+
+    Parameters
+    ----------
+    schema : mapping of str to ColumnType
+        The columns there are.
+    query : RegexQuery
+        With the parameters' values (their types, not their values, shape the kernel) and the user functions.
+    """
+
+    schema: Mapping[str, ColumnType]
+    query: RegexQuery
+    role: str = "predicate"
+    bound: dict[ex.Expression, Term] = field(default_factory=dict)
+    constants: list[Constant] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    columns: dict[str, None] = field(default_factory=dict)  # in order of first use
+    derived: dict[str, Derived | Prepared] = field(default_factory=dict)
+    used_functions: dict[str, object] = field(default_factory=dict)
+    text_groups: list[set[str]] = field(default_factory=list)  # columns that share categories
+    ordered_text: set[str] = field(default_factory=set)  # columns whose codes must be in text order
+
+    def predicate(self, role: str, expression: ex.Expression) -> Term:
+        """Return the truth term of a predicate.
+
+        Raises
+        ------
+        ColumnNotFoundError, PredicateError
+            With the place of the error in the predicate.
+        """
+        self.role = role
+        return self.truth(expression)
+
+    # --- errors
+
+    def wrong(self, part: ex.Expression, problem: str) -> PredicateError:
+        """Return the error for ``part`` of the predicate."""
+        return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, part)}")
+
+    def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
+        """Return the error for a column that is not there."""
+        error = column_not_found(self.role, name, self.schema)
+        return ColumnNotFoundError(f"{error}\n{self.query.underlined(self.role, part)}")
+
+    # --- truth
+
+    def truth(self, expression: ex.Expression) -> Term:
+        """Return ``expression`` as a truth value; anything else is an error."""
+        term = self.bind(expression)
+        if term.op == "null":
+            return NEVER
+        if term.kind == ANY_KIND:
+            return Term(term.op, term.args, BOOLEAN, None, True, term.data, term.level)
+        if term.kind != BOOLEAN:
+            hint = f"; compare it, as in {expression!s} > 0" if term.kind in NUMBERS else ""
+            raise self.wrong(
+                expression, f"a predicate must be true or false, this is a {described(term)}{hint}"
+            )
+        return term
+
+    def bind(self, expression: ex.Expression) -> Term:
+        """Return the term of ``expression``.
+
+        Equal parts share a term and its constants; literals that are merely equal do not, or moving one of
+        them would change the shape.
+        """
+        if isinstance(expression, ex.Literal):
+            return self._bind(expression)
+        if expression not in self.bound:
+            self.bound[expression] = self._bind(expression)
+        return self.bound[expression]
+
+    @singledispatchmethod
+    def _bind(self, expression: ex.Expression) -> Term:
+        raise TypeError(f"no binding for {type(expression).__name__}")
+
+    @_bind.register
+    def _(self, e: ex.And) -> Term:
+        return self._junction("and", e.operands)
+
+    @_bind.register
+    def _(self, e: ex.Or) -> Term:
+        return self._junction("or", e.operands)
+
+    def _junction(self, op: str, operands: tuple[ex.Expression, ...]) -> Term:
+        args = tuple(self.truth(operand) for operand in operands)
+        return Term(op, args, BOOLEAN, None, any(a.nullable for a in args), None, level_of(*args))
+
+    @_bind.register
+    def _(self, e: ex.Not) -> Term:
+        arg = self.truth(e.operand)
+        return Term("not", (arg,), BOOLEAN, None, arg.nullable, None, arg.level)
+
+    @_bind.register
+    def _(self, e: ex.In) -> Term:
+        equal = tuple(self.bind(ex.Comparison("==", e.operand, option)) for option in e.options)
+        return equal[0] if len(equal) == 1 else Term("or", equal, BOOLEAN, None, True, None, level_of(*equal))
+
+    @_bind.register
+    def _(self, e: ex.IsNull) -> Term:
+        arg = self.bind(e.operand)
+        if arg.op == "null":
+            return Term("always", kind=BOOLEAN)
+        if arg.kind == ANY_KIND:
+            arg = self.as_float(arg)
+        return Term("is_null", (arg,), BOOLEAN, None, False, None, arg.level)
+
+    @_bind.register
+    def _(self, e: ex.Like) -> Term:
+        return self._text_test("like", e.operand, e.pattern, e)
+
+    def _text_test(self, test: str, operand: ex.Expression, text: str, whole: ex.Expression) -> Term:
+        arg = self.bind(operand)
+        if arg.op == "null":
+            return NEVER
+        if arg.kind != TEXT:
+            raise self.wrong(
+                whole, f"{test} needs a text on its left, {str(operand)!r} is a {described(arg)}"
+            )
+        table = len(self.tables)
+        self.tables.append(Table(arg.unit, test, text))
+        return Term("table", (arg,), BOOLEAN, None, arg.nullable, table, arg.level)
+
+    @_bind.register
+    def _(self, e: ex.Comparison) -> Term:
+        return compare(self, e)
+
+    def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
+        """Note that two text columns need codes of common categories, in text order if ``ordered``."""
+        group = {one, other}
+        for known in [known for known in self.text_groups if known & group]:
+            group |= known
+            self.text_groups.remove(known)
+        self.text_groups.append(group)
+        if ordered:
+            self.ordered_text |= group
+
+    # --- values
+
+    @_bind.register
+    def _(self, e: ex.Literal) -> Term:
+        return self._value(e.value, e)
+
+    @_bind.register
+    def _(self, e: ex.Parameter) -> Term:
+        params = dict(self.query.params)
+        if e.name not in params:
+            known = list(params)
+            raise self.wrong(
+                e,
+                f"parameter ':{e.name}' has no value.{nearest(e.name, known)} Give params={{'{e.name}': …}}"
+                + (f"; given: {known}" if known else ""),
+            )
+        return self._value(params[e.name], e)
+
+    def _value(self, value: object, e: ex.Expression) -> Term:
+        value = (
+            value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+        )
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return Term("null", kind=ANY_KIND, nullable=True)
+        if isinstance(value, bool):
+            return Term("truth", (), BOOLEAN, None, False, int(value))
+        if isinstance(value, int):
+            if not NULL_INTEGER < value < 2**63:
+                raise self.wrong(e, f"{value} does not fit 64 bits")
+            return self.constant(Constant(INTEGER, value))
+        if isinstance(value, float):
+            return self.constant(Constant(FLOAT, value))
+        if isinstance(value, str):
+            return Term("quoted", kind=TEXT, data=value)
+        text = _as_quoted(value)
+        if text is None:
+            raise self.wrong(e, f"a value of type {type(value).__name__} cannot stand in a predicate")
+        return Term("quoted", kind=TEXT, data=text)
+
+    def constant(self, constant: Constant) -> Term:
+        """Return the term of a new constant."""
+        self.constants.append(constant)
+        return Term("constant", (), constant.kind, None, False, len(self.constants) - 1)
+
+    def ticks(self, ticks: int, kind: str, unit: str | None) -> Term:
+        """Return the term of a new constant of this kind and unit."""
+        constant = self.constant(Constant(INTEGER, clipped(ticks)))
+        return Term("constant", (), kind, unit, False, constant.data)
+
+    @_bind.register
+    def _(self, e: ex.Attribute) -> Term:
+        if e.name not in self.schema:
+            raise self.missing(e, e.name)
+        return self._column(e.name, self.schema[e.name], e)
+
+    def _column(self, name: str, of: ColumnType, e: ex.Expression) -> Term:
+        if of.kind == LIST:
+            raise self.wrong(e, holds_lists(name, e))
+        self.columns.setdefault(name)
+        unit = name if of.kind == TEXT else of.unit
+        return Term("column", (), of.kind, unit, of.nullable or of.kind == FLOAT, name, EVENT)
+
+    @_bind.register
+    def _(self, e: ex.Subscript) -> Term:
+        if not isinstance(e.operand, ex.Attribute):
+            raise self.wrong(e, "only a column can be subscripted, as in prices[0]")
+        name = e.operand.name
+        if name not in self.schema:
+            raise self.missing(e, name)
+        of = self.schema[name]
+        if of.kind != LIST:
+            raise self.wrong(e, f"column {name!r} is of type {of}, not a list: it has no item [{e.index}]")
+        own = f"{name}[{e.index}]"
+        self.derived[own] = Derived(name, e.index)
+        item = of.item
+        return self._column(own, ColumnType(item.kind, item.unit, item.timezone, True), e)
+
+    @_bind.register
+    def _(self, e: ex.Previous) -> Term:
+        arg = self._event_level(e, "prev")
+        return Term("previous", (arg,), arg.kind, arg.unit, True, e.offset, EVENT)
+
+    def _event_level(self, e: ex.Previous | ex.Aggregate, name: str) -> Term:
+        arg = self.bind(e.operand)
+        if arg.op in ("null", "quoted") or arg.level == CONSTANT:
+            raise self.wrong(e, f"{name}() needs a column")
+        if arg.level == START:
+            raise self.wrong(
+                e,
+                f"{name}() cannot hold an aggregate; take it apart: the aggregate outside, the column inside",
+            )
+        if arg.kind == OTHER:
+            raise self.wrong(
+                e,
+                f"{name}() of a {described(arg)} is not defined; "
+                "it needs numbers, times, texts or truth values",
+            )
+        return self.as_float(arg) if arg.kind == ANY_KIND else arg
+
+    @_bind.register
+    def _(self, e: ex.Aggregate) -> Term:
+        function = e.function
+        if function == "count" and e.operand is None:
+            return Term("count", (), INTEGER, None, False, None, START)
+        if function == "collect":
+            raise self.wrong(
+                e,
+                "collect() makes a list, which only a measure can hold; "
+                "a predicate needs a number or a truth value",
+            )
+        arg = self._event_level(e, function)
+        if function == "last":
+            # Matches are contiguous in their partition: the last row before this one is the previous row.
+            return Term("previous", (arg,), arg.kind, arg.unit, arg.nullable, 1, EVENT)
+        if function == "first":
+            return Term("first", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
+        if function == "delta":
+            if arg.kind not in (TIME, DURATION, *NUMBERS):
+                raise self.wrong(
+                    e, f"delta() needs a time or a number, {str(e.operand)!r} is a {described(arg)}"
+                )
+            first = Term("first", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
+            kind = DURATION if arg.kind in (TIME, DURATION) else arg.kind
+            return Term("-", (arg, first), kind, arg.unit, arg.nullable, None, START)
+        if function == "count":
+            return Term("count_of", (arg,), INTEGER, None, False, None, START)
+        if function in ("max", "min"):
+            if arg.kind == BOOLEAN:
+                raise self.wrong(
+                    e, f"{function}() needs an ordered value, {str(e.operand)!r} is a truth value"
+                )
+            if arg.kind == TEXT:
+                self.share_categories(arg.unit, arg.unit, ordered=True)
+            return Term(function, (arg,), arg.kind, arg.unit, arg.nullable, None, START)
+        if arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
+            raise self.wrong(e, f"{function}() needs numbers, {str(e.operand)!r} is a {described(arg)}")
+        total = Term("sum", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
+        if function == "sum":
+            return total
+        counted = (
+            Term("count_of", (arg,), INTEGER, None, False, None, START)
+            if arg.nullable
+            else (Term("count", (), INTEGER, None, False, None, START))
+        )
+        return Term("/", (total, counted), FLOAT, None, True, None, START)
+
+    @_bind.register
+    def _(self, e: ex.Negative) -> Term:
+        if isinstance(e.operand, ex.Literal) and type(e.operand.value) in (int, float):
+            return self._value(-e.operand.value, e)  # a constant like any other
+        arg = self._number(e.operand, e)
+        if arg.op == "null":
+            return arg
+        return Term("negative", (arg,), arg.kind, arg.unit, arg.nullable, None, arg.level)
+
+    @_bind.register
+    def _(self, e: ex.Arithmetic) -> Term:
+        left, right = (self._number(side, e) for side in (e.left, e.right))
+        if "null" in (left.op, right.op):
+            return Term("null", kind=ANY_KIND, nullable=True)
+        op = e.operator
+        kinds = (left.kind, right.kind)
+        nullable = left.nullable or right.nullable
+        level = level_of(left, right)
+        if set(kinds) <= set(NUMBERS):
+            if op == "/":
+                return Term("/", (left, right), FLOAT, None, True, None, level)
+            kind = INTEGER if kinds == (INTEGER, INTEGER) else FLOAT
+            return Term(op, (left, right), kind, None, nullable or op in ("//", "%"), None, level)
+        if (op in "+-" and kinds in ((DURATION, DURATION), (TIME, DURATION))) or (op, kinds) == (
+            "-",
+            (TIME, TIME),
+        ):
+            check_zones(self, e, left, right)
+            left, right = same_unit(self, left, right)
+            kind = TIME if kinds == (TIME, DURATION) else DURATION
+            return Term(op, (left, right), kind, left.unit, nullable, None, level)
+        if op == "+" and kinds == (DURATION, TIME):
+            left, right = same_unit(self, left, right)
+            return Term("+", (left, right), TIME, left.unit, nullable, None, level)
+        if op == "*" and kinds in ((DURATION, INTEGER), (INTEGER, DURATION)):
+            unit = left.unit or right.unit
+            return Term("*", (left, right), DURATION, unit, nullable, None, level)
+        if op == "/" and kinds == (DURATION, DURATION):
+            left, right = same_unit(self, left, right)
+            return Term("/", (left, right), FLOAT, None, True, None, level)
+        raise self.wrong(e, f"'{op}' is not defined between a {described(left)} and a {described(right)}")
+
+    def _number(self, operand: ex.Expression, whole: ex.Expression) -> Term:
+        term = self.numeric_if_any(self.bind(operand))
+        if term.kind == ANY_KIND and term.op != "null":
+            term = self.as_float(term)
+        if term.op == "quoted":
+            try:
+                return self.ticks(duration_ticks(term.data, "ns"), DURATION, "ns")
+            except CepError:
+                raise self.wrong(whole, f"arithmetic needs numbers, {term.data!r} is a text") from None
+        if term.op != "null" and term.kind not in (*NUMBERS, TIME, DURATION):
+            raise self.wrong(whole, f"arithmetic needs numbers, {str(operand)!r} is a {described(term)}")
+        return term
+
+    def numeric_if_any(self, term: Term) -> Term:
+        """Return a user function's result as a number, anything else as it is."""
+        return self.as_float(term) if term.kind == ANY_KIND and term.op == "call" else term
+
+    def as_float(self, term: Term) -> Term:
+        """Return the term as a float."""
+        return Term(term.op, term.args, FLOAT, None, True, term.data, term.level)
+
+    @_bind.register
+    def _(self, e: ex.Call) -> Term:
+        if e.function in _TEXT_TESTS:
+            if not isinstance(e.arguments[1], ex.Literal) or not isinstance(e.arguments[1].value, str):
+                raise self.wrong(e, f"{e.function}() needs a quoted text as its second argument")
+            return self._text_test(e.function, e.arguments[0], e.arguments[1].value, e)
+        if e.function in VECTOR_FUNCTIONS:
+            return self._similarity(e)
+        if e.function in _MATH:
+            return self._math(e)
+        try:
+            function = dict(self.query.functions).get(e.function) or registered_function(e.function)
+        except PredicateError as error:
+            raise self.wrong(e, str(error)) from None
+        if not function.arity.accepts(len(e.arguments)):
+            raise self.wrong(e, f"{e.function}() takes {function.arity}, {len(e.arguments)} are given")
+        args = tuple(self._argument(argument, e) for argument in e.arguments)
+        self.used_functions[e.function] = function
+        # Without a promise that it only looks at its arguments it must see every event on its own.
+        return Term("call", args, ANY_KIND, None, True, e.function, max(level_of(*args), EVENT))
+
+    def _argument(self, argument: ex.Expression, e: ex.Call) -> Term:
+        term = self.bind(argument)
+        if term.op in ("quoted", "null"):
+            raise self.wrong(
+                e,
+                "a function's arguments must be columns, numbers or aggregates; "
+                "write texts into the function",
+            )
+        return term
+
+    def _similarity(self, e: ex.Call) -> Term:
+        name = e.function
+        raise self.wrong(
+            e,
+            f"{name}() compares events of a sequence. Of rows that follow each other: PATTERN SEQ(_ a, _ b) "
+            f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query: "
+            f"{name}(first(x), last(x))",
+        )
+
+    def _math(self, e: ex.Call) -> Term:
+        args = tuple(self._number(argument, e) for argument in e.arguments)
+        if any(arg.op == "null" for arg in args):
+            return Term("null", kind=ANY_KIND, nullable=True)
+        name, kinds, level = e.function, {arg.kind for arg in args}, level_of(*args)
+        nullable = any(arg.nullable for arg in args)
+        if name in ("least", "greatest") and len(kinds) == 1 and kinds <= {TIME, DURATION}:
+            first, *others = args
+            args = (first, *(in_unit(self, other, first.unit) for other in others))
+            return Term(name, args, args[0].kind, args[0].unit, nullable, name, level)
+        if name == "abs" and kinds == {DURATION}:
+            return Term(name, args, DURATION, args[0].unit, nullable, name, level)
+        if not kinds <= set(NUMBERS):
+            wrong = next(arg for arg in args if arg.kind not in NUMBERS)
+            raise self.wrong(e, f"{name}() needs numbers, not a {described(wrong)}")
+        if name.startswith("bit_"):
+            if kinds != {INTEGER}:
+                raise self.wrong(e, f"{name}() needs integers")
+            return Term(name, args, INTEGER, None, nullable, name, level)
+        if name in ("floor", "ceil", "round", "sign") and kinds == {INTEGER} and name != "sign":
+            return args[0]
+        if name in ("abs", "sign", "least", "greatest"):
+            kind = INTEGER if kinds == {INTEGER} else FLOAT
+            return Term(name, args, kind, None, nullable or kind == FLOAT, name, level)
+        return Term(name, args, FLOAT, None, True, name, level)
+
+
+def holds_lists(name: str, e: ex.Expression) -> str:
+    """Return what is wrong with an array column as a value, and what there is instead."""
+    whole = ", ".join(f"{function}(…)" for function in VECTOR_FUNCTIONS)
+    return f"column {name!r} holds lists; take an item, as in {e}[0], or compare whole arrays: {whole}"
+
+
+def _as_quoted(value: object) -> str | None:
+    """Return times and durations given as Python objects in the spelling that text has."""
+    import datetime
+
+    if isinstance(value, np.timedelta64):
+        return f"{value.astype('timedelta64[ns]').astype(np.int64)} ns"
+    if isinstance(value, np.datetime64):
+        return str(value)
+    if isinstance(value, datetime.timedelta):
+        whole = getattr(value, "value", None)  # pandas.Timedelta: nanoseconds
+        return f"{whole if whole is not None else value // datetime.timedelta(microseconds=1) * 1000} ns"
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    return None

@@ -1,0 +1,153 @@
+"""What binding a query to a schema gives besides its terms, and what kernels read of the events by it."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.shared.terms import Constant, Derived, Prepared, Table, Term
+from cepkit.errors import PredicateError
+from cepkit.events import TEXT, Column, ColumnType, shared_categories
+
+
+@dataclass(frozen=True)
+class Bound(ABC):
+    """A query bound to the columns of one schema; programs add what they lay out.
+
+    Parameters
+    ----------
+    query : RegexQuery or SequenceQuery
+        What is looked for.
+    schema : mapping of str to ColumnType
+        The columns there are.
+    columns : tuple of str
+        Those that kernels read, in the order of their arguments.
+    constants, tables, derived, text_groups, ordered_text, functions
+        What kernels get besides columns; collected by the binder.
+    """
+
+    query: Any
+    schema: Mapping[str, ColumnType]
+    columns: tuple[str, ...]
+    constants: tuple[Constant, ...]
+    tables: tuple[Table, ...]
+    derived: Mapping[str, Derived | Prepared]
+    text_groups: tuple[frozenset[str], ...]
+    ordered_text: frozenset[str]
+    functions: Mapping[str, object]
+
+    @abstractmethod
+    def terms(self) -> Iterator[Term]:
+        """Yield every term that a kernel computes."""
+
+    @property
+    def columns_to_read(self) -> tuple[str, ...]:
+        """The columns that engines need of the events."""
+        return self.columns
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the kernels are machine code; one plain Python function makes them run as Python."""
+        return all(function.compiled for function in self.functions.values())
+
+    @property
+    def pure(self) -> bool:
+        """Whether every user function was declared pure, so that events may be evaluated in parallel."""
+        return all(function.pure for function in self.functions.values())
+
+    def inputs(self, columns: Mapping[str, Column]) -> Inputs:
+        """Return what the kernels read of these columns (all that ``self.columns`` names).
+
+        Texts that are compared get codes of common categories here, and constant texts their codes.
+        """
+        columns = dict(columns)
+        for group in self.text_groups:
+            names = sorted(group)
+            shared = shared_categories([columns[name] for name in names], bool(group & self.ordered_text))
+            columns.update(zip(names, shared, strict=True))
+        arrays = {name: np.ascontiguousarray(columns[name].values) for name in self.columns}
+        used = {term.data: term for root in self.terms() for term in root.walk() if term.op == "constant"}
+        constants = [self._number(self.constants[i], columns) for i in sorted(used)]
+        used_tables = {term.data for root in self.terms() for term in root.walk() if term.op == "table"}
+        tables = [_truth_table(self.tables[i], columns[self.tables[i].column]) for i in sorted(used_tables)]
+        texts = self._texts(columns)
+        return Inputs(arrays, tuple(constants), tuple(tables), tuple(texts))
+
+    def _number(self, constant: Constant, columns: Mapping[str, Column]) -> int | float:
+        if constant.text is None:
+            return constant.value
+        found = np.flatnonzero(columns[constant.column].categories == constant.text)
+        return int(found[0]) if len(found) else -2  # the code of no text
+
+    def _texts(self, columns: Mapping[str, Column]) -> list[np.ndarray]:
+        if self.compiled:
+            return []
+        calls = (term for root in self.terms() for term in root.walk() if term.op == "call")
+        names = dict.fromkeys(arg.unit for call in calls for arg in call.args if arg.kind == TEXT)
+        return [columns[name].categories for name in names]
+
+    @cached_property
+    def reasons_for_python(self) -> tuple[str, ...]:
+        """Names of the functions that keep the kernel from being compiled."""
+        return tuple(name for name, function in self.functions.items() if not function.compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The arguments of a kernel that come from the events: their columns, and what belongs to these."""
+
+    columns: Mapping[str, np.ndarray]
+    constants: tuple[int | float, ...]
+    tables: tuple[np.ndarray, ...]
+    texts: tuple[np.ndarray, ...]
+
+    def arguments(self, rows: slice | None = None) -> list:
+        """Return the arguments in the kernel's order, for a run of rows or for all."""
+        arrays = (
+            list(self.columns.values()) if rows is None else [array[rows] for array in self.columns.values()]
+        )
+        return [*arrays, *self.constants, *self.tables, *self.texts]
+
+    def with_columns(self, columns: Mapping[str, np.ndarray]) -> Inputs:
+        """Return the inputs with other arrays for the columns."""
+        return replace(self, columns=columns)
+
+
+def _truth_table(table: Table, column: Column) -> np.ndarray:
+    compare = {
+        "==": lambda x: x == table.text, "!=": lambda x: x != table.text, "<": lambda x: x < table.text,
+        "<=": lambda x: x <= table.text, ">": lambda x: x > table.text, ">=": lambda x: x >= table.text,
+        "starts_with": lambda x: x.startswith(table.text), "ends_with": lambda x: x.endswith(table.text),
+        "contains": lambda x: table.text in x,
+    }  # fmt: skip
+    order = column.type.ordered
+    if table.test == "like":
+        test = re.compile(_like_regex(table.text), re.DOTALL).fullmatch
+    elif order is not None and table.test in ("<", "<=", ">", ">="):
+        return _ordered_table(table, column, order)
+    else:
+        test = compare[table.test]
+    return np.array([0, *(bool(test(text)) for text in column.categories)], dtype=np.uint8)
+
+
+def _ordered_table(table: Table, column: Column, order: tuple[str, ...]) -> np.ndarray:
+    if table.text not in order:
+        raise PredicateError(
+            f"{table.text!r} is not one of the ordered categories {list(order)} of {table.column!r}"
+        )
+    rank = {text: i for i, text in enumerate(order)}
+    # The categories of a column it is compared with may be others; they do not occur here.
+    own = np.array([rank.get(text, -1) for text in column.categories])
+    limit = rank[table.text]
+    holds = {"<": own < limit, "<=": own <= limit, ">": own > limit, ">=": own >= limit}[table.test]
+    return np.concatenate([[0], holds]).astype(np.uint8)
+
+
+def _like_regex(pattern: str) -> str:
+    return "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)

@@ -1,0 +1,194 @@
+"""Comparisons between typed terms: which kinds go together, and in which unit and type they are compared."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cepkit.compile.shared.terms import ANY_KIND, NEVER, Constant, Table, Term, clipped, comparison, described
+from cepkit.errors import CepError
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, NUMBERS, OTHER, TEXT, TIME
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks
+
+if TYPE_CHECKING:
+    from cepkit.compile.shared.binding import Binder
+
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def compare(binder: Binder, e: ex.Comparison) -> Term:
+    """Return the truth term of a comparison, its sides brought to one kind and unit.
+
+    Texts beside times and durations are read as such; an integer is compared with a constant float as an
+    integer.
+
+    Raises
+    ------
+    PredicateError
+        When the sides cannot be compared.
+    """
+    left, right = binder.bind(e.left), binder.bind(e.right)
+    if "null" in (left.op, right.op):
+        return NEVER
+    sign = e.operator
+    if left.op == "quoted" and right.op != "quoted":
+        left, right, sign = right, left, _OPPOSITE[sign]
+    if right.op == "quoted":
+        return _compare_with_text(binder, e, left, sign, right.data)
+    left, right = binder.numeric_if_any(left), binder.numeric_if_any(right)
+    if left.kind == ANY_KIND and right.kind == ANY_KIND:
+        left, right = binder.as_float(left), binder.as_float(right)
+    if left.kind in NUMBERS and right.kind in NUMBERS:
+        left, sign, right = _exact(binder, left, sign, right)
+    elif {left.kind, right.kind} == {TIME} or {left.kind, right.kind} == {DURATION}:
+        check_zones(binder, e, left, right)
+        left, right = same_unit(binder, left, right)
+    elif left.kind == right.kind == TEXT:
+        binder.share_categories(left.unit, right.unit, ordered=sign not in ("==", "!="))
+    elif left.kind == right.kind == BOOLEAN:
+        if sign not in ("==", "!="):
+            raise binder.wrong(e, f"truth values have no order; '{sign}' cannot compare them")
+    else:
+        raise binder.wrong(e, _mismatch(binder, e, left, right))
+    return comparison(sign, left, right)
+
+
+def _mismatch(binder: Binder, e: ex.Comparison, left: Term, right: Term) -> str:
+    kinds = {left.kind, right.kind}
+    for side, term in ((e.left, left), (e.right, right)):
+        if term.kind == OTHER:
+            return (
+                f"the values of {side} are of several types, or of one that conditions cannot use; "
+                "make the column all numbers, text, times or truth values"
+            )
+    number = str(e.left if left.kind in NUMBERS else e.right)
+    if kinds & set(NUMBERS) and DURATION in kinds:
+        units = "(or ms, min, hours, …)"
+        return f"a duration needs a unit: write '{number} s' {units} with the quotes instead of {number}"
+    if kinds & set(NUMBERS) and TIME in kinds:
+        quoted = "write a quoted time, as in '2024-01-31 09:30'"
+        return f"a time cannot be compared with the number {number}; {quoted}"
+    left_kind, right_kind = described(left), described(right)
+    return f"{e.left!s} is a {left_kind}, {e.right!s} is a {right_kind}: they cannot be compared"
+
+
+def _compare_with_text(binder: Binder, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
+    if left.op == "quoted":
+        raise binder.wrong(e, "two constants are compared; name a column on one side")
+    if left.kind == TEXT:
+        if sign in ("==", "!="):
+            code = binder.constant(Constant(INTEGER, text=text, column=left.unit))
+            right = Term("constant", (), TEXT, left.unit, False, code.data)
+            return comparison(sign, left, right)
+        table = len(binder.tables)
+        binder.tables.append(Table(left.unit, sign, text))
+        return Term("table", (left,), BOOLEAN, None, left.nullable, table, left.level)
+    if left.kind == DURATION:
+        try:
+            ticks = duration_ticks(text, left.unit)
+        except CepError as error:
+            raise binder.wrong(e, f"{text!r} is compared with a duration but is none: {error}") from None
+        return comparison(sign, left, binder.ticks(ticks, DURATION, left.unit))
+    if left.kind == TIME:
+        return comparison(sign, left, binder.ticks(_time(binder, e, text, left, sign), TIME, left.unit))
+    shown = f"{e!s}"
+    raise binder.wrong(e, f"a {described(left)} cannot be compared with the text {text!r} in {shown}")
+
+
+def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) -> int:
+    """Return the ticks that ``like sign text`` compares with; a text between two is moved to one."""
+    import pandas as pd
+
+    try:
+        moment = pd.Timestamp(text)
+    except ValueError:
+        moment = pd.NaT
+    if moment is pd.NaT:
+        raise binder.wrong(
+            e, f"{text!r} is compared with a time but is none; write it as '2024-01-31 09:30:00'"
+        )
+    zone = _timezone(binder, like)
+    if moment.tzinfo is not None:
+        if zone is None:
+            raise binder.wrong(
+                e, f"{text!r} has a time zone, the times it is compared with have none; leave it out"
+            )
+        moment = moment.tz_convert("UTC").tz_localize(None)
+    elif zone is not None:
+        moment = moment.tz_localize(zone).tz_convert("UTC").tz_localize(None)
+    nanoseconds = int(moment.asm8.astype(np.int64)) * _NANOSECONDS[moment.unit]
+    ticks, rest = divmod(nanoseconds, _NANOSECONDS[like.unit])
+    if rest and sign in ("==", "!="):
+        return NULL_INTEGER  # which equals no time
+    return ticks + 1 if rest and sign in (">=", "<") else ticks
+
+
+def _timezone(binder: Binder, term: Term) -> str | None:
+    """Return the time zone of the columns that ``term`` is computed from."""
+    for part in term.walk():
+        if part.op in ("column", "element"):
+            name = part.data if part.op == "column" else part.data[-1]
+            derived = binder.derived.get(name)
+            of = binder.schema[derived.column].item if derived else binder.schema[name]
+            if of.timezone is not None:
+                return of.timezone
+    return None
+
+
+def check_zones(binder: Binder, e: ex.Expression, left: Term, right: Term) -> None:
+    """Raise the error when one of two times has a time zone and the other has none."""
+    if {left.kind, right.kind} == {TIME} and (
+        (_timezone(binder, left) is None) != (_timezone(binder, right) is None)
+    ):
+        raise binder.wrong(e, "one side has a time zone and the other has none; convert one of the columns")
+
+
+def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
+    """Compare an integer with a constant float as integers: 64-bit integers do not fit a float."""
+    if right.kind == INTEGER and left.kind == FLOAT and left.op == "constant":
+        left, sign, right = right, _OPPOSITE[sign], left
+    if left.kind == INTEGER and right.kind == FLOAT and right.op == "constant":
+        # x >= 5.5 is x > 5 and x < 5.5 is x <= 5; with these two signs a limit beyond all integers works
+        # too.
+        return left, {">=": ">", "<": "<="}.get(sign, sign), _rounded(binder, right, sign)
+    if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
+        return left, sign, _float_constant(binder, right)
+    if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
+        return _float_constant(binder, left), sign, right
+    return left, sign, right
+
+
+def _rounded(binder: Binder, constant: Term, sign: str) -> Term:
+    value = binder.constants[constant.data].value
+    if sign in ("==", "!="):
+        equal = float(value).is_integer() and NULL_INTEGER < value < 2**63
+        limit = int(value) if equal else NULL_INTEGER  # which equals no value
+    elif math.isinf(value):
+        limit = 2**63 if value > 0 else NULL_INTEGER
+    else:
+        limit = math.floor(value) if sign in (">", "<=") else math.ceil(value) - 1
+    return binder.constant(Constant(INTEGER, clipped(limit)))
+
+
+def _float_constant(binder: Binder, constant: Term) -> Term:
+    return binder.constant(Constant(FLOAT, float(binder.constants[constant.data].value)))
+
+
+def same_unit(binder: Binder, left: Term, right: Term) -> tuple[Term, Term]:
+    """Return two times or durations in the finer of their units."""
+    if left.unit == right.unit:
+        return left, right
+    finer = min(left.unit, right.unit, key=_NANOSECONDS.__getitem__)
+    return in_unit(binder, left, finer), in_unit(binder, right, finer)
+
+
+def in_unit(binder: Binder, term: Term, unit: str) -> Term:
+    """Return a time or duration in ``unit``, which is not coarser than its own."""
+    if term.unit == unit:
+        return term
+    factor = binder.ticks(_NANOSECONDS[term.unit] // _NANOSECONDS[unit], INTEGER, None)
+    return Term("*", (term, factor), term.kind, unit, term.nullable, None, term.level)

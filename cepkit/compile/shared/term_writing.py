@@ -1,0 +1,380 @@
+"""Typed terms → Python expressions: values, and what it takes for a condition to be true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cepkit.compile.shared.state_layout import StateArray
+from cepkit.compile.shared.terms import Term
+from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, NULL_INTEGER, OTHER, TEXT
+
+_FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MATH = {
+    "sqrt": "(np.sqrt({0}) if {0} >= 0 else NAN)",
+    "log": "(np.log({0}) if {0} > 0 else NAN)",
+    "log2": "(np.log2({0}) if {0} > 0 else NAN)",
+    "log10": "(np.log10({0}) if {0} > 0 else NAN)",
+    "exp": "np.exp({0})",
+    "floor": "np.floor({0})",
+    "ceil": "np.ceil({0})",
+    "round": "np.rint({0})",
+    "power": "(np.power({0}, {1}) if {0} != 0 or {1} >= 0 else NAN)",
+}
+
+
+# What `dtypes` says of an array column: float64, a row per event.
+VECTOR = "vector"
+_VECTORS = 'T.Array(T.float64, 2, "C", readonly=True)'
+# Products are added one after the other: every engine, compiled or not, gets the same number.
+_OF_PREPARED = """    s = 0.0
+    for k in range(c.shape[1]):
+        s += c[i, k] * d[j, k]
+    return 1.0 if s > 1.0 else -1.0 if s < -1.0 else s
+"""
+_OF_ROWS = """    s = 0.0
+    for k in range(c.shape[1]):
+        x = c[i, k] - d[j, k]
+        s += x * x
+    return np.sqrt(s)
+"""
+_SIMILARITY = {"corr": _OF_PREPARED, "cosine": _OF_PREPARED, "l2": _OF_ROWS}
+
+
+def similarity_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
+    """Return the functions of two rows that ``terms`` call: ``corr(c, i, d, j)`` of row i of c and j of d."""
+    used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
+    options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
+    lines = []
+    for name in sorted(used):
+        lines += [] if python else [f'@njit(nogil=True, error_model="numpy", {options})']
+        lines += [f"def {name}(c, i, d, j):", *_SIMILARITY[name].splitlines(), "", ""]
+    return lines
+
+
+def stored_dtype(term: Term) -> str:
+    """Return the dtype in which a state array keeps the values of ``term``."""
+    return "float64" if term.kind == FLOAT else "int64"
+
+
+class TermWriter:
+    """Writes the terms of one program; names its columns c0…, constants k0…, tables t0…, functions u0….
+
+    ``slots`` are the values that partial matches of a regex carry.
+    """
+
+    def __init__(
+        self,
+        terms: Iterable[Term],
+        dtypes: Mapping[str, str],
+        functions: tuple[str, ...],
+        *,
+        slots: tuple[Term, ...] = (),
+        python: bool,
+    ):
+        self.dtypes, self.functions, self.python = dict(dtypes), functions, python
+        every = [t for root in (*terms, *slots) for t in root.walk()]
+        self.columns, self.slots = list(self.dtypes), slots
+        self.similarities = similarity_lines(every, python=python)
+        # Those in use, counted anew: what binding made and left aside must not change the text.
+        constants = {t.data: t.kind == FLOAT for t in every if t.op == "constant"}
+        self.constants = dict(sorted(constants.items()))
+        self.tables = sorted({t.data for t in every if t.op == "table"})
+        self.texts = self._texts_of_functions(every) if python else []
+        self.pasts = list(dict.fromkeys((t.args[0], t.data) for t in every if t.op == "previous"))
+        self.uses_count = any(t.op == "count" for t in every)
+        self.uses_ordinal = self.uses_count or any(offset > 1 for _, offset in self.pasts)
+
+    def _texts_of_functions(self, terms: list[Term]) -> list[str]:
+        calls = (term for term in terms if term.op == "call")
+        return list(dict.fromkeys(arg.unit for call in calls for arg in call.args if arg.kind == TEXT))
+
+    # --- arguments
+
+    def arguments(self) -> list[str]:
+        """Return the names of the arguments that terms need: columns, constants, tables."""
+        names = [f"c{i}" for i in range(len(self.columns))]
+        names += [f"k{i}" for i in range(len(self.constants))]
+        names += [f"t{i}" for i in range(len(self.tables))]
+        return names + [f"d{i}" for i in range(len(self.texts))]
+
+    def argument_types(self) -> list[str]:
+        """Return their numba types."""
+        types = [
+            _VECTORS if self.dtypes[name] == VECTOR else f"read_only(T.{self.dtypes[name]})"
+            for name in self.columns
+            if self.dtypes[name] != "object"
+        ]
+        types += ["T.float64" if is_float else "T.int64" for is_float in self.constants.values()]
+        return types + ["read_only(T.uint8)" for _ in self.tables]
+
+    def past_state(self) -> list[StateArray]:
+        """Return the state arrays that remember earlier rows of each partition."""
+        arrays = [StateArray("ordinal", "int64", "partition")] if self.uses_ordinal else []
+        for i, (arg, offset) in enumerate(self.pasts):
+            fill = float("nan") if arg.kind == FLOAT else _null(arg)
+            per = "partition" if offset == 1 else "ring"
+            arrays.append(StateArray(f"past{i}", stored_dtype(arg), per, fill, offset))
+        return arrays
+
+    # --- lines
+
+    def event_lines(self) -> list[str]:
+        """Return the lines that load the event's values and exchange the remembered ones."""
+        lines = []
+        for i, name in enumerate(self.columns):
+            dtype = self.dtypes[name]
+            wide = (
+                ""
+                if dtype in ("int64", "float64", "object")
+                else "np.float64"
+                if dtype == "float32"
+                else "np.int64"
+            )
+            lines.append(f"x{i} = {wide}(c{i}[j])" if wide else f"x{i} = c{i}[j]")
+        if self.uses_ordinal:
+            lines += ["n = ordinal[k]", "ordinal[k] = n + 1"]
+        for i, (arg, offset) in enumerate(self.pasts):
+            cell = f"past{i}[k]" if offset == 1 else f"past{i}[k, n % {offset}]"
+            lines += [f"y{i} = {cell}", f"{cell} = {self.stored(arg)}"]
+        return lines
+
+    def slot_first(self, slot: Term) -> str:
+        """Return the code of a slot's value for a match that starts at this event."""
+        if slot.op == "count":
+            return "n"
+        arg = slot.args[0]
+        if slot.op == "count_of":
+            return f"(1 if {_all(self.valid(arg) + self._not_nan(arg))} else 0)"
+        return self.stored(arg)
+
+    def slot_next(self, slot: Term, old: str) -> str:
+        """Return the code of a slot's value after this event, from its value ``old`` before it."""
+        if slot.op in ("first", "count"):
+            return old
+        arg = slot.args[0]
+        x = self.value(arg)
+        known = self.valid(arg) + self._not_nan(arg)
+        if slot.op == "count_of":
+            return f"({old} + (1 if {_all(known)} else 0))"
+        if slot.kind == FLOAT:
+            none = f"{old} != {old}"
+        else:
+            none = f"{old} == NULL" if slot.kind != TEXT else f"{old} < 0"
+        new = (
+            f"{old} + {x}"
+            if slot.op == "sum"
+            else f"({x} if {x} {'>' if slot.op == 'max' else '<'} {old} else {old})"
+        )
+        if not slot.nullable:
+            return new
+        return f"(({x} if {none} else {new}) if {_all(known)} else {old})"
+
+    def _not_nan(self, term: Term) -> list[str]:
+        return [f"{(v := self.value(term))} == {v}"] if term.kind == FLOAT else []
+
+    # --- values
+
+    def stored(self, term: Term) -> str:
+        """Return the code of the value with null as the value that stands for it."""
+        value, known = self.value(term), self.valid(term)
+        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not known:
+            return value
+        return f"({value} if {_all(known)} else {_null_name(term)})"
+
+    def value(self, term: Term) -> str:
+        """Return the code of the value; meaningless where ``valid`` does not hold (in floats: NaN)."""
+        op, args = term.op, term.args
+        if op == "column":
+            return f"x{self.columns.index(term.data)}"
+        if op in ("element", "group"):
+            return self.leaf(term)
+        if op == "constant":
+            return f"k{list(self.constants).index(term.data)}"
+        if op == "truth":
+            return str(term.data)
+        if op == "previous":
+            return f"y{self.pasts.index((args[0], term.data))}"
+        if op == "count":
+            return f"(n - s{self.slots.index(term)})"
+        if op in ("first", "count_of", "sum", "max", "min"):
+            return f"s{self.slots.index(term)}"
+        if op == "similarity":
+            return self.similarity(term)
+        if op == "call":
+            call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
+            return f"(float({call}) if {_all(self._arguments_known(term))} else NAN)"
+        if term.kind == BOOLEAN:
+            return f"(1 if {self.true(term)} else 0 if {self.false(term)} else {NULL_CODE})"
+        parts = [self._as_float(arg) if term.kind == FLOAT else self.value(arg) for arg in args]
+        if op == "negative":
+            return f"(-{parts[0]})"
+        if op in ("+", "-", "*"):
+            return f"({parts[0]} {op} {parts[1]})"
+        if op == "/":
+            return f"({parts[0]} / {parts[1]} if {parts[1]} != 0 else NAN)"
+        if op in ("//", "%"):
+            null = "NAN" if term.kind == FLOAT else "NULL"
+            return f"({parts[0]} {op} {parts[1]} if {parts[1]} != 0 else {null})"
+        if op in ("least", "greatest"):
+            return self._extreme(op, parts, term.kind == FLOAT)
+        if op == "abs":
+            return f"abs({parts[0]})"
+        if op == "sign":
+            return (
+                f"np.sign({parts[0]})"
+                if term.kind == FLOAT
+                else f"(({parts[0]} > 0) * 1 - ({parts[0]} < 0) * 1)"
+            )
+        if op.startswith("bit_"):
+            sign = {"bit_and": " & ", "bit_or": " | ", "bit_xor": " ^ "}[op]
+            return f"({sign.join(parts)})"
+        return _MATH[op].format(*parts)
+
+    def _extreme(self, op: str, parts: list[str], is_float: bool) -> str:
+        whole = parts[0]
+        for part in parts[1:]:
+            if is_float:
+                whole = f"np.{'minimum' if op == 'least' else 'maximum'}({whole}, {part})"
+            else:
+                whole = f"({'min' if op == 'least' else 'max'}({whole}, {part}))"
+        return whole
+
+    def _as_float(self, term: Term) -> str:
+        if term.kind == FLOAT:
+            return self.value(term)
+        known = self.valid(term)
+        value = f"np.float64({self.value(term)})"
+        return f"({value} if {_all(known)} else NAN)" if known else value
+
+    def similarity(self, term: Term) -> str:
+        """Return the code of a function of two arrays; the value of an array is the place of its row."""
+        rows = (f"{self.matrix(_column_of(arg))}, {self.value(arg)}" for arg in term.args)
+        return f"{term.data}({', '.join(rows)})"
+
+    def matrix(self, column: str) -> str:
+        """Return the code of the rows of an array column."""
+        return f"c{self.columns.index(column)}"
+
+    def leaf(self, term: Term) -> str:
+        """Return the name that holds an element or an aggregate of a group; writers for sequences know it."""
+        raise TypeError(f"no name for {term.op}")
+
+    def valid(self, term: Term) -> list[str]:
+        """Return the conditions for the value not to be null; none for floats, whose null compares false."""
+        if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
+            return []
+        if term.kind == TEXT:
+            return [f"{self.value(term)} >= 0"]
+        if term.kind == OTHER:
+            return [f"{self.value(term)} is not None"]
+        if term.kind == BOOLEAN:
+            return [f"{self.value(term)} >= 0"]
+        if term.op in ("column", "previous", "first", "sum", "max", "min", "element", "group"):
+            return [f"{self.value(term)} != NULL"]
+        conditions = [c for arg in term.args for c in self.valid(arg)]
+        if term.op in ("//", "%"):
+            conditions.append(f"{self.value(term.args[1])} != 0")
+        return list(dict.fromkeys(conditions))
+
+    # --- truth
+
+    def true(self, term: Term) -> str:
+        """Return the code that is true exactly when ``term`` is true."""
+        return self._holds(term, True)
+
+    def false(self, term: Term) -> str:
+        """Return the code that is true exactly when ``term`` is false, not when it is null."""
+        return self._holds(term, False)
+
+    def _holds(self, term: Term, wanted: bool) -> str:
+        op, args = term.op, term.args
+        if op == "not":
+            return self._holds(args[0], not wanted)
+        if op in ("and", "or"):
+            # With De Morgan, true and false of a junction need only true and false of its parts.
+            sign = "and" if (op == "and") == wanted else "or"
+            return _joined(sign, [self._holds(arg, wanted) for arg in args], lazy=self.is_costly(term))
+        if op in ("never", "always"):
+            return str((op == "always") == wanted and op != "never")
+        if op == "truth":
+            return str(bool(term.data) == wanted)
+        if op == "is_null":
+            return self._is_null(args[0], wanted)
+        if op == "compare":
+            return self._compare(term, wanted)
+        if op == "table":
+            code = self.value(args[0])
+            conditions = self.valid(args[0])
+            return _joined(
+                "and", [*conditions, f"t{self.tables.index(term.data)}[{code} + 1] == {int(wanted)}"]
+            )
+        if op == "call":
+            call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
+            return _joined(
+                "and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True
+            )
+        return f"({self.value(term)} == {int(wanted)})"  # a boolean column or what is derived from one
+
+    def _is_null(self, term: Term, wanted: bool) -> str:
+        if term.kind == FLOAT:
+            value = self.value(term)
+            return f"({value} {'!=' if wanted else '=='} {value})"
+        known = self.valid(term)
+        if not known:
+            return str(not wanted)
+        return f"(not ({_all(known)}))" if wanted else f"({_all(known)})"
+
+    def _compare(self, term: Term, wanted: bool) -> str:
+        left, right = term.args
+        sign = term.data if wanted else _FLIP[term.data]
+        one, other = self.value(left), self.value(right)
+        known = self.valid(left) + self.valid(right)
+        if sign == "!=" and FLOAT in (left.kind, right.kind):
+            return _joined("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
+        return _joined("and", [*known, f"{one} {sign} {other}"])
+
+    # --- user functions
+
+    def is_costly(self, term: Term) -> bool:
+        """Whether the condition should be computed only where it decides."""
+        return any(part.op in ("call", "similarity") for part in term.walk())
+
+    def _function(self, term: Term) -> str:
+        return f"u{self.functions.index(term.data)}"
+
+    def _argument(self, term: Term) -> str:
+        value = self.value(term)
+        if term.kind == TEXT and self.python:
+            return f"d{self.texts.index(term.unit)}[{value}]"
+        if term.kind == BOOLEAN:
+            return f"({value} == 1)"
+        return value
+
+    def _arguments_known(self, term: Term) -> list[str]:
+        return [c for arg in term.args for c in self.valid(arg) + self._not_nan(arg)]
+
+
+def _column_of(term: Term) -> str:
+    return term.data if term.op == "column" else term.data[-1]
+
+
+def _joined(sign: str, parts: list[str], *, lazy: bool = False) -> str:
+    parts = list(dict.fromkeys(parts))
+    if len(parts) == 1:
+        return f"({parts[0]})"
+    if lazy:
+        return "(" + f" {sign} ".join(f"({part})" for part in parts) + ")"
+    # Without jumps: the parts are cheap and the processor guesses badly.
+    return "(" + f" {'&' if sign == 'and' else '|'} ".join(f"({part})" for part in parts) + ")"
+
+
+def _all(conditions: list[str]) -> str:
+    return " and ".join(dict.fromkeys(conditions)) if conditions else "True"
+
+
+def _null(term: Term) -> int:
+    return NULL_CODE if term.kind in (TEXT, BOOLEAN) else NULL_INTEGER
+
+
+def _null_name(term: Term) -> str:
+    return str(NULL_CODE) if term.kind in (TEXT, BOOLEAN) else "NULL"

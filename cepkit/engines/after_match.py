@@ -1,0 +1,119 @@
+"""After-match policies: which matches a reported match takes away from the ones behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.errors import ResultTooLargeError
+from cepkit.formatting import count_text
+
+MOST_LOOKED_AT = 50_000_000
+_NONE = -1
+
+
+def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
+    """Return the matches that the query's after-match policy reports.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        Its query says the policy and, for two of them, the variable.
+    found : SequenceSet
+        All matches.
+
+    Returns
+    -------
+    SequenceSet
+        ``found`` itself under ``none``, else the matches that are reported.
+
+    Raises
+    ------
+    ResultTooLargeError
+        When there are more than ``MOST_LOOKED_AT`` matches: each must be looked at.
+
+    Notes
+    -----
+    In order of detection (last event, then first event, then canonical order), a reported match discards all
+    others of its partition that start: ``past_last`` at or before its last event, ``to_next`` at its first
+    event, ``to_first`` and ``to_last`` before the first or last event of a variable. Time O(n log n) for n
+    matches.
+    Source: FlinkCEP, after-match skip strategies.
+    """
+    policy = program.query.after_match[0]
+    if policy == "none":
+        return found
+    if (count := found.count()) > MOST_LOOKED_AT:
+        raise ResultTooLargeError(
+            f"after_match={policy!r} must look at each of {count_text(count)} matches, "
+            f"more than {MOST_LOOKED_AT:,}; narrow the window or the conditions"
+        )
+    reporter = Reporter(program)
+    partition = found.events.partition_of_event
+    kept = [reporter.reported(block, partition[block.last]) for block in found.whole_blocks()]
+    return KnownMatches(found.events, joined(kept))
+
+
+class Reporter:
+    """Goes through the matches in order; remembers per partition what reported ones have taken."""
+
+    def __init__(self, program: SequenceProgram):
+        self.program = program
+        self.policy, self.variable = program.query.after_match
+        self.horizon: dict[int, int] = {}  # matches of the partition that start before this are discarded
+        self.taken: set[int] = set()  # starts that are taken
+
+    def reported(
+        self, block: MatchBlock, partition_of_match: np.ndarray, position: np.ndarray | None = None
+    ) -> MatchBlock:
+        """Return the matches of ``block`` that are reported.
+
+        Parameters
+        ----------
+        block : MatchBlock
+            The next matches in canonical order; all that share a last event are in one block.
+        partition_of_match : ndarray of int, shape (n_matches,)
+            The same code for the same partition in every block.
+        position : ndarray of int64, shape (n_events,), optional
+            Place in the stream of the block's events, where they are not places themselves.
+        """
+        first, last = block.first, block.last
+        horizons = self._horizons(block)
+        if position is not None:
+            first = position[first]
+            horizons = None if horizons is None else np.where(horizons < 0, _NONE, position[horizons])
+        if horizons is not None and self.policy == "past_last":
+            horizons = horizons + 1
+        partition = partition_of_match.tolist()
+        order = np.lexsort([np.arange(len(block)), first, last]).tolist()
+        starts = first.tolist()
+        keep = np.zeros(len(block), bool)
+        for m in order:
+            start, p = starts[m], partition[m]
+            if start < self.horizon.get(p, _NONE) or start in self.taken:
+                continue
+            keep[m] = True
+            if horizons is None:
+                self.taken.add(start)
+            else:
+                self.horizon[p] = max(self.horizon.get(p, _NONE), int(horizons[m]))
+        return block.take(np.flatnonzero(keep))
+
+    def _horizons(self, block: MatchBlock) -> np.ndarray | None:
+        """Return the event up to which, or before which, a reported match lets no other start.
+
+        None: it takes its start.
+        """
+        if self.policy == "past_last":
+            return block.last
+        if self.policy == "to_next":
+            return None
+        own = variables_of_items(self.program, block) == self.program.query.variables.index(self.variable)
+        horizon = np.full(len(block), _NONE, np.int64)
+        matches, events = block.match_of_item[own], block.event_of_item[own]
+        if self.policy == "to_first":
+            matches, events = matches[::-1], events[::-1]
+        horizon[matches] = events  # of several the last one written counts
+        return horizon

@@ -1,0 +1,162 @@
+"""Aggregates over the events of all matches: counted where the engine can, else match by match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.chained import ChainedMatches
+from cepkit.engines.measures.regex_measures import Rows
+from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.shared.sequence_set import SequenceSet
+from cepkit.errors import PredicateError, column_not_found, nearest
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.parsing import parse_expression
+
+FUNCTIONS = ("count", "sum", "avg", "min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One aggregate: ``function`` of ``column`` over the events of ``variable``.
+
+    ``variable`` None: the number of matches; ``column`` None: the number of events.
+    """
+
+    function: str
+    variable: str | None
+    column: str | None
+
+
+def aggregate_matches(
+    program: SequenceProgram, found: SequenceSet, source: Rows, aggregates: Mapping[str, str]
+) -> pd.Series:
+    """Return aggregates over the events of all matches; see `SequenceMatches.aggregate`.
+
+    Raises
+    ------
+    PredicateError
+        When a text is not one aggregate of one column of a variable, or the column has no numbers.
+    ColumnNotFoundError
+        When the column is not there.
+    """
+    wanted = {name: _wanted(program, source, name, text) for name, text in aggregates.items()}
+    values = {
+        name: _values(source, found, name, one) for name, one in wanted.items() if one.column is not None
+    }
+    results = {}
+    waiting = {}
+    for name, one in wanted.items():
+        if one.variable is None:
+            results[name] = found.count()
+        elif (made := _by_counting(found, one, values.get(name))) is not None:
+            results[name] = made[0]
+        else:
+            waiting[name] = one
+    if waiting:
+        results |= _by_looking(program, found, waiting, values)
+    return pd.Series({name: results[name] for name in aggregates}, dtype=object)
+
+
+def _wanted(program: SequenceProgram, source: Rows, name: str, text: str) -> Wanted:
+    role = f"aggregate {name!r}"
+    tree = parse_expression(text, role=role, references=True)
+    known = program.query.variables
+    if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
+        raise PredicateError(f"{role}: expected {', '.join(FUNCTIONS)} of a column, as in sum({known[-1]}.x)")
+    if tree.operand is None:
+        return Wanted("count", None, None)
+    match tree.operand:
+        case ex.Attribute(name=variable):
+            column = None
+        case ex.Reference(variable=variable, name=column, index=None):
+            pass
+        case _:
+            raise PredicateError(f"{role}: expected a column of a variable, as in sum({known[-1]}.x)")
+    if variable not in known:
+        raise PredicateError(
+            f"{role}: {variable!r} is no variable of the pattern.{nearest(variable, known)} "
+            f"Variables: {list(known)}"
+        )
+    if column is None and tree.function != "count":
+        raise PredicateError(f"{role}: {tree.function}() of which column of {variable!r}?")
+    if column is not None and column not in source.schema:
+        raise column_not_found(role, column, source.schema)
+    return Wanted(tree.function, variable, column)
+
+
+def _values(source: Rows, found: SequenceSet, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column's values at every position, and whether each is there."""
+    events = found.events
+    array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
+    kind = array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if one.function == "count":
+            return np.zeros(len(array), np.int64), array.is_valid().to_numpy(zero_copy_only=False)
+        raise PredicateError(
+            f"aggregate {name!r}: {one.function}() needs numbers, {one.column!r} is of type "
+            f"{source.schema[one.column]}"
+        )
+    wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    values = array.cast(wide).fill_null(0).to_numpy(zero_copy_only=False)
+    if wide == pa.float64():
+        present = present & ~np.isnan(values)
+        values = np.where(present, values, 0.0)
+    return values, present
+
+
+def _by_counting(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
+    """Return the aggregate in a tuple where the engine counts it, else None."""
+    if not isinstance(found, ChainedMatches):
+        return None
+    return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
+
+
+def _by_looking(
+    program: SequenceProgram, found: SequenceSet, wanted: Mapping[str, Wanted], values
+) -> dict[str, Any]:
+    total = dict.fromkeys(wanted, 0)
+    count = dict.fromkeys(wanted, 0)
+    best: dict[str, Any] = {}
+    for block in found.blocks():
+        variable_of_item = variables_of_items(program, block)
+        for name, one in wanted.items():
+            own = variable_of_item == program.query.variables.index(one.variable)
+            events = block.event_of_item[own]
+            if one.column is None:
+                count[name] += len(events)
+                continue
+            of_event, present = values[name]
+            taken = of_event[events][present[events]]
+            count[name] += len(taken)
+            if len(taken) and one.function in ("min", "max"):
+                extreme = getattr(taken, one.function)().item()
+                better = min if one.function == "min" else max
+                best[name] = better(best.get(name, extreme), extreme)
+            elif one.function in ("sum", "avg"):
+                total[name] += _exact_sum(taken)
+    made = {}
+    for name, one in wanted.items():
+        n = count[name]
+        made[name] = {
+            "count": n,
+            "sum": total[name] if n else None,
+            "avg": total[name] / n if n else None,
+            "min": best.get(name),
+            "max": best.get(name),
+        }[one.function]
+    return made
+
+
+def _exact_sum(values: np.ndarray) -> int | float:
+    """Return the sum; of integers without overflow."""
+    if values.dtype.kind == "f":
+        return float(values.sum())
+    return int((values >> 32).sum()) * 2**32 + int((values & 0xFFFFFFFF).sum())

@@ -1,0 +1,407 @@
+"""Measures: expressions over whole matches, computed after matching from the rows that matched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.engines.measures.reducing import reduced
+from cepkit.engines.measures.vectors import compared, vectors_of_arrow
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.errors import CepError, PredicateError, column_not_found
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.language.regex.query import RegexQuery
+
+_COMPARE = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _power(base, exponent):
+    undefined = pc.and_(pc.equal(base, 0.0), pc.less(exponent, 0.0))
+    return pc.if_else(undefined, pa.scalar(None, pa.float64()), pc.power(base, exponent))
+
+
+def _of_positive(logarithm: Callable) -> Callable:
+    """Return the logarithm with null where it is minus infinity."""
+    return lambda x: logarithm(pc.if_else(pc.greater(x, 0.0), x, pa.scalar(None, pa.float64())))
+
+
+_MATH = {
+    "sqrt": pc.sqrt,
+    "exp": pc.exp,
+    "log": _of_positive(pc.ln),
+    "log2": _of_positive(pc.log2),
+    "log10": _of_positive(pc.log10),
+    "power": _power,
+}
+_ROUNDED = {"floor": pc.floor, "ceil": pc.ceil, "round": partial(pc.round, round_mode="half_to_even")}
+_BITS = {"bit_and": pc.bit_wise_and, "bit_or": pc.bit_wise_or, "bit_xor": pc.bit_wise_xor}
+_TEXT = {"starts_with": pc.starts_with, "ends_with": pc.ends_with, "contains": pc.match_substring}
+
+
+class Rows(Protocol):
+    """Where the values of rows come from; the frames' sources are such."""
+
+    schema: Mapping[str, object]
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these row numbers."""
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix, a row each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A measure that is a column's value at one row per match: the frame can hand it out in its own type."""
+
+    column: str
+    rows: np.ndarray  # int64, (n_matches,): row numbers of the frame
+
+
+Measured = Picked | pa.Array
+
+
+def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], ...]:
+    """Return the query's measures, or the default: first and last of every order column, and the count."""
+    if query.measures is not None:
+        return query.measures
+    ends = [
+        (f"{end}_{name}", ex.Aggregate(end, ex.Attribute(name)))
+        for name in query.order_by
+        for end in ("first", "last")
+    ]
+    return (*ends, ("count", ex.Aggregate("count")))
+
+
+def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Measured]:
+    """Compute the result columns of every match.
+
+    Parameters
+    ----------
+    query : RegexQuery
+        Its partition columns come first, then the measures. Without measures and order columns the result has
+        ``first_position`` and ``last_position``, the places of the first and last event in the stream.
+    matches : MatchSet
+        In the order of the result.
+    source : Rows
+        The frame the events came from.
+
+    Returns
+    -------
+    dict of str to (Picked or pyarrow.Array)
+        In the order of the result's columns.
+
+    Raises
+    ------
+    ColumnNotFoundError, PredicateError
+        Named for the measure. Called with no matches, this checks the measures before any work starts.
+
+    Notes
+    -----
+    Time O(rows of matches), at most O(events). Aggregates in measures range over all rows of the match.
+    Source: Hirzel, "Partition and Compose", DEBS 2012, section 2.2.
+    """
+    last_rows = matches.events.rows(matches.last)
+    columns: dict[str, Measured] = {name: Picked(name, last_rows) for name in query.partition_by}
+    if query.measures is None and not query.order_by:
+        columns["first_position"] = pa.array(matches.first)
+        columns["last_position"] = pa.array(matches.last)
+    evaluator = Evaluator(query, matches, source)
+    for name, expression in measure_expressions(query):
+        columns[name] = evaluator.measure(f"measure {name!r}", expression)
+    return columns
+
+
+class Evaluator:
+    """Computes measures of matches, a value per match; subclasses add leaves."""
+
+    def __init__(self, query: RegexQuery, matches: MatchSet, source: Rows):
+        self.query, self.matches, self.source = query, matches, source
+        self.role = "measure"
+
+    def measure(self, role: str, expression: ex.Expression) -> Measured:
+        """Return the values of a measure, for every match."""
+        self.role = role
+        if (
+            isinstance(expression, ex.Aggregate)
+            and expression.function in ("first", "last")
+            and isinstance(expression.operand, ex.Attribute)
+        ):
+            name = expression.operand.name
+            self._check(expression.operand)
+            return Picked(name, self._rows_of(expression.function))
+        return repeated(self.value(expression), len(self.matches))
+
+    def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
+        """Return the error for a part of the measure."""
+        return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, e)}")
+
+    def _check(self, e: ex.Attribute) -> None:
+        if e.name not in self.source.schema:
+            error = column_not_found(self.role, e.name, self.source.schema)
+            raise type(error)(f"{error}\n{self.query.underlined(self.role, e)}")
+
+    def _rows_of(self, end: str) -> np.ndarray:
+        return self.matches.events.rows(self.matches.first if end == "first" else self.matches.last)
+
+    # A value per match: leaves are aggregates. A value per row: leaves are columns. All between is the same.
+
+    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return a value per match."""
+        if isinstance(e, ex.Aggregate):
+            return self._aggregate(e)
+        return self._combine(e, self.value)
+
+    def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
+        if isinstance(e, ex.Attribute):
+            self._check(e)
+            return _plain(self.source.arrow(e.name, rows))
+        if isinstance(e, ex.Subscript):
+            self._check(e.operand)
+            return _item(self.source.arrow(e.operand.name, rows), e.index)
+        return self._combine(e, lambda part: self._row_value(part, rows))
+
+    def _aggregate(self, e: ex.Aggregate) -> pa.Array:
+        function, operand = e.function, e.operand
+        if operand is None:
+            return pa.array(np.diff(self.matches.lineage.first_item_of_match))
+        if function in ("first", "last"):
+            return self._row_value(operand, self._rows_of(function))
+        if function == "delta":
+            ends = [self._row_value(operand, self._rows_of(end)) for end in ("last", "first")]
+            return self._arithmetic(e, "-", *ends)
+        lineage = self.matches.lineage
+        rows = self.matches.events.rows(lineage.event_of_item)
+        values = repeated(self._row_value(operand, rows), len(rows))
+        try:
+            return reduced(function, values, lineage.first_item_of_match, self._order(operand))
+        except TypeError as error:
+            raise self.wrong(e, str(error)) from None
+
+    def _combine(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
+        try:
+            return self._combined(e, of)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise self.wrong(
+                e, f"these values cannot be combined so ({str(error).splitlines()[0]})"
+            ) from None
+
+    def _combined(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
+        match e:
+            case ex.Literal(value=value):
+                return pa.scalar(value)
+            case ex.Parameter(name=name):
+                return pa.scalar(dict(self.query.params)[name])
+            case ex.Negative(operand=operand):
+                return pc.negate(of(operand))
+            case ex.Arithmetic(operator=operator, left=left, right=right):
+                return self._arithmetic(e, operator, of(left), of(right))
+            case ex.Comparison(operator=operator, left=left, right=right):
+                sides = self._ranked(e, *self._alike(e, of(left), of(right)))
+                return _COMPARE[operator](*sides)
+            case ex.And(operands=operands) | ex.Or(operands=operands):
+                join = pc.and_kleene if isinstance(e, ex.And) else pc.or_kleene
+                whole = of(operands[0])
+                for operand in operands[1:]:
+                    whole = join(whole, of(operand))
+                return whole
+            case ex.Not(operand=operand):
+                return pc.invert(of(operand))
+            case ex.In(operand=operand, options=options):
+                whole = None
+                for option in options:
+                    equal = pc.equal(*self._alike(e, of(operand), of(option)))
+                    whole = equal if whole is None else pc.or_kleene(whole, equal)
+                return whole
+            case ex.IsNull(operand=operand):
+                return pc.is_null(of(operand))
+            case ex.Like(operand=operand, pattern=pattern):
+                # Arrow reads a backslash as an escape; the language has none.
+                return pc.match_like(of(operand), pattern.replace("\\", "\\\\"))
+            case ex.Call():
+                return self._call(e, of)
+        raise self.wrong(
+            e, f"{e} cannot stand in a measure; name the row it comes from, as in first({e}) or last({e})"
+        )
+
+    def _alike(self, e: ex.Expression, left, right):
+        """Read a text beside a time or a duration as one; a date stands for its midnight."""
+        left, right = _date_as_time(left), _date_as_time(right)
+        return self._read(e, left, right.type), self._read(e, right, left.type)
+
+    def _read(self, e: ex.Expression, side, of: pa.DataType):
+        import pandas as pd
+
+        if not (isinstance(side, pa.Scalar) and pa.types.is_string(side.type)):
+            return side
+        try:
+            if pa.types.is_duration(of) or (pa.types.is_timestamp(of) and isinstance(e, ex.Arithmetic)):
+                return pa.scalar(duration_ticks(side.as_py(), of.unit), type=pa.duration(of.unit))
+            if pa.types.is_timestamp(of):
+                moment = pd.Timestamp(side.as_py())
+                if moment.tzinfo is None and of.tz is not None:
+                    moment = moment.tz_localize(of.tz)
+                return pa.scalar(moment, type=pa.timestamp(moment.unit, of.tz))
+        except (ValueError, CepError) as error:
+            raise self.wrong(e, str(error)) from None
+        return side
+
+    def _ranked(self, e: ex.Comparison, left, right):
+        """Return the places of ordered texts in their order, other values as they are."""
+        order = next(filter(None, map(self._order, (*e.left.walk(), *e.right.walk()))), None)
+        if order is None or e.operator in ("==", "!=") or not (_is_text(left.type) and _is_text(right.type)):
+            return left, right
+        return tuple(pc.index_in(side, value_set=pa.array(order, side.type)) for side in (left, right))
+
+    def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
+        return self.source.schema[e.name].ordered if isinstance(e, ex.Attribute) else None
+
+    def _arithmetic(self, e: ex.Expression, operator: str, left, right):
+        left, right = self._alike(e, left, right)
+        if operator in "+-":
+            return _clean((pc.add if operator == "+" else pc.subtract)(left, right))
+        if operator == "*":
+            return _clean(pc.multiply(left, right))
+        if operator == "/":
+            left, right = left.cast(pa.float64()), right.cast(pa.float64())
+            right = pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right)
+            return _clean(pc.divide(left, right))
+        if pa.types.is_integer(left.type) and pa.types.is_integer(right.type):
+            return _floor_divided(operator, left, right)
+        return _clean(_floor_divided(operator, left.cast(pa.float64()), right.cast(pa.float64())))
+
+    def _call(self, e: ex.Call, of):
+        name, arguments = e.function, [of(argument) for argument in e.arguments]
+        if name in VECTOR_FUNCTIONS:
+            return self._similarity(e, arguments)
+        if name in _TEXT:
+            return _TEXT[name](arguments[0], arguments[1].as_py())
+        if name in _MATH:
+            floats = [argument.cast(pa.float64()) for argument in arguments]
+            return _clean(_MATH[name](*floats))
+        if name in ("abs", "sign"):
+            return _clean((pc.abs if name == "abs" else pc.sign)(arguments[0]))
+        if name in _ROUNDED:
+            return arguments[0] if pa.types.is_integer(arguments[0].type) else _ROUNDED[name](arguments[0])
+        if name in ("least", "greatest"):
+            if any(_is_text(argument.type) for argument in arguments):
+                raise self.wrong(e, f"{name}() needs numbers or times, not texts")
+            extreme = pc.min_element_wise if name == "least" else pc.max_element_wise
+            return _clean(extreme(*arguments, skip_nulls=False))
+        if name in _BITS:
+            return _BITS[name](*arguments)
+        return self._user_function(e, arguments)
+
+    def _similarity(self, e: ex.Call, arguments) -> pa.Array:
+        names = tuple(map(str, e.arguments))
+        for name, side in zip(names, arguments, strict=True):
+            of = side.type
+            is_list = pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of)
+            if not is_list or not _is_number(of.value_type):
+                raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {of}")
+        try:
+            if len(self.matches):
+                sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
+            else:  # before there are matches every row is checked
+                sides = [self.source.vectors(_column_of(argument))[:0] for argument in e.arguments]
+            found = compared(e.function, *sides, names)
+        except CepError as error:
+            raise self.wrong(e, str(error)) from None
+        return pa.array(found, mask=np.isnan(found))
+
+    def _user_function(self, e: ex.Call, arguments):
+        from cepkit.language.expressions.functions import registered_function
+
+        function = dict(self.query.functions).get(e.function) or registered_function(e.function)
+        n = next((len(a) for a in arguments if isinstance(a, pa.Array)), None)
+        if n is None:
+            return pa.scalar(function.call(*(a.as_py() for a in arguments)))
+        columns = [a.to_pylist() if isinstance(a, pa.Array) else [a.as_py()] * n for a in arguments]
+        values = [None if None in row else function.call(*row) for row in zip(*columns, strict=True)]
+        return pa.array(values)
+
+
+def repeated(value: pa.Array | pa.Scalar, n: int) -> pa.Array:
+    """Return a value that is the same everywhere as ``n`` of it, others as they are."""
+    return pa.array([value.as_py()] * n, type=value.type) if isinstance(value, pa.Scalar) else value
+
+
+def _column_of(e: ex.Expression) -> str:
+    """Return the first column that an expression names."""
+    return next(node.name for node in e.walk() if isinstance(node, ex.Attribute | ex.Reference))
+
+
+def _is_text(of: pa.DataType) -> bool:
+    return pa.types.is_string(of) or pa.types.is_large_string(of)
+
+
+def _is_number(of: pa.DataType) -> bool:
+    return pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    of = array.type
+    if pa.types.is_decimal(of) or of == pa.float16():
+        array = array.cast(pa.float64())
+    elif pa.types.is_integer(of) and of != pa.int64():
+        try:  # 100 + 100 does not fit 8 bits, 3 - 5 not the unsigned
+            array = array.cast(pa.int64())
+        except pa.ArrowInvalid:
+            raise CepError(
+                f"{pc.max(array).as_py()} does not fit a signed 64-bit integer; cast the column first"
+            ) from None
+    return _clean(array)
+
+
+def _date_as_time(side):
+    return side.cast(pa.timestamp("s")) if pa.types.is_date32(side.type) else side
+
+
+def _clean(array):
+    """Return floats with NaN as null."""
+    if not pa.types.is_floating(array.type):
+        return array
+    return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+
+
+def _item(array: pa.Array, index: int) -> pa.Array:
+    """Return an item of each list, null where there is none; from the end where ``index`` is negative."""
+    least = index + 1 if index >= 0 else -index
+    items = [None if x is None or len(x) < least else x[index] for x in array.to_pylist()]
+    return _plain(pa.array(items, type=array.type.value_type))
+
+
+def _floor_divided(operator: str, left, right):
+    """Return quotient or rest towards minus infinity; null where a side is null or the divisor 0."""
+    one, other = (
+        np.asarray(side.fill_null(0) if isinstance(side, pa.Array) else side.as_py() or 0)
+        for side in (left, right)
+    )
+    mask = np.broadcast_to(other == 0, np.broadcast(one, other).shape).copy()
+    for side in (left, right):
+        mask |= (
+            side.is_null().to_numpy(zero_copy_only=False) if isinstance(side, pa.Array) else not side.is_valid
+        )
+    other = np.where(other == 0, 1, other)
+    with np.errstate(all="ignore"):
+        result = np.floor_divide(one, other) if operator == "//" else np.mod(one, other)
+    if mask.ndim:
+        return pa.array(result, mask=mask)
+    return pa.scalar(None if mask else result.item(), left.type)

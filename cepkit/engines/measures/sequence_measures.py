@@ -1,0 +1,238 @@
+"""Measures of sequence matches: values of the events that variables stand for, and aggregates over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.measures.reducing import reduced
+from cepkit.engines.measures.regex_measures import Evaluator, Measured, Picked, Rows, repeated
+from cepkit.engines.shared.match_set import Lineage
+from cepkit.engines.shared.sequence_set import MatchBlock
+from cepkit.events import Events
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.query import SequenceQuery
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A block of matches as measures read it."""
+
+    program: SequenceProgram
+    events: Events
+    block: MatchBlock
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    @property
+    def first(self) -> np.ndarray:
+        return self.block.first
+
+    @property
+    def last(self) -> np.ndarray:
+        return self.block.last
+
+    @cached_property
+    def variable_of_item(self) -> np.ndarray:
+        """Number of the variable in the query, (n_items,)."""
+        return variables_of_items(self.program, self.block)
+
+    @cached_property
+    def item_of_variable(self) -> dict[str, int] | None:
+        """Where the one event of each variable stands in every match; None where matches differ."""
+        if len(self.program.branches) > 1:
+            return None
+        components = self.program.branches[0].branch.components
+        if any(component.low != 1 or component.high != 1 for component in components):
+            return None
+        place = {component.variable: c for c, component in enumerate(components)}
+        return place if len(place) == len(components) else None
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        return Lineage(self.block.event_of_item, self.block.first_item_of_match)
+
+
+def variables_of_items(program: SequenceProgram, block: MatchBlock) -> np.ndarray:
+    """Return the number, in ``query.variables``, of the variable that each item stands for, int64."""
+    number = {name: i for i, name in enumerate(program.query.variables)}
+    widest = max(len(bound.branch.components) for bound in program.branches)
+    table = np.zeros((len(program.branches), widest), np.int64)
+    for b, bound in enumerate(program.branches):
+        for c, component in enumerate(bound.branch.components):
+            table[b, c] = number[component.variable]
+    branch = np.repeat(block.branch_of_match, np.diff(block.first_item_of_match))
+    return table[branch, block.component_of_item]
+
+
+def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], ...]:
+    """Return the measures of a query that names none.
+
+    For every variable the values of the order columns at its event, ``a_ts``; for one that stands for several
+    events their number and the values at the first and the last, ``b_count``, ``b_first_ts``, ``b_last_ts``.
+    """
+    made: list[tuple[str, ex.Expression]] = []
+    for variable in query.variables:
+        if variable in query.group_variables:
+            made.append((f"{variable}_count", ex.Aggregate("count", ex.Reference(variable))))
+            for column in query.order_by:
+                made.append((f"{variable}_first_{column}", ex.Reference(variable, column, 1)))
+                made.append((f"{variable}_last_{column}", ex.Reference(variable, column, ex.LAST)))
+        else:
+            made += [(f"{variable}_{column}", ex.Reference(variable, column)) for column in query.order_by]
+    return tuple(made)
+
+
+def sequence_measures(
+    program: SequenceProgram, events: Events, block: MatchBlock, source: Rows
+) -> dict[str, Measured]:
+    """Compute the result columns of a block of matches.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        The query's partition columns come first, then its measures or the default ones. Without order columns
+        the default has ``a_position``, the place of the event in the stream, for every variable.
+    events : Events
+        In which the matches were found.
+    block : MatchBlock
+        In the order of the result.
+    source : Rows
+        The frame the events came from.
+
+    Returns
+    -------
+    dict of str to (Picked or pyarrow.Array)
+        In the order of the result's columns; null where a variable stands for no event.
+
+    Raises
+    ------
+    ColumnNotFoundError, PredicateError
+        Named for the measure. Called with no matches, this checks the measures before any work starts.
+    """
+    query: SequenceQuery = program.query
+    found = _Found(program, events, block)
+    columns: dict[str, Measured] = {}
+    if query.partition_by:
+        last_rows = events.rows(block.last)
+        columns = {name: Picked(name, last_rows) for name in query.partition_by}
+    evaluator = _SequenceEvaluator(query, found, source)
+    if query.measures is None and not query.order_by:
+        for variable in query.variables:
+            ends = [("first_", 1), ("last_", ex.LAST)] if variable in query.group_variables else [("", 1)]
+            for name, index in ends:
+                columns[f"{variable}_{name}position"] = evaluator.positions(variable, index)
+    measures = default_measures(query) if query.measures is None else query.measures
+    for name, expression in measures:
+        columns[name] = evaluator.measure(f"measure {name!r}", expression)
+    return columns
+
+
+class _SequenceEvaluator(Evaluator):
+    """Adds to the evaluator the events of variables."""
+
+    def __init__(self, query: SequenceQuery, found: _Found, source: Rows):
+        super().__init__(query, found, source)
+        self.bound = cache(self._bound)
+
+    def _bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the events of a variable, their offsets in the matches that have some, and these matches."""
+        found = self.matches
+        if found.item_of_variable is not None and variable in found.item_of_variable:
+            every = np.arange(len(found) + 1)
+            own = slice(found.item_of_variable[variable], None, len(found.item_of_variable))
+            return np.ascontiguousarray(found.block.event_of_item[own]), every, every[:-1]
+        number = self.query.variables.index(variable)
+        own = found.variable_of_item == number
+        n_of_match = np.bincount(found.block.match_of_item[own], minlength=len(found))
+        having = np.flatnonzero(n_of_match)
+        first_item = np.zeros(len(having) + 1, np.int64)
+        np.cumsum(n_of_match[having], out=first_item[1:])
+        return found.block.event_of_item[own], first_item, having
+
+    def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the events that ``variable[index]`` stands for, and the matches where there is one."""
+        events, first_item, having = self.bound(variable)
+        if len(first_item) == len(events) + 1 and index in (None, 1, ex.LAST):
+            return events, having
+        if index == ex.LAST:
+            return events[first_item[1:] - 1], having
+        place = first_item[:-1] + ((index if isinstance(index, int) else 1) - 1)
+        there = place < first_item[1:]
+        return events[place[there]], having[there]
+
+    def positions(self, variable: str, index: int | str) -> pa.Array:
+        """Return the places in the stream of the events that ``variable[index]`` stands for."""
+        events, having = self._event_of(variable, index)
+        return self._spread(pa.array(events), having)
+
+    def measure(self, role: str, expression: ex.Expression) -> Measured:
+        """Return a measure; a value of one event in the type of its column."""
+        if isinstance(expression, ex.Reference) and expression.name is not None:
+            self.role = role
+            self._check(expression)
+            events, having = self._event_of(expression.variable, expression.index)
+            if len(having) == len(self.matches):
+                return Picked(expression.name, self.matches.events.rows(events))
+        return super().measure(role, expression)
+
+    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return a value per match."""
+        reference = e.operand if isinstance(e, ex.Subscript) else e
+        if isinstance(reference, ex.Reference):
+            self._check(reference)
+            events, having = self._event_of(reference.variable, reference.index)
+            return self._spread(self._row_value(e, self.matches.events.rows(events)), having)
+        return super().value(e)
+
+    def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
+        match e:
+            case ex.Reference():
+                return super()._row_value(ex.Attribute(e.name, span=e.span), rows)
+            case ex.Subscript(operand=ex.Reference() as reference):
+                item = ex.Subscript(ex.Attribute(reference.name, span=reference.span), e.index, span=e.span)
+                return super()._row_value(item, rows)
+        return super()._row_value(e, rows)
+
+    def _aggregate(self, e: ex.Aggregate) -> pa.Array:
+        variables = {node.variable for node in e.walk() if isinstance(node, ex.Reference)}
+        if not variables:
+            return super()._aggregate(e)
+        (variable,) = variables
+        events, first_item, having = self.bound(variable)
+        if e.function == "count" and isinstance(e.operand, ex.Reference) and e.operand.name is None:
+            n_of_match = np.zeros(len(self.matches), np.int64)
+            n_of_match[having] = np.diff(first_item)
+            return pa.array(n_of_match)
+        if e.function in ("first", "last", "delta"):
+            ends = {"first": [1], "last": [ex.LAST], "delta": [ex.LAST, 1]}[e.function]
+            values = []
+            for index in ends:
+                rows = self.matches.events.rows(self._event_of(variable, index)[0])
+                values.append(self._spread(self._row_value(e.operand, rows), having))
+            return values[0] if len(values) == 1 else self._arithmetic(e, "-", *values)
+        rows = self.matches.events.rows(events)
+        values = repeated(self._row_value(e.operand, rows), len(rows))
+        try:
+            made = reduced(e.function, values, first_item, self._order(e.operand))
+        except TypeError as error:
+            raise self.wrong(e, str(error)) from None
+        spread = self._spread(made, having)
+        return spread.fill_null(0) if e.function == "count" else spread
+
+    def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
+        name = e.name if isinstance(e, ex.Reference) else None
+        return self.source.schema[name].ordered if name is not None else super()._order(e)
+
+    def _spread(self, values: pa.Array, having: np.ndarray) -> pa.Array:
+        """Return a value per match from one per match in ``having``; null for the others."""
+        if len(having) == len(self.matches):
+            return values
+        place = np.full(len(self.matches), -1, np.int64)
+        place[having] = np.arange(len(having))
+        return values.take(pa.array(place, mask=place < 0))

@@ -1,0 +1,1 @@
+"""The engine that searches single events in the cheapest order."""

@@ -1,0 +1,239 @@
+"""The ordered engine: sequences of single events, their components bound in any order that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.sequences.ordered_source import (
+    DONE,
+    N_MATCHES,
+    Key,
+    unordered,
+    write_ordered,
+)
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.events import Events
+
+_MATCHES_PER_CALL = 1 << 18
+_WORK_PER_CALL = 1 << 21  # events looked at between two chances to be interrupted
+_WORK_PER_CALL_OF_A_LOOK = 1 << 23  # at some nanoseconds each
+
+
+def ordered_unsupported(program: Bound) -> str | None:
+    """Return why the engine cannot run a program, None when it can; completes "it …"."""
+    if not isinstance(program, SequenceProgram):
+        return "runs event sequences only"
+    if not program.compiled:
+        return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    if any(leaf.op == "similarity" for root in program.terms() for leaf in root.walk()):
+        return "compares arrays, which it does not list"
+    return next((reason for bound in program.branches if (reason := unordered(bound))), None)
+
+
+class OrderedEvents:
+    """The events of a program by what they may stand for, made as they are asked for."""
+
+    def __init__(self, program: SequenceProgram, events: Events):
+        self.program, self.events = program, events
+        self.places = Places(program, events)
+        self._arrays: dict[tuple, np.ndarray] = {}
+
+    @cached_property
+    def accept(self) -> np.ndarray:
+        """Which places fulfil which conditions on single events; see `accepted`."""
+        return accepted(self.places)
+
+    def members(self, test: int) -> np.ndarray:
+        """Return the places that pass a test, rising, int64."""
+        return self._kept("members", test)
+
+    def members_of(self, bound: BoundBranch) -> list[np.ndarray]:
+        """Return the places that each component of a branch accepts."""
+        return [self.members(test_of(self.program, terms)) for terms in bound.accepts]
+
+    def rank(self, test: int) -> np.ndarray:
+        """Return how many members of a test are below each place, int64, (n + 1,)."""
+        return self._kept("rank", test)
+
+    def column(self, test: int, number: int) -> np.ndarray:
+        """Return the values of a column at the members of a test."""
+        return self._kept("column", test, number)
+
+    def limit(self, name: str) -> np.ndarray:
+        """Return by place, int64, (n,): what the kernels of the order call by this name."""
+        return self._kept("limit", name)
+
+    def _kept(self, *key: str | int) -> np.ndarray:
+        if key not in self._arrays:
+            self._arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
+        return self._arrays[key]
+
+    def _members(self, test: int) -> np.ndarray:
+        return np.flatnonzero(self.accept[test]).astype(np.int64, copy=False)
+
+    def _rank(self, test: int) -> np.ndarray:
+        rank = np.zeros(self.places.n + 1, np.int64)
+        np.cumsum(self.accept[test], out=rank[1:])
+        return rank
+
+    def _column(self, test: int, number: int) -> np.ndarray:
+        return list(self.places.inputs.columns.values())[number][self.members(test)]
+
+    def _limit(self, name: str) -> np.ndarray:
+        places = self.places
+        match name:
+            case "position":
+                return places.position_of_place
+            case "earlier":  # first place that may not precede each in a match
+                return self._n_up_to(places.later)
+            case "window_begin":
+                return self._n_up_to(places.window_end)
+            case "gap_begin":
+                return self._n_up_to(places.gap_end)
+        return np.ascontiguousarray(getattr(places, name), np.int64)
+
+    def _n_up_to(self, limit: np.ndarray) -> np.ndarray:
+        """Return how many places have a limit up to each place: the first place whose limit is behind it."""
+        return np.searchsorted(limit, np.arange(self.places.n), side="right").astype(np.int64, copy=False)
+
+
+class OrderedSearch:
+    """The search for the matches of one branch in one order; as `cepkit.engines.search.search.BranchSearch`."""
+
+    def __init__(self, own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]):
+        self.own, self.number, self.order, self.n = own, number, order, len(order)
+        program, inputs = own.program, own.places.inputs
+        self.tests = [test_of(program, terms) for terms in bound.accepts]
+        self.absent_tests = [test_of(program, terms) for terms in bound.absent_accepts]
+        made = write_ordered(program, bound, order, dtypes_of(inputs))
+        self.keys, self.search = made.arrays, kernel(program, made.text, "search")
+        self.constants = [*inputs.constants, *inputs.tables, *inputs.texts]
+
+    def _array(self, key: Key) -> np.ndarray:
+        if key[0] == "limit":
+            return self.own.limit(key[1])
+        test = self.tests[key[1]] if key[1] >= 0 else self.absent_tests[~key[1]]
+        return getattr(self.own, key[0])(test, *key[2:])
+
+    def _candidates(self, low: int, high: int) -> slice | np.ndarray:
+        """Return which events of the order's first component can be in matches that end from low to high."""
+        own, first, last = self.own, self.order[0], self.n - 1
+        if low <= 0 and high >= own.places.n:
+            return slice(None)
+        members = own.members(self.tests[first])
+        if own.events.n_partitions < 2:
+            begin = low if first == last else int(own.limit("window_begin")[min(low, own.places.n - 1)])
+            return slice(*np.searchsorted(members, [begin, high]))
+        wanted = own.members(self.tests[last])
+        position = own.places.position_of_place[wanted]
+        is_wanted = (low <= position) & (position < high)
+        if first == last:
+            return np.flatnonzero(is_wanted)
+        wanted = wanted[is_wanted]
+        n_in_reach = np.searchsorted(wanted, own.places.window_end[members]) - np.searchsorted(
+            wanted, members
+        )
+        return np.flatnonzero(n_in_reach > 0)
+
+    def _calls(
+        self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
+    ) -> Iterator[np.ndarray]:
+        """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
+        places, first = self.own.places, self.order[0]
+        chosen, n_first = self._candidates(low, high), 0
+        arrays = []
+        for key in self.keys:
+            array = self._array(key)
+            if key[0] in ("members", "column") and key[1] == first:
+                array = np.ascontiguousarray(array[chosen])
+                n_first = len(array)
+            arrays.append(array)
+        is_one = self.own.events.n_partitions < 2
+        cursor, stop, place, index = (np.zeros(self.n, np.int64) for _ in range(4))
+        stop[0] = n_first
+        report = np.zeros(4, np.int64)
+        while not report[DONE]:
+            with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+                self.search(
+                    int(len(out) > 0), work, low, high, low if is_one else 0,
+                    high if is_one else places.n, *arrays, *self.constants, cursor, stop, place, index,
+                    count, out, report,
+                )  # fmt: skip
+            yield report
+
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``, in no order, and whether these are all.
+
+        They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
+        """
+        work = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
+        return gathered(self._found(low, high, work), most, most_calls)
+
+    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of every call of the kernel, and whether the search is done."""
+        out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
+        for report in self._calls(low, high, np.empty(0, np.int64), out, work):
+            yield self._block(out[: int(report[N_MATCHES])]), bool(report[DONE])
+
+    def _block(self, places: np.ndarray) -> MatchBlock:
+        n = len(places)
+        return MatchBlock(
+            self.own.places.position_of_place[places.ravel()],
+            np.tile(np.arange(self.n, dtype=np.int16), n),
+            np.arange(n + 1, dtype=np.int64) * self.n,
+            np.full(n, self.number, np.int16),
+        )
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position, int64, (n_events,)."""
+        places = self.own.places
+        count = np.zeros(places.n, np.int64)
+        for _ in self._calls(0, places.n, count, np.empty((0, self.n), np.int64), _WORK_PER_CALL):
+            pass
+        return count[places.place_of_position]
+
+
+def ordered_sequence(
+    own: OrderedEvents,
+    orders: Sequence[tuple[int, ...]],
+    *,
+    most_known: int = MOST_KNOWN,
+    most_calls: int | None = None,
+) -> SequenceSet:
+    """Find the matches of a program, each branch's components bound in an order of their own.
+
+    Parameters
+    ----------
+    own : OrderedEvents
+        The events, of a program that `ordered_unsupported` has nothing against.
+    orders : sequence of tuple of int
+        For every branch its components, those to be bound first in front.
+    most_known, most_calls : int
+        As of `search_sequence`.
+
+    Returns
+    -------
+    SequenceSet
+        In canonical order, before any after-match policy; the same for all orders.
+
+    Notes
+    -----
+    Time O(partial matches of the order x events in reach), memory O(n_events x conditions on single events)
+    and the matches kept. See `write_ordered`.
+    """
+    if not own.places.n or own.program.window.is_empty:
+        return KnownMatches(own.events, joined([]))
+    branches = zip(own.program.branches, orders, strict=True)
+    searches = [OrderedSearch(own, bound, number, order) for number, (bound, order) in enumerate(branches)]
+    return known_or_searched(own.events, searches, most_known, most_calls)

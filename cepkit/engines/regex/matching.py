@@ -1,0 +1,329 @@
+"""The regex engine: runs a program over events, whole or in blocks of partitions on threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.regex.program import (
+    LIST_FULL,
+    MOST_LIVE,
+    QUEUE_FULL,
+    Kernel,
+    Program,
+    State,
+)
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.events import Events
+
+# Up to this many partitions one state fits the cache; above, blocks of so many partitions are matched one by
+# one.
+PARTITIONS_PER_BLOCK = 2048
+_MOST_PARTITIONS_AT_ONCE = 2048
+_FEWEST_EVENTS_PER_THREAD = 250_000
+# A call of the kernel ends after about so many events or looks at partial matches: some 10 to 100 ms.
+_EVENTS_PER_CALL = 1 << 20
+_WORK_PER_CALL = 1 << 24
+
+
+def usable_threads() -> int:
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, else the cores of this process."""
+    named = os.environ.get("CEPKIT_THREADS")
+    if named:
+        return max(1, int(named))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass
+class Run:
+    """What a run did; filled while it goes on."""
+
+    work: int = 0  # partial matches looked at
+    most_live: int = 0  # live starts of one partition
+    n_blocks: int = 0
+    threads: int = 1
+
+
+def match_regex(
+    program: Program,
+    events: Events,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    run: Run | None = None,
+) -> MatchSet:
+    """Find the matches of ``program`` in ``events``.
+
+    Parameters
+    ----------
+    program : Program
+        A compiled regex query.
+    events : Events
+        With the program's columns.
+    threads : int, optional
+        At most so many; None: as many as pay. The matches do not depend on it.
+    progress : callable, optional
+        Called now and then with the number of events done since the last call.
+    run : Run, optional
+        Receives what the run did.
+
+    Returns
+    -------
+    MatchSet
+        By last event.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Within about a tenth of a second of Ctrl-C; all threads have ended then.
+
+    Notes
+    -----
+    Time O(n_events x live starts); starts that nothing can tell apart count as one. Memory: the state,
+    O(partitions of a block x live starts), and with blocks a copy of the columns used.
+    Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
+    """
+    run = run if run is not None else Run()
+    threads = _threads(program, events, threads)
+    inputs = program.inputs(events.columns)
+    kernel = program.matching(inputs)
+    if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
+        run.n_blocks, run.threads = 1, 1
+        state = kernel.new_state(max(1, events.n_partitions))
+        first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
+        return MatchSet(events, first, last)
+    blocks = cut_into_blocks(events, inputs, threads)
+    run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
+    found = _match_blocks(kernel, blocks, threads, progress, run)
+    first = np.concatenate([f for f, _ in found]) if found else np.empty(0, np.int64)
+    last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
+    order = np.argsort(last, kind="stable")
+    return MatchSet(events, first[order], last[order])
+
+
+def _threads(program: Program, events: Events, threads: int | None) -> int:
+    if not program.compiled or not program.pure:
+        return 1
+    if threads is not None:
+        return max(1, threads)
+    usable = min(usable_threads(), events.n_events // _FEWEST_EVENTS_PER_THREAD, events.n_partitions)
+    # Few partitions must first be dealt to the threads, which costs as much as a cheap pattern itself.
+    pays = usable > 2 or events.n_partitions > _MOST_PARTITIONS_AT_ONCE or bool(program.functions)
+    return max(1, usable) if pays else 1
+
+
+def advance(
+    kernel: Kernel,
+    state: State,
+    partition: np.ndarray,
+    inputs: Inputs,
+    row_base: int,
+    progress: Callable[[int], None] | None = None,
+    run: Run | None = None,
+    stop: threading.Event | None = None,
+    events_per_call: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Advance ``state`` over a run of events and return the matches that end in it.
+
+    Parameters
+    ----------
+    kernel, state
+        From one program.
+    partition : ndarray of int32, shape (n_events,)
+        Partition codes, below the state's number of partitions.
+    inputs : Inputs
+        Columns of the same events.
+    row_base : int
+        Number of the first event; starts and ends are numbered from it.
+    stop : threading.Event, optional
+        When it is set the run ends early.
+    events_per_call : int, optional
+        Most events that one call of the kernel reads; None: as many as take some 10 to 100 ms.
+
+    Returns
+    -------
+    first, last : ndarray of int64
+        In the order of ``last``.
+    """
+    run = run if run is not None else Run()
+    n_events = len(partition)
+    room = min(n_events, events_per_call or _EVENTS_PER_CALL)
+    out = np.empty(room, np.int64), np.empty(room, np.int64)
+    report = np.zeros(5, np.int64)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    columns, arrays = inputs.arguments(), state.arguments()
+    kernel_run, done = kernel.run, 0
+    # Only a kernel that runs as Python can warn of a division by zero or an overflow.
+    with nullcontext() if kernel.is_compiled else np.errstate(all="ignore"):
+        while done < n_events and not (stop is not None and stop.is_set()):
+            end = min(done + room, n_events)
+            n_found = kernel_run(
+                partition, done, end, row_base, _WORK_PER_CALL, *columns, *arrays, *out, report
+            )
+            if n_found:
+                found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
+            consumed, _, work, _, reason = report.tolist()
+            run.work += work
+            if progress is not None:
+                progress(consumed - done)
+            done = consumed
+            if reason in (LIST_FULL, QUEUE_FULL):
+                state.grow("list" if reason == LIST_FULL else "queue")
+                arrays = state.arguments()
+    run.most_live = max(run.most_live, int(report[MOST_LIVE]))
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Events rearranged block by block; rows of a block are in stream order."""
+
+    first_row: np.ndarray  # int64, (n_blocks + 1,)
+    partitions_per_block: int
+    partition: np.ndarray  # int32, (n_events,): numbered within the block
+    event_of_row: np.ndarray  # int32 or int64, (n_events,)
+    inputs: Inputs
+
+
+def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
+    """Rearrange the columns so that each block of partitions lies together.
+
+    Few partitions are dealt to the threads by their numbers of events; many are cut into blocks whose state
+    fits the cache.
+    """
+    from cepkit.kernels.blocks import balanced_blocks, count_events, scatter_column, scatter_events
+
+    partition, n_partitions = events.partition_of_event, events.n_partitions
+    if n_partitions > _MOST_PARTITIONS_AT_ONCE:
+        shift = (PARTITIONS_PER_BLOCK - 1).bit_length()
+        n_blocks = ((n_partitions - 1) >> shift) + 1
+        block = np.arange(n_blocks, dtype=np.int32)
+        mask = (1 << shift) - 1
+        partitions_per_block = 1 << shift
+    else:
+        shift, mask, partitions_per_block = 0, -1, n_partitions
+        n_blocks = min(threads, n_partitions)
+        block = balanced_blocks(np.bincount(partition, minlength=n_partitions), max(1, n_blocks))
+    n = events.n_events
+    # Each thread counts, then writes, a run of events; the counts say where each run's rows begin in each
+    # block.
+    cuts = np.linspace(0, n, threads + 1).astype(np.int64)
+    counts = np.zeros((threads, n_blocks), np.int64)
+    own_partition = np.empty(n, np.int32)
+    event_of_row = np.empty(n, np.int32 if n < 2**31 else np.int64)
+    columns = {name: np.empty_like(values) for name, values in inputs.columns.items()}
+    first_row = np.zeros(n_blocks + 1, np.int64)
+
+    def count(t: int) -> None:
+        count_events(partition[cuts[t] : cuts[t + 1]], shift, block, counts[t])
+
+    def scatter(t: int) -> None:
+        run = slice(cuts[t], cuts[t + 1])
+        cursor = first_row[:-1] + counts[:t].sum(axis=0)
+        scatter_events(
+            partition[run], cuts[t], shift, mask, block, cursor.copy(), own_partition, event_of_row
+        )
+        for name, values in inputs.columns.items():
+            # As bits of their width: four compiled variants serve all types.
+            bits = np.dtype(f"u{values.dtype.itemsize}")
+            out = columns[name].view(bits)
+            scatter_column(partition[run], shift, block, cursor.copy(), values[run].view(bits), out)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="cepkit") as pool:
+        list(pool.map(count, range(threads)))
+        np.cumsum(counts.sum(axis=0), out=first_row[1:])
+        list(pool.map(scatter, range(threads)))
+    return Blocks(first_row, partitions_per_block, own_partition, event_of_row, inputs.with_columns(columns))
+
+
+def _match_blocks(
+    kernel: Kernel, blocks: Blocks, threads: int, progress: Callable[[int], None] | None, run: Run
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    stop = threading.Event()
+    local = threading.local()
+    n_blocks = len(blocks.first_row) - 1
+    runs: list[Run] = []
+
+    def match_block(b: int) -> tuple[np.ndarray, np.ndarray]:
+        if not hasattr(local, "state"):
+            local.state = kernel.new_state(blocks.partitions_per_block)
+            local.run = Run()
+            runs.append(local.run)
+        else:
+            local.state.clear()
+        rows = slice(blocks.first_row[b], blocks.first_row[b + 1])
+        columns = {name: values[rows] for name, values in blocks.inputs.columns.items()}
+        inputs = blocks.inputs.with_columns(columns)
+        first, last = advance(
+            kernel, local.state, blocks.partition[rows], inputs, 0, progress, local.run, stop
+        )
+        event_of_row = blocks.event_of_row[rows]
+        return event_of_row[first].astype(np.int64), event_of_row[last].astype(np.int64)
+
+    if threads == 1:
+        found = [match_block(b) for b in range(n_blocks)]
+    else:
+        with ThreadPoolExecutor(threads, thread_name_prefix="cepkit") as pool:
+            futures = [pool.submit(match_block, b) for b in range(n_blocks)]
+            try:
+                found = [future.result() for future in futures]
+            except BaseException:  # Ctrl-C above all: end the other threads before the error leaves
+                stop.set()
+                for future in futures:
+                    future.cancel()
+                raise
+    run.work += sum(r.work for r in runs)
+    run.most_live = max([run.most_live, *(r.most_live for r in runs)])
+    return found
+
+
+def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
+    """Return the pattern position of every row of every match: int64, along the items of the lineage.
+
+    Where a row can stand for several positions, the ways through the pattern are compared position by
+    position from the first row on, and the smallest one wins: every variable takes as many rows as it can,
+    left to right.
+
+    Notes
+    -----
+    One pass over all events and one over the rows of matches.
+    """
+    from cepkit.kernels.lineage import choose_positions
+
+    lineage = matches.lineage
+    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
+    position = np.zeros(len(lineage.event_of_item), np.int64)
+    if len(matches):
+        events = matches.events
+        inputs = program.inputs(events.columns)
+        kernel = program.labelling(inputs)
+        state = kernel.new_state(max(1, events.n_partitions))
+        head, follow = matches.chains()
+        with np.errstate(all="ignore"):
+            kernel.run(
+                events.partition_of_event,
+                *inputs.arguments(),
+                *state.arguments(),
+                head,
+                matches.first,
+                matches.last,
+                follow,
+                lineage.first_item_of_match[:-1].copy(),
+                item_mask,
+            )
+        automaton = program.automaton
+        follow_of_position = np.array(automaton.follow, np.int64)
+        complete = choose_positions(
+            lineage.first_item_of_match, item_mask, follow_of_position, automaton.accepting, position
+        )
+        assert complete, "the rows of a match do not spell its pattern"
+    return position

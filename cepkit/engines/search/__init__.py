@@ -1,0 +1,1 @@
+"""The engine that searches depth first; it takes every sequence query."""

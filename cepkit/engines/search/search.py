@@ -1,0 +1,299 @@
+"""The search engine: any sequence query, by a generated depth-first walk over its partial matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import numpy as np
+
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.search_source import (
+    DEPTH,
+    DONE,
+    N_ITEMS,
+    N_MATCHES,
+    START,
+    test_of,
+    tests_of,
+    write_accepting,
+    write_search,
+)
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.events import Events
+
+MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
+_ITEMS_PER_CALL = 1 << 20
+_WORK_PER_CALL = 1 << 20  # events looked at between two chances to be interrupted
+_WORK_PER_CALL_OF_A_LOOK = 1 << 21
+_MOST_GLANCED = 1 << 14
+_CALLS_OF_A_GLANCE = 2
+
+
+def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
+    """Return a function of a generated module, with the user's functions that it calls."""
+    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
+    run = getattr(load(text, user), name)
+    # One that runs as Python would warn of overflows. As a decorator: the error state holds for each call.
+    return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)
+
+
+def dtypes_of(inputs: Inputs) -> dict[str, str]:
+    """Return the dtype of every column that kernels read."""
+    return {
+        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
+    }
+
+
+Loader = Callable[[SequenceProgram, str, str], Callable]
+
+
+def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
+
+    ``load_as(program, text, name)`` makes a function of the text of a module.
+    """
+    program, inputs = places.program, places.inputs
+    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
+    dtypes = dtypes_of(inputs)
+    key = ("accepting", *dtypes.items())
+    if key not in program.written:
+        program.written[key] = write_accepting(program, dtypes)
+    run = load_as(program, program.written[key].text, "accepting")
+    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        run(0, places.n, *inputs.arguments(), accept)
+    return accept
+
+
+def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
+    """Return the source of the search for a branch, its arguments and its scratch arrays."""
+    program, inputs = places.program, places.inputs
+    text = write_search(program, bound, dtypes_of(inputs)).text
+    tests = [
+        np.array([test_of(program, terms) for terms in own], np.int64)
+        for own in (bound.accepts, bound.absent_accepts)
+    ]
+    arguments = [
+        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
+        places.position_of_place, *inputs.arguments(),
+    ]  # fmt: skip
+    depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2
+    return text, arguments, [np.zeros(n, np.int64) for n in (depth, depth, len(bound.accepts), depth, depth)]
+
+
+class BranchSearch:
+    """The search for the matches of one branch; ``work_of_a_look`` limits a call where calls are limited."""
+
+    def __init__(
+        self,
+        places: Places,
+        accept: np.ndarray,
+        bound: BoundBranch,
+        number: int,
+        load_as: Loader | None = None,
+        work_of_a_look: int | None = None,
+    ):
+        self.places, self.bound, self.number = places, bound, number
+        self._given_work = work_of_a_look
+        self.n_components = len(bound.accepts)
+        text, self.arguments, self.scratch = search_of(places, accept, bound)
+        self.search = (load_as or kernel)(places.program, text, "search")
+
+    def calls(
+        self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
+    ) -> Iterator[np.ndarray]:
+        """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
+        places = self.places
+        # A match that ends there begins at most one window earlier.
+        begin, stop = 0, places.n
+        if places.events.n_partitions < 2 and 0 < high <= places.n:
+            begin, stop = int(places.window_start[min(low, places.n - 1)]), high
+        report = np.zeros(7, np.int64)
+        report[START], report[DEPTH] = begin - 1, -1
+        while not report[DONE]:
+            with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+                self.search(
+                    stop, low, high, int(fill), work, *self.arguments, *self.scratch,
+                    *outputs, report,
+                )  # fmt: skip
+            yield report
+
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``, in no order, and whether these are all.
+
+        They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
+        """
+        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        return gathered(self._found(low, high, work), most, most_calls)
+
+    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of every call of the kernel, and whether the search is done."""
+        room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
+        out_place = np.empty(room, np.int64)
+        out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
+        for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work):
+            n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
+            yield self._block(out_place[:n_items], out_size[:n]), bool(report[DONE])
+
+    def _work_of_a_look(self) -> int:
+        if self._given_work is not None:
+            return self._given_work
+        # A condition on a whole loop costs as much as all its events.
+        leaves = (leaf for one in self.bound.conditions for leaf in one.term.walk())
+        return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
+
+    def _block(self, places: np.ndarray, sizes: np.ndarray) -> MatchBlock:
+        first_item = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes.sum(axis=1), out=first_item[1:])
+        components = np.tile(np.arange(self.n_components, dtype=np.int16), len(sizes))
+        return MatchBlock(
+            self.places.position_of_place[places],
+            np.repeat(components, sizes.ravel()),
+            first_item,
+            np.full(len(sizes), self.number, np.int16),
+        )
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position, int64, (n_events,)."""
+        places = self.places
+        count = np.zeros(places.n, np.int64)
+        none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
+        for _ in self.calls(0, places.n, False, count, *none):
+            pass
+        return count[places.place_of_position]
+
+
+def gathered(
+    found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
+) -> tuple[MatchBlock, bool]:
+    """Return the matches that the calls of a search find, and whether these are all.
+
+    ``found`` has the matches of every call, and whether it was the last. No call is made after the one that
+    brings the matches beyond ``most`` or that is the ``most_calls``-th.
+    """
+    made, n_made, is_done = [], 0, False
+    for block, is_done in islice(found, most_calls):
+        made.append(block)
+        n_made += len(block)
+        if is_done or (most is not None and n_made > most):
+            break
+    return joined(made), is_done and (most is None or n_made <= most)
+
+
+class SearchedMatches(SequenceSet):
+    """Too many matches to keep: counted by their last event, and searched again when they are looked at.
+
+    ``found`` are those that were found before it was given up to keep them.
+    """
+
+    def __init__(self, events: Events, searches: list[BranchSearch], found: MatchBlock):
+        self.events, self._searches, self._n_found = events, searches, len(found)
+        self._some = found.take(slice(0, _MOST_GLANCED))
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return self._n_found, False
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return self._n_found > 0 or self.count() > 0
+
+    def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches, or all when there are no more."""
+        high = 1
+        while len(block := self.ending(0, high)) < n and high < self.events.n_events:
+            high *= 2
+        return block.take(slice(0, n))
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        known, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``known``
+        high, beyond = 64, None
+        while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
+            made = [search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches]
+            if all(is_whole for _, is_whole in made):
+                known, whole = high, joined([block for block, _ in made])
+            else:
+                beyond, part = high, joined([block for block, _ in made])
+            high = 2 * high if beyond is None else (known + beyond) // 2
+        if len(whole):
+            return whole.sorted().take(slice(0, n))
+        return (part if len(part) else self._some).take(slice(0, n)).sorted()
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end and how many end at each."""
+        count = sum(search.count_by_last() for search in self._searches)
+        positions = np.flatnonzero(count)
+        return positions, count[positions]
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``."""
+        return joined([search.matches(low, high)[0] for search in self._searches]).sorted()
+
+
+def search_sequence(
+    program: SequenceProgram,
+    events: Events,
+    *,
+    most_known: int = MOST_KNOWN,
+    most_calls: int | None = None,
+    work_of_a_call: int | None = None,
+    load_as: Loader | None = None,
+) -> SequenceSet:
+    """Find the matches of ``program`` in ``events``.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        A compiled sequence query.
+    events : Events
+        With the program's columns.
+    most_known : int
+        Up to so many matches are kept; of more the ends are counted, and they are searched again, a part at a
+        time, when they are looked at.
+    most_calls : int, optional
+        So many calls of the kernel, each of some hundredths of a second, may a branch take to find them; if
+        that is not enough they count as too many.
+    work_of_a_call : int, optional
+        With ``most_calls``: events that a call looks at.
+    load_as : callable, optional
+        ``load_as(program, text, name)`` makes a function of the text of a module; default `kernel`.
+
+    Returns
+    -------
+    SequenceSet
+        In canonical order, before any after-match policy.
+
+    Notes
+    -----
+    Time O(partial matches x window), memory O(n_events) and the matches kept.
+    Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
+    """
+    places = Places(program, events)
+    if not places.n or program.window.is_empty:
+        return KnownMatches(events, joined([]))
+    accept = accepted(places, load_as or kernel)
+    searches = [
+        BranchSearch(places, accept, bound, number, load_as, work_of_a_call)
+        for number, bound in enumerate(program.branches)
+    ]
+    return known_or_searched(events, searches, most_known, most_calls)
+
+
+def known_or_searched(
+    events: Events, searches: list, most_known: int = MOST_KNOWN, most_calls: int | None = None
+) -> SequenceSet:
+    """Return all matches of the branches' searches if there are few, else what finds them again."""
+    made = []
+    for search in searches:
+        block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
+        made.append(block)
+        if not is_whole:
+            return SearchedMatches(events, searches, joined(made))
+    return KnownMatches(events, joined(made).sorted())

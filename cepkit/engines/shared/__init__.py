@@ -1,0 +1,1 @@
+"""What several engines use: results as arrays, positions of events, loaded kernels."""

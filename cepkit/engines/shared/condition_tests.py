@@ -1,0 +1,69 @@
+"""Tests given combinations of events against chosen conditions and absences of a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cepkit.compile.sequences.condition_tests_source import write_checking
+from cepkit.compile.sequences.program import BoundBranch
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.engines.shared.kernels import dtypes_of, kernel
+from cepkit.engines.shared.places import Places
+
+_FEW = 50_000  # tests that run as Python in less time than their machine code takes to be made (measured)
+_NONE = np.empty((0, 0), np.uint8)
+
+
+def holding(
+    places: Places,
+    accept: np.ndarray | None,
+    bound: BoundBranch,
+    item: np.ndarray,
+    size: np.ndarray,
+    conditions: Sequence[int],
+    absences: Sequence[int] = (),
+) -> np.ndarray:
+    """Return which conditions and absences hold for which combinations of events.
+
+    Parameters
+    ----------
+    places : Places
+        The events.
+    accept : ndarray of uint8, shape (n_tests, n_places), optional
+        As `cepkit.engines.search.search.accepted`; needed for absences.
+    bound : BoundBranch
+        A branch of the program of ``places``.
+    item : ndarray of int64, shape (n_items,)
+        The places of the events, one match behind the other.
+    size : ndarray of int64, shape (n_matches, n_components)
+        How many of a match's events are each component's.
+    conditions, absences : sequence of int
+        Numbers of conditions (none of an absent event) and absences of the branch.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_matches, n_conditions + n_absences)
+
+    Notes
+    -----
+    Components that a condition does not look at may be any places. Time O(items); for few, without compiling.
+    """
+    program, inputs = places.program, places.inputs
+    n, n_tests = len(size), len(conditions) + len(absences)
+    first_item = np.zeros(n + 1, np.int64)
+    np.cumsum(size.sum(axis=1), out=first_item[1:])
+    made = write_checking(
+        program, bound, dtypes_of(inputs), conditions, absences, interpreted=n * n_tests < _FEW
+    )
+    tests = np.array([test_of(program, terms) for terms in bound.absent_accepts], np.int64)
+    limits = (places.time_start, places.time_end) if len(absences) else (first_item, first_item)
+    out = np.empty((n, n_tests), np.uint8)
+    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        kernel(program, made.text, "check")(
+            n, np.ascontiguousarray(item, np.int64), first_item, np.ascontiguousarray(size, np.int64), tests,
+            _NONE if accept is None else accept, *limits, *inputs.arguments(),
+            np.zeros(size.shape[1], np.int64), out,
+        )  # fmt: skip
+    return out.astype(bool)

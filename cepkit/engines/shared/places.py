@@ -1,0 +1,172 @@
+"""Events laid out for sequence engines: partitions one behind the other, and limits in time as places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.events import Events
+
+_FEW = 1 << 15  # places for which a search is as good as a kernel, which must be compiled first
+_FEW_OF = 16  # a search for one place in so many is faster than going over all
+
+
+@dataclass(frozen=True)
+class Places:
+    """The events of a program by partition, in stream order within each; a place is a number in this order.
+
+    Within a partition a later event has a higher place, so that no engine needs to know partitions: every
+    limit below stays inside the partition of its event.
+    """
+
+    program: SequenceProgram
+    events: Events
+
+    @property
+    def n(self) -> int:
+        """Number of events."""
+        return self.events.n_events
+
+    @property
+    def is_one_partition(self) -> bool:
+        """Whether places are positions."""
+        return self.events.n_partitions < 2
+
+    @property
+    def position_of_place(self) -> np.ndarray:
+        """Position in stream order of every place, int64, (n,)."""
+        return self.events.by_partition
+
+    @property
+    def place_of_position(self) -> np.ndarray:
+        """Place of every position, int64, (n,)."""
+        return self.events.rank_by_partition
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What kernels read of the columns, by place."""
+        inputs = self.program.inputs(self.events.columns)
+        if self.is_one_partition:
+            return inputs
+        return inputs.with_columns({name: self._by_place(name, own) for name, own in inputs.columns.items()})
+
+    def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
+        column = self.events.columns.get(name)
+        if column is not None and column.values is values:  # texts may have got other codes
+            return self.events.values_by_partition(name)
+        return values[self.position_of_place]
+
+    @cached_property
+    def start_of_partition(self) -> np.ndarray:
+        """First place of the partition of every place, int64, (n,)."""
+        return np.zeros(self.n, np.int64) if self.is_one_partition else self.events.bounds_by_partition[0]
+
+    @cached_property
+    def end_of_partition(self) -> np.ndarray:
+        """First place behind the partition of every place, int64, (n,)."""
+        return np.full(self.n, self.n) if self.is_one_partition else self.events.bounds_by_partition[1]
+
+    @cached_property
+    def time(self) -> np.ndarray:
+        """The clock of every place, int64 or float64, (n,)."""
+        values = self.events.values_by_partition(self.program.clock)
+        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+
+    # --- limits, all int64, (n,)
+
+    @cached_property
+    def time_end(self) -> np.ndarray:
+        """First place behind each that is out of its time window (of its partition, without one)."""
+        return self._ends(self.program.window.within)
+
+    @cached_property
+    def gap_end(self) -> np.ndarray:
+        """First place behind each that is too late to be the next event of a match."""
+        return self._ends(self.program.window.gap_within)
+
+    @cached_property
+    def time_start(self) -> np.ndarray:
+        """First place in whose time window each is (of its partition, without one)."""
+        within = self.program.window.within
+        if within is None:
+            return self.start_of_partition
+        if self.n <= _FEW and (found := self._searched_starts()) is not None:
+            return found
+        from cepkit.kernels.windows import window_starts
+
+        out = np.empty(self.n, np.int64)
+        window_starts(self.time, self.start_of_partition, within, self.program.window.closed, out)
+        return out
+
+    def window_start_of(self, places: np.ndarray) -> np.ndarray:
+        """Return the first place in whose window each of these places is, rising ones the fastest."""
+        window = self.program.window
+        is_known = "time_start" in self.__dict__ or window.within is None or window.within_events is not None
+        if is_known or self.n <= _FEW or len(places) * _FEW_OF > self.n:
+            return self.window_start[places]
+        from cepkit.kernels.windows import window_starts_of
+
+        out = np.empty(len(places), np.int64)
+        start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
+        window_starts_of(places, self.time, start, window.within, window.closed, out)
+        return out
+
+    def _searched_starts(self) -> np.ndarray | None:
+        """Return where the time windows begin, by search; None where only a comparison of each can tell."""
+        within, time = self.program.window.within, self.time
+        is_whole = time.dtype.kind == "i" and isinstance(within, int | np.integer)
+        if not (self.is_one_partition and is_whole and self.n and int(time[0]) - within >= -(2**63)):
+            return None
+        found = np.searchsorted(time, time - within, "left" if self.program.window.closed else "right")
+        return np.minimum(found, np.arange(self.n))
+
+    def _ends(self, width: int | float | None) -> np.ndarray:
+        if width is None:
+            return self.end_of_partition
+        from cepkit.kernels.windows import window_ends
+
+        out = np.empty(self.n, np.int64)
+        window_ends(self.time, self.end_of_partition, width, self.program.window.closed, out)
+        return out
+
+    @cached_property
+    def window_end(self) -> np.ndarray:
+        """First place behind each that is out of its window, in time or in number of events."""
+        n_events = self.program.window.within_events
+        if n_events is None:
+            return self.time_end
+        return np.minimum(self.time_end, np.arange(self.n) + n_events)
+
+    @cached_property
+    def window_start(self) -> np.ndarray:
+        """First place in whose window each is, in time and in number of events."""
+        n_events = self.program.window.within_events
+        if n_events is None:
+            return self.time_start
+        return np.maximum(self.time_start, np.arange(self.n) - (n_events - 1))
+
+    @cached_property
+    def later(self) -> np.ndarray:
+        """First place that may follow each in a match: the next, or under strict time the next later one."""
+        if not self.program.window.strict_time:
+            return np.arange(1, self.n + 1)
+        from cepkit.kernels.windows import later_places
+
+        out = np.empty(self.n, np.int64)
+        later_places(self.time, self.end_of_partition, out)
+        return out
+
+
+def accepted_places(accept: np.ndarray) -> np.ndarray:
+    """Return the places where ``accept`` (uint8, 0 or 1) is 1, int64, rising."""
+    if len(accept) <= _FEW:
+        return np.flatnonzero(accept.view(np.bool_))
+    from cepkit.kernels.chain_counts import list_places
+
+    out = np.empty(len(accept) + 1, np.int64)
+    n = list_places(accept, out)
+    return out[:n] if 2 * n > len(out) else out[:n].copy()

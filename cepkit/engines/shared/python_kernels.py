@@ -1,0 +1,274 @@
+"""The conditions of a branch, one at a time and without a compiler: the code of the kernels, run as Python.
+
+For a handful of events that is faster than compiling, and it can say which values a condition looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.regex.matching_source import module_header
+from cepkit.compile.sequences.path_writing import PathWriter
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.shared.terms import Term
+from cepkit.engines.shared.kernels import dtypes_of
+from cepkit.engines.shared.places import Places
+from cepkit.events import NULL_INTEGER
+
+_HEADER = f"import math\nimport numpy as np\nNULL = {NULL_INTEGER}\nNAN = np.nan\n"
+
+
+def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
+    """Return the names that generated ``text`` defines, run as Python: nothing is compiled or written."""
+    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
+    names: dict[str, Any] = {"__name__": "cepkit_plain", **user}
+    exec(_code(text), names)
+    return names
+
+
+@lru_cache(maxsize=512)
+def _code(text: str):
+    text = text.replace(module_header().rstrip("\n"), _HEADER)
+    lines = (line for line in text.splitlines() if not line.startswith("@njit"))
+    return compile("\n".join(lines), "<plain kernel>", "exec")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a condition looked at where it failed, or last.
+
+    Parameters
+    ----------
+    truth : bool, optional
+        None: null.
+    place_of : mapping of Term to int
+        The places of the events behind its ``element`` leaves; an event that is not there is left out.
+    value_of : mapping of Term to value
+        The values of its ``group`` leaves, as kernels hold them.
+    """
+
+    truth: bool | None
+    place_of: Mapping[Term, int]
+    value_of: Mapping[Term, Any]
+
+
+class _SeeingWriter(PathWriter):
+    """Writes the same functions, which tell ``see`` the place of every element and ``note`` the outcome."""
+
+    def seeing(self, term: Term, component_of: Mapping[str, int], **how: Any) -> str:
+        self.root, self.n_loads = term, 0
+        return "\n".join(self.condition("condition", term, component_of, **how))
+
+    def load(self, column: str, place: str) -> str:
+        number, self.n_loads = self.n_loads, self.n_loads + 1
+        return super().load(column, f"see({number}, {place})")
+
+    def true(self, term: Term) -> str:
+        code = super().true(term)
+        if term is not self.root:
+            return code
+        values = "".join(f"{name}, " for leaf, name in self.names.items() if leaf.op == "group")
+        return f"note({code}, {self.false(term)}, ({values}))"
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A function of a path: the term it was made from and how, to be made again with a look inside."""
+
+    holds: Callable[..., bool]
+    term: Term
+    component_of: Mapping[str, int]
+    how: Mapping[str, Any]
+
+
+class PlainConditions:
+    """The conditions of a branch as Python functions of a path.
+
+    ``path[d]`` is the place of the d-th event, ``first[c]`` the depth at which component c begins.
+
+    Parameters
+    ----------
+    places : Places
+        The events.
+    bound : BoundBranch
+        One of the program's branches.
+    """
+
+    def __init__(self, places: Places, bound: BoundBranch):
+        self.places, self.bound, self.branch = places, bound, bound.branch
+        self._arguments = places.inputs.arguments()
+        self._accepted: dict[tuple[str, int, int], bool] = {}
+        self._text: list[str] = []
+        self._made: dict[tuple, tuple[str, Term, Mapping[str, int], Mapping[str, Any]]] = {}
+        writer = self._writer(PathWriter)
+        components = self.branch.components
+        for c, terms in enumerate(bound.accepts):
+            for k, term in enumerate(terms):
+                of = {components[c].variable: c}
+                self._add(writer, ("alone", c, k), term, of, top=c, taking=c)
+        for a, terms in enumerate(bound.absent_accepts):
+            beside = self.branch.absences[a].variable
+            for k, term in enumerate(terms):
+                self._add(writer, ("absent alone", a, k), term, {}, top=0, beside=beside)
+        for i, one in enumerate(bound.conditions):
+            self._add_condition(writer, i, one.condition, one.term, one.component_of_variable)
+        for c, term in enumerate(bound.untils):
+            if term is not None:
+                of = {component.variable: i for i, component in enumerate(components[: c + 1])}
+                self._add(writer, ("until", c), term, of, top=c)
+        text = [*writer.similarities, *self._text]
+        names = plain_module(places.program, _HEADER + "\n".join(text))
+        self._written = {
+            key: _Written(names[name], term, of, how) for key, (name, term, of, how) in self._made.items()
+        }
+
+    def _writer(self, kind: type[PathWriter]) -> PathWriter:
+        program = self.places.program
+        return kind(
+            program.terms(), dtypes_of(self.places.inputs), tuple(program.functions),
+            is_group=tuple(c.is_group for c in self.branch.components), python=not program.compiled,
+        )  # fmt: skip
+
+    def _add(self, writer, key: tuple, term: Term, of: Mapping[str, int], **how: Any) -> None:
+        name = f"f{len(self._made)}"
+        self._made[key] = name, term, of, how
+        self._text += [*writer.condition(name, term, of, **how), ""]
+
+    def _add_condition(self, writer, i: int, condition, term: Term, of: Mapping[str, int]) -> None:
+        if condition.absence is None:
+            at = condition.decided_at
+            self._add(writer, ("condition", i), term, of, top=at, taking=at if condition.each else None)
+            return
+        absence = self.branch.absences[condition.absence]
+        begun = self.decided_at_begin(condition.absence)
+        top = absence.before if begun else len(self.branch.components) - 1
+        self._add(writer, ("absent", i), term, of, top=top, beside=absence.variable)
+
+    def decided_at_begin(self, a: int) -> bool:
+        """Whether absence ``a`` is decided when the component behind it begins, not at the end of a match."""
+        absence, components = self.branch.absences[a], self.branch.components
+        if absence.spanning or absence.after < 0 or absence.before >= len(components):
+            return False
+        own = [one for one in self.bound.conditions if one.condition.absence == a]
+        named = {c for one in own for c in one.component_of_variable.values()}
+        return all(c < absence.before or (c == absence.before and not components[c].is_group) for c in named)
+
+    # --- one event
+
+    def has_type(self, c: int, place: int) -> bool:
+        """Whether the event is of the type of component ``c``."""
+        return self.branch.components[c].event_type is None or self._is_alone(("alone", c, 0), place)
+
+    def failing_alone(self, c: int, place: int) -> int | None:
+        """Return the number of the first condition on the event alone that fails, its type's among them."""
+        terms = range(len(self.bound.accepts[c]))
+        return next((k for k in terms if not self._is_alone(("alone", c, k), place)), None)
+
+    def accepts(self, c: int, place: int) -> bool:
+        """Whether the event may be one of component ``c``, as far as it alone decides."""
+        key = "accepts", c, place
+        if key not in self._accepted:
+            self._accepted[key] = self.failing_alone(c, place) is None
+        return self._accepted[key]
+
+    def _is_alone(self, key: tuple, place: int) -> bool:
+        return self._holds(key, np.array([place]), np.zeros(key[1] + 1, np.int64), 0, place)
+
+    def is_absent_event(self, a: int, place: int) -> bool:
+        """Whether the event alone makes it one that absence ``a`` forbids."""
+        key = "absent", a, place
+        if key not in self._accepted:
+            n = len(self.bound.absent_accepts[a])
+            self._accepted[key] = all(self._is_alone(("absent alone", a, k), place) for k in range(n))
+        return self._accepted[key]
+
+    # --- a path
+
+    def decided(self, c: int, *, each: bool) -> list[int]:
+        """Return the conditions decided at component ``c``, with each of its events or with its end."""
+        return [
+            i
+            for i, one in enumerate(self.bound.conditions)
+            if one.condition.absence is None and (one.condition.decided_at, one.condition.each) == (c, each)
+        ]
+
+    def holds(self, i: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
+        """Whether condition ``i`` holds on the path up to depth ``last``."""
+        return self._holds(("condition", i), path, first, last, 0)
+
+    def holds_beside(self, i: int, place: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
+        """Whether condition ``i`` of an absence holds of the event at ``place`` beside this path."""
+        return self._holds(("absent", i), path, first, last, place)
+
+    def all_hold(self, c: int, path: np.ndarray, first: np.ndarray, last: int, *, each: bool) -> bool:
+        """Whether all conditions decided at component ``c`` hold."""
+        return all(self.holds(i, path, first, last) for i in self.decided(c, each=each))
+
+    def occurs(self, a: int, place: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
+        """Whether the event at ``place`` is one that absence ``a`` forbids beside this path."""
+        own = [i for i, one in enumerate(self.bound.conditions) if one.condition.absence == a]
+        return self.is_absent_event(a, place) and all(
+            self._holds(("absent", i), path, first, last, place) for i in own
+        )
+
+    def ends(self, c: int, path: np.ndarray, first: np.ndarray, last: int, place: int) -> bool:
+        """Whether the event at ``place`` ends the loop of component ``c``."""
+        key = "until", c
+        return key in self._written and self._holds(key, path, first, last, place)
+
+    def _holds(self, key: tuple, path: np.ndarray, first: np.ndarray, last: int, place: int) -> bool:
+        with np.errstate(all="ignore"):
+            return bool(self._written[key].holds(path, first, last, place, *self._arguments))
+
+    # --- a look inside
+
+    def seen(self, key: tuple, path: np.ndarray, first: np.ndarray, last: int, place: int = 0) -> Seen:
+        """Return what a condition looks at.
+
+        ``key`` is ``("condition", i)``, or ``("alone", c, k)`` for the event at ``place`` as component ``c``.
+        """
+        written = self._written[key]
+        writer = self._writer(_SeeingWriter)
+        text = writer.seeing(written.term, written.component_of, **written.how)
+        names = plain_module(self.places.program, "\n".join([_HEADER, *writer.similarities, text]))
+        places: dict[int, int] = {}
+        outcome: list[tuple] = []
+
+        def see(number: int, at: int) -> int:
+            places[number] = int(at)
+            return at
+
+        def note(is_true: bool, is_false: bool, values: tuple) -> bool:
+            outcome[:] = [(bool(is_true), bool(is_false), values, dict(places))]
+            return is_true
+
+        names |= {"see": see, "note": note}
+        if key[0] == "alone":
+            path, first, last = np.array([place]), np.zeros(key[1] + 1, np.int64), 0
+        with np.errstate(all="ignore"):
+            names["condition"](path, first, last, place, *self._arguments)
+        if not outcome:  # nothing to look at: an event without one before it
+            return Seen(True, {}, {})
+        is_true, is_false, values, at = outcome[0]
+        leaves = list(dict.fromkeys(_leaves(written.term)))
+        elements = [leaf for leaf in leaves if leaf.op == "element"]
+        groups = [leaf for leaf in leaves if leaf.op == "group"]
+        return Seen(
+            True if is_true else False if is_false else None,
+            {leaf: at[number] for number, leaf in enumerate(elements) if number in at},
+            dict(zip(groups, values, strict=True)),
+        )
+
+
+def _leaves(term: Term) -> Iterator[Term]:
+    """Yield the elements and aggregates of ``term`` in the order in which their values are read."""
+    if term.op in ("element", "group"):
+        yield term
+        return
+    for arg in term.args:
+        yield from _leaves(arg)

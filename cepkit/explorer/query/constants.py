@@ -1,0 +1,350 @@
+"""Sliders from the constants in a query's text: where each stands, how far it may go, and the new text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cepkit.errors import CepError
+from cepkit.events import Column, ColumnType
+from cepkit.explorer.query.ranges import Ranges, nice_step
+from cepkit.explorer.query.text import Reading
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import NANOSECONDS, UNITS, parse_duration
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.sequences.parsing import clauses, is_sase, parse_sase
+from cepkit.language.sequences.patterns import EventPattern, Loop
+
+STEPS = 200  # of a slider, about
+SAMPLE = 20_000  # rows that tell a column's range
+_WHOLE, _NUMBER, _DURATION, _EVENTS, _PARAMETER = "whole", "number", "duration", "events", "parameter"
+_AMOUNT = re.compile(r"""\s*(?P<quote>['"]?)(?P<amount>[^'"]*?)(?P=quote)\s*(?:,?\s*(?ai:exclusive))?\s*""")
+_ONE_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<gap>\s*)(?P<unit>[^\W\d]+)")
+_COUNT = re.compile(r"(?P<number>[0-9]+)\s*(?ai:events?|rows?)")
+_LABEL = 40  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Slider:
+    """A constant of a query that can be moved.
+
+    Parameters
+    ----------
+    id : str
+        Stable while the query keeps its shape: ``c0``, ``c1``, … in the order of the text, ``:name`` of a
+        parameter.
+    label : str
+        What it limits.
+    kind : str
+        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (how many), or ``parameter``.
+    value, low, high, step : int or float
+        In ``unit``; the ends are whole steps away from the value.
+    unit : str
+        Of a duration; else empty.
+    start, end : int
+        The place in the text; -1 of parameters.
+    """
+
+    id: str
+    label: str
+    kind: str
+    value: float
+    low: float
+    high: float
+    step: float
+    unit: str = ""
+    start: int = -1
+    end: int = -1
+
+    @property
+    def text(self) -> str:
+        """The constant as the query spells it."""
+        return self.spelled(self.value)
+
+    def trait(self) -> dict[str, Any]:
+        """Return the slider as a widget has it, which writes the unit behind the text."""
+        return {
+            "id": self.id, "label": self.label, "value": self.value, "low": self.low, "high": self.high,
+            "step": self.step, "unit": self.unit, "text": self.text.removesuffix(f" {self.unit}"),
+        }  # fmt: skip
+
+    def rounded(self, value: float) -> float:
+        """Return a value of a parameter, rounded to the step, of the type that it had."""
+        number = float(_number_text(value, self.step, is_whole=isinstance(self.value, int)))
+        return int(number) if isinstance(self.value, int) else number
+
+    def spelled(self, value: float) -> str:
+        """Return a value as the query spells it, rounded to the step."""
+        number = _number_text(value, self.step, is_whole=self.kind in (_WHOLE, _EVENTS) or self.step >= 1)
+        if self.kind == _NUMBER and "." not in number and "e" not in number:
+            number += ".0"  # a number that was one with a fraction stays one: the query keeps its shape
+        return f"{number} {self.unit}" if self.unit else number
+
+
+def sliders_of(
+    reading: Reading,
+    schema: Mapping[str, ColumnType] | None = None,
+    sampled: Callable[[str], Column] | None = None,
+) -> tuple[Slider, ...]:
+    r"""Return the sliders of a text without mistakes.
+
+    Parameters
+    ----------
+    reading : Reading
+        With its query.
+    schema : mapping of str to ColumnType, optional
+        The columns there are.
+    sampled : callable, optional
+        Returns some values of a column, for the range of what is compared with it.
+
+    Returns
+    -------
+    tuple of Slider
+        Numbers that stand alone in comparisons, or add to, subtract from or multiply what is compared; texts
+        that are durations; windows; numbers given as parameters. How often a part repeats and arguments of
+        functions shape the query and have none.
+
+    Examples
+    --------
+    >>> from cepkit.explorer.query.text import read_text
+    >>> text = "a b c\na: x > 10\nb: x > 2 * prev(x) + 0.5\nc: y < 1\nwithin: 5 min"
+    >>> for one in sliders_of(read_text(text, {"order_by": "t"})):
+    ...     print(one.id, one.label, one.text, one.kind)
+    c0 a: x > 10 10 whole
+    c1 b: x > 2 * prev(x) + 0.5 2 whole
+    c2 b: x > 2 * prev(x) + 0.5 0.5 number
+    c3 c: y < 1 1 whole
+    c4 within 5 min duration
+    """
+    ranges = Ranges(dict(schema or {}), sampled)
+    found = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
+    found.sort(key=lambda slider: slider.start)
+    numbered = [replace(slider, id=f"c{i}") for i, slider in enumerate(found)]
+    return (*numbered, *_parameters(reading.query))
+
+
+def moved(text: str, slider: Slider, value: float) -> str:
+    """Return the text of a query with another value of a constant.
+
+    Raises
+    ------
+    CepError
+        For a parameter, which stands in no text.
+    """
+    if slider.start < 0:
+        raise CepError(f"{slider.id} is a parameter of the call; it stands in no text")
+    return text[: slider.start] + slider.spelled(value) + text[slider.end :]
+
+
+def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
+    """Return what two texts have in common that differ in the values of sliders only."""
+    parts, at = [], 0
+    for slider in sliders:
+        if slider.start >= 0:
+            parts.append(text[at : slider.start])
+            at = slider.end
+    return (*parts, text[at:], *(slider.kind for slider in sliders))
+
+
+def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple[Slider, ...]:
+    """Return the sliders with the ends and steps they had, where the same one was there: no handle jumps."""
+    known = {(slider.id, slider.kind): slider for slider in before}
+    kept = []
+    for slider in sliders:
+        old = known.get((slider.id, slider.kind))
+        if old is not None and (value := _in_unit(slider, old.unit)) is not None:
+            old = replace(old, value=value, start=slider.start, end=slider.end, label=slider.label)
+            slider = _on_steps(replace(old, low=min(old.low, value), high=max(old.high, value)))
+        kept.append(slider)
+    return tuple(kept)
+
+
+def _in_unit(slider: Slider, unit: str) -> float | None:
+    """Return the value of a slider in a unit, None where it is no whole number of it."""
+    if slider.unit == unit:
+        return slider.value
+    whole, rest = divmod(slider.value * NANOSECONDS[slider.unit], NANOSECONDS[unit])
+    return None if rest else whole
+
+
+# --- constants in conditions -----------------------------------------------------------------------------
+
+
+def _in_conditions(reading: Reading, ranges: Ranges) -> Iterator[Slider]:
+    for name, tree, offset in _trees(reading):
+        for condition in ex.conjuncts(tree):
+            yield from _of_condition(reading.text, name, condition, offset, ranges)
+
+
+def _trees(reading: Reading) -> Iterator[tuple[str, ex.Expression, int]]:
+    """Yield the name, tree and place of every text of conditions; spans count from the place."""
+    text = reading.text
+    if is_sase(text):
+        parts = parse_sase(text)
+        if parts.where is not None:
+            yield "", parts.where, 0
+        for node in parts.pattern.walk():
+            if isinstance(node, EventPattern):
+                yield from ((node.variable, tree, 0) for tree in node.conditions)
+            if isinstance(node, Loop) and node.until is not None:
+                yield "until", node.until, 0
+        return
+    for piece in reading.pieces:
+        if piece.name not in (None, "within"):
+            own = text[piece.start : piece.stop]
+            yield piece.name, parse_expression(own, role=f"predicate {piece.name!r}"), piece.start
+
+
+def _of_condition(
+    text: str, name: str, condition: ex.Expression, offset: int, ranges: Ranges
+) -> Iterator[Slider]:
+    for comparison in condition.walk():
+        if not isinstance(comparison, ex.Comparison) or comparison.span is None:
+            continue
+        low, high = comparison.span[0] + offset, comparison.span[1] + offset
+        said = " ".join(text[low:high].split())
+        label = f"{name}: {said}" if name else said
+        label = label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
+        for side, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
+            for value, span, place in _constants(side, "alone"):
+                start, end = span[0] + offset, span[1] + offset
+                if isinstance(value, str):
+                    yield from _duration(text, label, start + 1, end - 1, ranges.clock_unit(other))
+                    continue
+                if place == "alone":
+                    reach = ranges.of_values(other, value)
+                else:
+                    reach = ranges.reach(comparison, value) if place == "added" else ranges.around(value)
+                is_float = isinstance(value, float) or ranges.has_fractions(comparison)
+                yield _slider(label, value, reach, is_float, start, end)
+
+
+def _constants(tree: ex.Expression, place: str) -> Iterator[tuple[Any, tuple[int, int], str]]:
+    """Yield value and place of the movable constants of a side, and how they take part in the comparison."""
+    match tree:
+        case ex.Negative(operand=ex.Literal(value=value)) if _is_number(value) and tree.span is not None:
+            yield -value, tree.span, place
+        case ex.Literal(value=value) if tree.span is not None:
+            if _is_number(value) or (isinstance(value, str) and place == "alone"):
+                yield value, tree.span, place
+        case ex.Negative(operand=operand):
+            yield from _constants(operand, "added" if place == "alone" else place)
+        case ex.Arithmetic(operator=sign, left=left, right=right):
+            inner = "added" if sign in "+-" and place in ("alone", "added") else "scaled"
+            yield from _constants(left, inner)
+            yield from _constants(right, inner)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _slider(
+    label: str, value: float, reach: tuple[float, float], is_float: bool, start: int, end: int
+) -> Slider:
+    low, high = min(reach[0], value), max(reach[1], value)
+    step = nice_step((high - low) / STEPS)
+    if not is_float:
+        step = max(1, round(step))
+        low, high = math.floor(low), math.ceil(high)
+    kind = _NUMBER if is_float else _WHOLE
+    return _on_steps(Slider("", label, kind, value, low, high, step, "", start, end))
+
+
+def _on_steps(slider: Slider) -> Slider:
+    """Return the slider with ends that are whole steps away from its value, as browsers count them."""
+    below = math.ceil((slider.value - slider.low) / slider.step - 1e-9)
+    above = math.ceil((slider.high - slider.value) / slider.step - 1e-9)
+    low, high = slider.value - below * slider.step, slider.value + above * slider.step
+    if slider.kind in (_DURATION, _EVENTS) and low <= 0 < slider.value:
+        low += slider.step * math.floor(1 - low / slider.step)
+    return replace(slider, low=_tidy(low), high=_tidy(high))
+
+
+def _tidy(value: float) -> float:
+    """Return a number without the last digits that adding steps leaves in it."""
+    return value if isinstance(value, int) else float(f"{value:.12g}")
+
+
+def _duration(text: str, label: str, start: int, end: int, column_unit: str | None) -> Iterator[Slider]:
+    """Yield the slider of a duration that stands at a place, when it is one."""
+    own = text[start:end]
+    try:
+        nanoseconds = parse_duration(own)
+    except CepError:
+        return
+    one = _ONE_PART.fullmatch(own.strip())
+    unit = UNITS[one["unit"].lower()] if one else "s"
+    names = list(NANOSECONDS)
+    if one is None or nanoseconds < 5 * NANOSECONDS[unit]:
+        # Whole steps of a unit in which the duration is not just a few of them, as fine as the column's.
+        finest = names.index(column_unit) if column_unit in names else len(names) - 1
+        places = range(names.index(unit if one else "w"), finest + 1)
+        unit = next(
+            (n for n in (names[i] for i in places) if nanoseconds >= 5 * NANOSECONDS[n]), names[finest]
+        )
+    if nanoseconds % NANOSECONDS[unit]:
+        unit = next(name for name in names if nanoseconds % NANOSECONDS[name] == 0)
+    value = nanoseconds // NANOSECONDS[unit]
+    high = max(10, 4 * value)
+    step = max(1, round(nice_step(high / STEPS)))
+    yield _on_steps(Slider("", label, _DURATION, value, step, high, step, unit, start, end))
+
+
+# --- windows and parameters --------------------------------------------------------------------------------
+
+
+def _windows(reading: Reading, ranges: Ranges) -> Iterator[Slider]:
+    query, text = reading.query, reading.text
+    clock = query.order_by[0] if query.order_by else None
+    unit = ranges.schema[clock].unit if clock in ranges.schema else None
+    if is_sase(text):
+        places = [
+            ("within" if word == "WITHIN" else "gap", start, stop)
+            for word, start, stop in clauses(text)
+            if word in ("WITHIN", "GAP")
+        ]
+    else:
+        places = [("within", piece.start, piece.stop) for piece in reading.pieces if piece.name == "within"]
+    for label, start, stop in places:
+        found = _AMOUNT.fullmatch(text, start, stop)
+        if found is None:
+            continue
+        first, last = found.span("amount")
+        amount = found["amount"]
+        if count := _COUNT.fullmatch(amount):
+            value = int(count["number"])
+            yield Slider(
+                "", label, _EVENTS, value, 1, max(10, 4 * value), 1, "", first, first + len(count["number"])
+            )
+        elif amount.isdecimal():
+            value = int(amount)
+            high = max(10, 4 * value)
+            step = max(1, round(nice_step(high / STEPS)))
+            low = min(step, value)
+            yield _on_steps(Slider("", label, _WHOLE, value, low, high, step, "", first, last))
+        else:
+            yield from _duration(text, label, first, last, unit)
+
+
+def _parameters(query: Any) -> Iterator[Slider]:
+    for name, value in query.params:
+        if not _is_number(value):
+            continue
+        is_float = isinstance(value, float)
+        low, high = Ranges.around(value)
+        made = _slider(f":{name}", value, (low, high), is_float, -1, -1)
+        yield replace(made, id=f":{name}", kind=_PARAMETER)
+
+
+def _number_text(value: float, step: float, *, is_whole: bool) -> str:
+    if is_whole and float(value).is_integer():
+        return str(int(value))
+    if is_whole:
+        return str(round(value))
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 6
+    rounded = round(float(value), decimals + 2)  # what was written finer than the step is not lost
+    return repr(rounded) if "e" not in repr(rounded) else f"{rounded:.{decimals + 2}f}".rstrip("0") + "0"

@@ -1,0 +1,380 @@
+"""The text of a query in the editor: read to a query or to mistakes with their places, and written from one.
+
+A sequence is SASE text. A regex has its pattern first, then a line per predicate and, where there is one, the
+window; lines without a name in front continue what stands above them:
+
+    calm drop{3,} back
+    calm: size < 1000
+    drop: price < prev(price)
+    back: price > prev(price)
+    within: 2 min
+
+``within: 2 min, exclusive`` leaves the edge out. Keys, order, measures and parameters are keywords of the
+call.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from cepkit.errors import CepError, CepWarning, PatternSyntaxError, underline
+from cepkit.language.builder import QueryBuilder
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import is_registered
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.printing import print_expression
+from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.patterns import Pattern
+from cepkit.language.regex.printing import print_pattern
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.parsing import is_sase
+from cepkit.language.sequences.patterns import SequencePattern
+from cepkit.language.sequences.printing import duration_text, sase_text
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
+
+_ENTRY = re.compile(r"^[^\S\n]*(?P<name>[^\W\d]\w*):[^\S\n]*", re.MULTILINE)
+EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")
+_CARETS = re.compile(r"\n  (?P<line>.*)\n  (?P<pad> *)(?P<carets>\^+)$")
+_ROLE = re.compile(r"(?:predicate|define:?) '(?P<name>\w+)'|(?P<within>within)\b")
+_QUOTED = re.compile(r"'(?P<name>[^']+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with a text, and where: ``text[start:end]``, which is empty only where the text is."""
+
+    start: int
+    end: int
+    message: str  # with the line and carets below
+
+    def line(self, text: str) -> int:
+        """Return the number of its line, from 1."""
+        return text.count("\n", 0, self.start) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text: the pattern (name None), a predicate, or the window (``within``)."""
+
+    name: str | None
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text says.
+
+    Parameters
+    ----------
+    text : str
+    query : RegexQuery or SequenceQuery or None
+        None when there are mistakes.
+    mistakes : tuple of Mistake
+    pieces : tuple of Piece
+        Of a regex.
+    notes : tuple of str
+        What was warned of.
+    """
+
+    text: str
+    query: RegexQuery | SequenceQuery | None
+    mistakes: tuple[Mistake, ...] = ()
+    pieces: tuple[Piece, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
+
+
+_HEARING = threading.RLock()  # what is caught is caught for the whole process: one thread at a time
+
+
+@contextmanager
+def warnings_heard() -> Iterator[list[str]]:
+    """Collect what the package warns of inside, which is short; other warnings go on as they would."""
+    heard: list[str] = []
+    with _HEARING, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield heard
+    for one in caught:
+        if issubclass(one.category, CepWarning):
+            heard.append(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def pieces_of(text: str) -> tuple[Piece, ...]:
+    r"""Return the pattern and the named lines of the text of a regex, without blanks at their ends.
+
+    Examples
+    --------
+    >>> text = "a b\na: x > 1\n   and y > 2\nwithin: 5 s"
+    >>> [(piece.name, text[piece.start:piece.stop]) for piece in pieces_of(text)]
+    [(None, 'a b'), ('a', 'x > 1\n   and y > 2'), ('within', '5 s')]
+    """
+    entries = list(_ENTRY.finditer(text))
+    stops = [entry.start() for entry in entries] + [len(text)]
+    begun = [(None, 0), *((entry["name"], entry.end()) for entry in entries)]
+    return tuple(
+        Piece(name, start, max(start, len(text[:stop].rstrip())))
+        for (name, start), stop in zip(begun, stops, strict=True)
+    )
+
+
+def read_text(text: str, call: Mapping[str, Any]) -> Reading:
+    r"""Return the query of a text beside the keywords of a call, or all that is wrong with it.
+
+    Parameters
+    ----------
+    text : str
+        See the head of this module.
+    call : mapping of str to value
+        Keywords of `cepkit.match` that belong to a query (`cepkit.planning.arguments.Arguments`).
+
+    Notes
+    -----
+    Every predicate of a regex is read by itself: one mistake hides no other.
+
+    Examples
+    --------
+    >>> reading = read_text("a b\na: x >\nb: y > > 2", {})
+    >>> [(one.line(reading.text), reading.text[one.start:one.end]) for one in reading.mistakes]
+    [(2, '>'), (3, '>')]
+    """
+    if is_sase(text):
+        try:
+            with warnings_heard() as notes:
+                query = as_query(text, Arguments(**call))
+            return Reading(text, query, notes=tuple(notes))
+        except CepError as error:
+            return Reading(text, None, (mistake_of(error, text),))
+    pieces = pieces_of(text)
+    mistakes, said = _read_pieces(text, pieces)
+    if not mistakes:
+        given = {**call, **said}
+        given["define"] = {**(call.get("define") or {}), **said["define"]}
+        try:
+            with warnings_heard() as notes:
+                query = as_query(text[pieces[0].start : pieces[0].stop], Arguments(**given))
+            return Reading(text, query, (), pieces, tuple(notes))
+        except CepError as error:
+            mistakes = [mistake_of(error, text, pieces)]
+    return Reading(text, None, tuple(mistakes), pieces)
+
+
+_FOR_SEQUENCES = frozenset(
+    ["event_type", "strategy", "scope", "strict_time", "after_match", "evaluation_order"]
+)
+
+
+def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
+    r"""Return the keywords that belong to the kind of query that a text is, and the parameters it names.
+
+    Who edits a text may turn a regex into a sequence, and cannot edit the keywords.
+
+    Examples
+    --------
+    >>> call = {"event_type": "kind", "order_by": "t", "params": {"n": 1, "m": 2}}
+    >>> applicable("a b\na: x > :n", call)
+    {'order_by': 't', 'params': {'n': 1}}
+    """
+    dropped = {"define"} if is_sase(text) else _FOR_SEQUENCES
+    kept = {name: value for name, value in call.items() if name not in dropped}
+    said = f"{text} {' '.join(map(str, (call.get('measures') or {}).values()))}"
+    if kept.get("params"):
+        named = {n: v for n, v in kept["params"].items() if re.search(rf":{re.escape(n)}(?!\w)", said)}
+        kept["params"] = named or None
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[Mistake], dict[str, Any]]:
+    mistakes: list[Mistake] = []
+    define: dict[str, str] = {}
+    said: dict[str, Any] = {"define": define}
+    for piece in pieces:
+        own = text[piece.start : piece.stop]
+        try:
+            if piece.name is None:
+                if own.strip() and not re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", own):
+                    parse_pattern(own)
+            elif piece.name in define or (piece.name == "within" and "within" in said):
+                at = text.rfind(piece.name, 0, piece.start)
+                message = f"{piece.name!r} stands twice"
+                mistakes.append(_mistake(text, at, at + len(piece.name), message))
+            elif piece.name == "within":
+                said |= _window(own)
+            else:
+                define[piece.name] = own
+                parse_expression(own, role=f"predicate {piece.name!r}")
+        except CepError as error:
+            mistakes.append(mistake_of(error, text, (piece,)))
+    return mistakes, said
+
+
+def _window(text: str) -> dict[str, Any]:
+    amount = EXCLUSIVE.sub("", text).strip()
+    said = {"within": int(amount) if amount.isdecimal() else amount.strip("'\"")}
+    return said if amount == text.strip() else {**said, "within_closed": False}
+
+
+# --- places ----------------------------------------------------------------------------------------------
+
+
+def mistake_of(error: CepError, text: str, pieces: tuple[Piece, ...] = ()) -> Mistake:
+    """Return an error of reading or binding a query with its place in ``text``."""
+    message = str(error)
+    pieces = pieces or (Piece(None, 0, len(text)),)
+    if isinstance(error, PatternSyntaxError):
+        for piece in sorted(pieces, key=lambda piece: _says(message, piece), reverse=True):
+            at = text.find(error.text, piece.start, piece.stop)
+            if error.text and at >= 0:
+                start = at + error.position
+                return _mistake(text, start, start + error.length, error.message)
+        return _mistake(text, 0, len(text.split("\n")[0]), error.message)
+    carets = _CARETS.search(message)
+    head = message[: carets.start()] if carets else message
+    own = next((piece for piece in pieces if _says(message, piece)), None)
+    low, high = (own.start, own.stop) if own else (0, len(text))
+    if carets:
+        column = len(carets["pad"])
+        wanted = carets["line"][column : column + len(carets["carets"])]
+        at = text.find(carets["line"], low, high)
+        if at >= 0:
+            return _mistake(text, at + column, at + column + len(carets["carets"]), head)
+        for found in re.finditer(re.escape(wanted.strip()), text[low:high]):
+            return _mistake(text, low + found.start(), low + found.end(), head)
+    for name in _QUOTED.findall(head):
+        if found := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text[low:high]):
+            return _mistake(text, low + found.start(), low + found.end(), head)
+    if own:
+        return _mistake(text, own.start, own.stop, head)
+    return _mistake(text, 0, len(text.split("\n")[0]), head)
+
+
+def _says(message: str, piece: Piece) -> bool:
+    """Whether an error's message says that it is about a piece."""
+    role = _ROLE.match(message)
+    if role is None:
+        return piece.name is None
+    return piece.name == ("within" if role["within"] else role["name"])
+
+
+def _mistake(text: str, start: int, end: int, message: str) -> Mistake:
+    """Return a mistake whose place lies within the text and has something to underline."""
+    start = min(max(start, 0), len(text))
+    if start == len(text) or text[start] == "\n":  # the end of a line: what stands in front of it
+        start = max(0, len(text[:start].rstrip()) - 1)
+        end = start + 1
+    end = min(max(end, start + 1), len(text))
+    return Mistake(start, end, f"{message}\n{underline(text, start, end - start)}")
+
+
+# --- queries to text -------------------------------------------------------------------------------------
+
+
+def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the text of a query and the keywords that say the rest.
+
+    Parameters
+    ----------
+    query : str, pattern or query
+        As for `cepkit.match`; the text of a sequence stays as it is written.
+    call : mapping of str to value
+        Keywords of `cepkit.match` that belong to a query.
+
+    Returns
+    -------
+    text : str
+        Of which `read_text` makes an equal query with the keywords.
+    call : dict
+        Without ``define`` and ``within`` of a regex, which the text says; functions stay.
+
+    Raises
+    ------
+    CepError
+        As `cepkit.match`, when they do not go together.
+
+    Examples
+    --------
+    >>> call = {"define": {"a": "x > 1", "b": "x < 1"}, "order_by": "t", "within": 9}
+    >>> text, call = text_and_call("a+ b", call)
+    >>> print(text)
+    a+ b
+    a: x > 1
+    b: x < 1
+    within: 9
+    >>> call
+    {'order_by': 't'}
+    """
+    call = {name: value for name, value in call.items() if value is not None}
+    if isinstance(query, str):
+        return (query, call) if is_sase(query) else _regex_text(query, call)
+    if isinstance(query, SequenceQuery | SequencePattern | QueryBuilder):
+        value = as_query(query, Arguments(**call))
+        return sase_text(value), _sequence_call(value)
+    if isinstance(query, Pattern):
+        return _regex_text(print_pattern(query), call)
+    value = as_query(query, Arguments(**call))
+    functions = dict(value.functions)
+    define = {
+        name: functions[tree.function].call
+        if isinstance(tree, ex.Call) and tree.function in functions and not is_registered(tree.function)
+        else tree
+        for name, tree in value.define
+    }
+    rest = {
+        "partition_by": list(value.partition_by), "order_by": list(value.order_by),
+        "params": dict(value.params), "measures": value.measures and dict(value.measures),
+    }  # fmt: skip
+    window = {"within": value.within, "within_closed": value.within_closed}
+    said = {name: given for name, given in rest.items() if given}
+    return _regex_text(print_pattern(value.pattern), {"define": define, **said, **window})
+
+
+def _regex_text(pattern: str, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    call = dict(call)
+    define = dict(call.pop("define", None) or {})
+    lines, kept = [pattern.strip()], {}
+    for name, value in define.items():
+        text = value if isinstance(value, str) else None
+        if isinstance(value, ex.Expression):
+            text = _printed(value)
+        if text is None or name == "within" or not name.isidentifier() or _ENTRY.search(text):
+            kept[name] = value  # a function, or what the lines cannot say
+        else:
+            lines.append(f"{name}: " + text.strip().replace("\n", "\n    "))
+    within = call.pop("within", None)
+    closed = call.pop("within_closed", True)
+    if within is not None:
+        lines.append(f"within: {duration_text(within)}" + ("" if closed else ", exclusive"))
+    return "\n".join(lines), {**({"define": kept} if kept else {}), **call}
+
+
+def _printed(tree: ex.Expression) -> str | None:
+    try:
+        return print_expression(tree)
+    except ValueError:  # a number that no text spells
+        return None
+
+
+def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
+    kind, variable = query.after_match
+    said = {
+        "event_type": query.event_type,
+        "order_by": list(query.order_by) or None,
+        "scope": None if query.scope == "run" else query.scope,
+        "strict_time": query.strict_time or None,
+        "after_match": None if kind == "none" else f"{kind}({variable})" if variable else kind,
+        "evaluation_order": list(query.evaluation_order) or None,
+        "measures": query.measures and dict(query.measures),
+        "params": dict(query.params) or None,
+    }
+    if not query.within_closed and query.within is None and query.gap_within is None:
+        said["within_closed"] = False  # which the text has no window to say of
+    return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,119 @@
+"""A frame whose columns and events are kept from one run to the next, so that a run reads nothing anew."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cepkit.api import match_events, source_of
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.events import TEXT, Column, Events
+from cepkit.explorer.query.constants import SAMPLE
+from cepkit.frames.building import build_events
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.matches import Matches
+from cepkit.parallel.engine.engines import ParallelEngine
+from cepkit.planning.planner import choose_engine
+from cepkit.planning.validation import compile_checked
+from cepkit.sequence_matches import SequenceMatches
+
+KEPT = 4  # tables of events for different columns, keys or orders
+FEW_TEXTS = 12  # that a note on a column lists
+
+
+class KeptColumns:
+    """A source of columns that reads each column once."""
+
+    def __init__(self, source: Any):
+        self._source = source
+        self._columns: dict[tuple, Column] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        if (name,) not in self._columns:
+            self._columns[name,] = self._source.column(name)
+        return self._columns[name,]
+
+    def item(self, name: str, index: int) -> Column:
+        """Return an item of a list column."""
+        if (name, index) not in self._columns:
+            self._columns[name, index] = self._source.item(name, index)
+        return self._columns[name, index]
+
+
+class SearchedFrame:
+    """A frame that is searched again and again.
+
+    Parameters
+    ----------
+    frame : DataFrame or table
+        With rows; as for `cepkit.match`, but not a Spark frame. It must not be changed.
+    """
+
+    def __init__(self, frame: Any):
+        source, self.native = source_of(frame)
+        self.frame, self.source = frame, KeptColumns(source)
+        self._events: OrderedDict[tuple, Events] = OrderedDict()
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The types of the columns."""
+        return self.source.schema
+
+    def compiled(self, query: RegexQuery | SequenceQuery) -> Bound:
+        """Return a query bound to the columns, with every check that needs no look at the rows."""
+        return compile_checked(query, self.source)
+
+    def events(self, program: Bound) -> Events:
+        """Return the events as a program needs them; the same ones while it reads the same columns."""
+        query = program.query
+        derived = tuple(sorted((name, repr(of)) for name, of in program.derived.items()))
+        key = (query.partition_by, query.order_by, program.columns_to_read, derived)
+        if key not in self._events:
+            self._events[key] = build_events(self.source, program)
+            while len(self._events) > KEPT:
+                self._events.popitem(last=False)
+        self._events.move_to_end(key)
+        return self._events[key]
+
+    def run(
+        self,
+        program: Bound,
+        engine: str | ParallelEngine = "auto",
+        progress: Callable[[int], None] | None = None,
+    ) -> Matches | SequenceMatches:
+        """Return the matches; those of a sequence are looked for when they are asked for."""
+        chosen = choose_engine(program, engine)
+        return match_events(program, self.source, self.events(program), self.native, chosen, progress)
+
+    # --- what a person may name
+
+    def sampled(self, name: str) -> Column:
+        """Return up to some thousand values of a column, from all over the frame."""
+        step = max(1, self.source.n_rows // SAMPLE)
+        return self.source.column(name).take(slice(None, None, step))
+
+    def columns(self) -> list[dict[str, str]]:
+        """Return ``name``, ``dtype`` and a ``note`` on the values of every column."""
+        described = []
+        for name, of in self.schema.items():
+            note = "several columns of this name" if name in self.source.duplicates else ""
+            if of.kind == TEXT and not note:
+                texts = self.texts(name)
+                more = f", … {len(texts):,} in all" if len(texts) > FEW_TEXTS else ""
+                note = ", ".join(map(str, texts[:FEW_TEXTS])) + more
+            described.append({"name": name, "dtype": str(of), "note": note})
+        return described
+
+    def texts(self, name: str) -> list[str]:
+        """Return the values of a text column, in order; of a long one those of a sample."""
+        column = self.sampled(name)
+        used = np.unique(column.values)
+        return sorted(str(column.categories[code]) for code in used if code >= 0)

@@ -1,0 +1,499 @@
+"""What an explorer shows, and the jobs of its thread that find it: runs, pages, selections, steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cepkit.api import match
+from cepkit.errors import CepError
+from cepkit.explorer.automaton import Automaton
+from cepkit.explorer.board import Board
+from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
+from cepkit.explorer.moments import moment_traits
+from cepkit.explorer.query.text import warnings_heard
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import CANONICAL, PAGE, columns_and_rows
+from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
+from cepkit.explorer.running.series import described, drawable, series_of
+from cepkit.explorer.running.spark_part import stoppable
+from cepkit.explorer.running.worker import Turn, Worker
+from cepkit.explorer.stages import stages_of
+from cepkit.parallel.engine.engines import ParallelEngine
+from cepkit.planning.planner import choose_engine
+from cepkit.planning.validation import warn_of_unknown_types
+from cepkit.widgets.stepper import NEXT_MATCH
+
+# Jobs of the thread, the most urgent first; the last three make room for the others.
+KINDS = ("run", "select", "page", "window", "mark", "reasons", "count", "step", "funnel")
+RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
+OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
+PATIENCE_S = 0.4  # that a run of a known shape may take before a newer one interrupts it
+ROWS_NAMED = 8  # clicked rows that are asked about together
+
+
+class Presenter:
+    """Finds what a board shows, in a thread.
+
+    Parameters
+    ----------
+    data : SearchedFrame
+    board : Board
+    engine : str or ParallelEngine
+    sampled : str
+        Of which part of a frame everything is, in words; empty: all of it.
+    """
+
+    def __init__(self, data: SearchedFrame, board: Board, engine: str | ParallelEngine, sampled: str):
+        self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
+        self.worker = Worker(KINDS, self._failed, n_modest=3)
+        self.result: Result | None = None
+        self.all: Any = None  # the matches of a whole Spark frame
+        self.value: str | None = None  # the column that the timeline shows; None: what the query looks at
+        self.order = CANONICAL  # of the table, as a person chose it
+        self.unmatched: Any = None  # a program whose events are shown while there is no result
+        self.partition: int | None = None
+        self.chosen: Chosen | None = None
+        self.asked: list[int] = []  # positions of the rows that are asked about
+        self._told_of: Result | None = None  # the result that the reasons shown are of
+        self._drawn_events: Any = None  # of the partition's timeline
+        self._has_looked = False  # whether the table has some matches of a run that is not at its end
+        self._is_cold = True  # whether no query of the newest shape was counted: nothing of it is compiled
+
+    def shown(self, what: str) -> Result:
+        """Return the last result, or raise the error that ``what`` has none."""
+        if self.result is None:
+            raise CepError(f"{what}: there is no result yet; write a query and wait() for it")
+        return self.result
+
+    # --- wishes
+
+    def stop(self) -> None:
+        """Stop what runs; the table goes back to what was found before."""
+        self.worker.cancel()
+        for widget in (self.board.table, self.board.timeline, self.board.funnel):
+            self.board.set(widget, {"busy": False})
+        if self._has_looked:
+            self._has_looked = False
+            if self.result is None:
+                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
+            elif self.result.is_counted:
+                self.show_page(1, CANONICAL)
+            else:
+                self.board.set(self.board.table, self.result.first_page())
+        if self.board.table.total == COUNTING:
+            self.board.set(self.board.table, {"total": NOT_COUNTED})
+
+    def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
+        """Run a compiled query; ``is_new`` where its shape was not there before."""
+        self._is_cold = is_cold = is_new or self._is_cold
+        message = "compiling a pattern of a new shape, then running it" if is_cold else "running"
+        self.board.say("running", message, version=version, errors=[])
+        self.worker.submit(
+            RUN,
+            lambda turn: self._run(turn, program, automaton, notes, version, is_cold),
+            lambda done: self.board.say("running", message, progress=done),
+            0.0 if is_cold else PATIENCE_S,
+        )
+
+    def run_on_all(self, frame: Any, value: Any, version: int) -> None:
+        """Run a query on the Spark frame of which a part is shown."""
+        self.board.say("running", "on all rows, by Spark", version=version)
+        self.worker.submit(RUN, lambda turn: self._run_on_all(turn, frame, value, version))
+
+    def select(self, number: int | None) -> None:
+        """Look at a match, or at none."""
+        if number is None:
+            self.chosen = None
+            for widget, name in ((self.board.table, "selected"), (self.board.timeline, "selected")):
+                self.board.set(widget, {name: None})
+            self.board.set(self.board.nfa, {"lit": []})
+            self.board.set(self.board.timeline, {"points": []})
+            return
+        result = self.shown("select")
+        if result.is_counted:
+            result.chosen(number)  # refused here rather than in the thread
+        self.worker.submit(SELECT, lambda turn: self._select(turn, result, number))
+
+    def show_page(self, page: int, order: str | None = None) -> None:
+        """Show another page of the table, or another order."""
+        result, order = self.shown("show_page"), order or self.board.table.order
+        self.order = order
+        self.board.set(self.board.table, {"busy": True})
+        self.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
+
+    def zoom(self, window: Sequence[float]) -> None:
+        """Show a part of the time, or with no window all of it."""
+        if self.result is None and self.unmatched is None:
+            self.shown("zoom")
+        self.board.set(self.board.timeline, {"window": [float(bound) for bound in window], "busy": True})
+        self._draw_anew()
+
+    def show_value(self, name: str) -> None:
+        """Show another column on the timeline."""
+        self.value = name
+        self.board.set(self.board.timeline, {"value": name, "busy": True})
+        self._draw_anew()
+
+    def preview(self, program: Any) -> None:
+        """Show the events, which ``program`` puts in order, while there is no result."""
+        self.unmatched = program
+        self._draw_anew()
+
+    def select_state(self, state: int | None) -> None:
+        """Mark the events that bring matches into a state of the automaton, and its names; None: no more."""
+        result = self.shown("select_state")
+        if state is not None:
+            result.automaton.names_of(state)  # refused here rather than in the thread
+        self.board.set(self.board.nfa, {"selected": state})
+        self.worker.submit(MARK, lambda turn: self._mark(turn, result))
+
+    def step_to(self, position: int) -> None:
+        """Go to the moment after so many events."""
+        result = self.shown("step_to")
+        self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
+
+    def why_not(self, positions: Sequence[int]) -> None:
+        """Say why events are not a match."""
+        result, self.asked = self.shown("why_not"), list(positions)
+        asked = list(self.asked)
+        self.worker.submit(REASONS, lambda turn: self._explain(turn, result, asked))
+
+    def click(self, x: float) -> None:
+        """Ask about an event that is clicked, together with those clicked before; again: not about it."""
+        result = self.result
+        if result is None:
+            self.board.give_reasons("", note="write a query first")
+            return
+        series = result.series(self.partition)
+        if not len(series):
+            return
+        position = series.position_of(series.nearest(x))
+        kept = [one for one in self.asked if one != position]
+        is_new = len(kept) == len(self.asked)
+        asked = [*kept, position][-ROWS_NAMED:] if is_new else kept
+        if asked:
+            self.why_not(asked if result.is_sequence else asked[-1:])
+        else:
+            self.asked = []
+            self.board.give_reasons("")
+            self.board.set(self.board.timeline, {"asked": []})
+
+    # --- jobs of the thread
+
+    def _run(
+        self, turn: Turn, program: Any, automaton: Automaton, notes: list[str], version: int, is_cold: bool
+    ) -> None:
+        began = time.perf_counter()
+        events = self.data.events(program)
+        turn.expect(events.n_events)
+        result = Result(
+            self.data, program, lambda: self.data.run(program, self.engine, turn.progress), automaton
+        )
+        result.value = self.value
+        if result.is_sequence:
+            with warnings_heard() as heard:
+                warn_of_unknown_types(program, events)
+            notes = [*notes, *heard]
+        if self.result is not None:
+            result.take_series(self.result)
+        engine = choose_engine(program, self.engine)
+        is_open = result.open(engine, None if is_cold else self.result)
+        if is_open and (is_cold or engine.name != "chain"):  # which counts as soon as it finds
+            table, drawn = result.first_page(), self._drawn(result)
+
+            def show() -> None:
+                self._show(result, table)
+                self._show_bands(result, *drawn)
+                if turn.is_newest:
+                    self._say_counting(is_cold)
+                    self.worker.submit(COUNT, lambda turn: self._count(turn, result, notes, version, began))
+
+            turn.deliver(show)
+            return
+        if not is_open and (look := result.first_look()) is not None:
+            turn.deliver(lambda: self._show_look(look))
+        result.count()
+        took = time.perf_counter() - began
+        soon = result.first_rows() if is_cold else None
+        if is_open and self.order == CANONICAL:
+            table = {**result.first_page(), **result.counted()}
+        else:
+            table = soon or self._first_page(result)
+
+        def show_all() -> None:
+            self._show(result, table)
+            if turn.is_newest:
+                self._say_done(result, notes, version, took)
+
+        turn.deliver(show_all)
+        if soon is not None:
+            table = self._first_page(result)
+            turn.deliver(lambda: self.board.set(self.board.table, table))
+        drawn = self._drawn(result)
+
+        def show_bands() -> None:
+            self._is_cold = False
+            self._show_bands(result, *drawn)
+            if turn.is_newest:
+                self._go_on(result)
+
+        turn.deliver(show_bands)
+
+    def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
+        """Count the matches of which the first ones are shown, and fill in what is known then."""
+        result.count()
+        counted = result.counted() if self.order == CANONICAL else self._first_page(result)
+        took = time.perf_counter() - began
+
+        def show() -> None:
+            self.board.set(self.board.table, counted)
+            self._say_done(result, notes, version, took)
+
+        turn.deliver(show)
+        if self._is_cold:
+            result.warm_up(choose_engine(result.program, self.engine))
+        drawn = self._drawn(result)
+
+        def show_bands() -> None:
+            self._is_cold = False
+            self._show_bands(result, *drawn)
+            self._go_on(result)
+
+        turn.deliver(show_bands)
+
+    def _first_page(self, result: Result) -> dict[str, Any]:
+        """Return the first page in the order that a person chose, where the result still has it."""
+        return result.pages.traits(1, result.pages.order_or_canonical(self.order))
+
+    def _drawn(self, result: Result) -> tuple[int | None, dict[str, Any], dict[str, Any]]:
+        """Return the partition to show, its timeline, and what is marked there."""
+        partition = self._partition_for(result)
+        window = self._kept_window(result, partition)
+        told = marks_of(result, self.board.nfa.selected, partition, window)
+        return partition, result.timeline(partition, window), told
+
+    def _show_look(self, look: dict[str, Any]) -> None:
+        self._has_looked = True
+        self.board.set(self.board.table, look)
+        self.board.say("running", f"some are found, {look['total']}; looking for all of them")
+
+    def _partition_for(self, result: Result) -> int | None:
+        """Return the partition to show: the one that is shown, where it still has a match."""
+        is_same = self._drawn_events is result.events and self.partition is not None
+        if is_same and not result.is_counted:
+            return self.partition
+        if is_same and (result.events.partition_of_event[result.ends] == self.partition).any():
+            return self.partition
+        return result.partition_of_first()
+
+    def _kept_window(self, result: Result, partition: int | None) -> list[float] | None:
+        window, extent = list(self.board.timeline.window), result.series(partition).extent
+        is_same = list(self.board.timeline.view) == extent
+        return window if window and is_same else None
+
+    def _show(self, result: Result, table: dict) -> None:
+        # Who asks about an event, and then changes the query, wants to know of the same event.
+        if not _has_same_order(self.result, result):
+            self.asked = []
+        asked = self.asked if result.is_sequence else self.asked[-1:]
+        self.result, self.all, self.chosen, self.asked = result, None, None, asked
+        self._has_looked = False
+        self.board.set(self.board.table, {**table, "selected": None})
+        self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
+        self.board.set(self.board.nfa, {"lit": [], "live": []})
+        self.board.set(self.board.funnel, {"busy": True})
+        if not self.asked:
+            self.board.give_reasons("")
+        elif not result.is_counted:  # else the new ones are there soon
+            self.board.give_reasons("", note="told anew when all matches are counted")
+
+    def _say_counting(self, is_cold: bool) -> None:
+        compiling = "compiling a pattern of a new shape, then " if is_cold else ""
+        self.board.say("running", f"the first matches are shown; {compiling}counting all of them")
+
+    def _say_done(self, result: Result, notes: list[str], version: int, took: float) -> None:
+        n = result.count()
+        if not n and result.events.n_events:
+            notes = [*notes, "click an event on the timeline to ask why"]
+        said = (self.sampled, f"{count_of_matches(n)} in {took:.2f} s", *notes)
+        self.board.say("done", "; ".join(part for part in said if part), version=version)
+
+    def _show_bands(self, result: Result, partition: int | None, timeline: dict, told: dict) -> None:
+        self.partition, self._drawn_events = partition, result.events
+        kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
+        self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
+        if not self.asked:
+            self.board.set(self.board.timeline, {"asked": []})
+        self._show_marks(told)
+
+    def _go_on(self, result: Result) -> None:
+        """Tell of the events that are asked about, count the funnel, step to where the stepper stands."""
+        if self.asked:
+            self.why_not(self.asked)
+        self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
+        self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
+
+    def _select(self, turn: Turn, result: Result, number: int) -> None:
+        chosen = result.chosen(number)
+        partition = chosen.partition if result.n_partitions > 1 else None
+        table, order = None, self.board.table.order
+        if str(chosen.number) not in self.board.table.numbers:
+            result.count()
+            table = result.pages.traits(result.pages.page_of(chosen.number, order), order)
+        timeline = None if partition == self.partition else result.timeline(partition)
+        told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
+        points = result.points(chosen, partition)
+        stepping = result.stepping(partition)
+        position = stepping.index_of(chosen.positions[-1]) + 1
+
+        def show() -> None:
+            self.chosen, self.partition = chosen, partition
+            self.board.set(self.board.table, {**(table or {}), "selected": str(chosen.number)})
+            more = {} if timeline is None else {**timeline, "window": [], "busy": False}
+            self.board.set(self.board.timeline, {**more, "points": points, "selected": chosen.number})
+            self.board.nfa.lit = list(chosen.states)
+            if told is not None:
+                self._show_marks(told)
+                self.board.set(self.board.timeline, {"asked": asked_places(result, self.asked, partition)})
+            self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
+
+        turn.deliver(show)
+
+    def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        result.count()
+        table = result.pages.traits(page, order)
+        turn.deliver(lambda: self.board.set(self.board.table, table))
+
+    def _draw_anew(self) -> None:
+        result, window = self.result, list(self.board.timeline.window)
+        if result is None:
+            program = self.unmatched
+            self.worker.submit(WINDOW, lambda turn: self._draw_unmatched(turn, program, window))
+        else:
+            result.value = self.value
+            self.worker.submit(WINDOW, lambda turn: self._draw(turn, result, window))
+
+    def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
+        partition, chosen = self.partition, self.chosen
+        timeline = result.timeline(partition, window)
+        told = marks_of(result, self.board.nfa.selected, partition, window)
+        if chosen is not None:
+            timeline["points"] = result.points(chosen, partition)
+        timeline["asked"] = asked_places(result, self.asked, partition)
+
+        def show() -> None:
+            self.board.set(self.board.timeline, {**timeline, "busy": False})
+            self._show_marks(told)
+
+        turn.deliver(show)
+
+    def _draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
+        events, source = self.data.events(program), self.data.source
+        series = series_of(program, source, events, 0 if events.n_partitions > 1 else None, self.value)
+        choices = drawable(program, source)
+        told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
+        timeline = {**described(series, window), **told}
+        turn.deliver(lambda: self.board.set(self.board.timeline, timeline))
+
+    def _mark(self, turn: Turn, result: Result) -> None:
+        told = marks_of(result, self.board.nfa.selected, self.partition, list(self.board.timeline.window))
+        turn.deliver(lambda: self._show_marks(told))
+
+    def _show_marks(self, told: dict[str, Any]) -> None:
+        self.board.set(
+            self.board.timeline, {"marks": told["marks"], "mark_label": " or ".join(told["names"])}
+        )
+        self.board.set(self.board.editor, {"marked": told["names"]})
+        self.board.set(self.board.nfa, {"told": told["told"]})
+
+    def _step(self, turn: Turn, result: Result, position: int) -> None:
+        if position == NEXT_MATCH:
+            result.count()
+        stepping = result.stepping(self.partition)
+        if position == NEXT_MATCH:
+            position = stepping.next_match(self.board.stepper.position)
+        position = min(max(position, 0), stepping.n)
+        traits = moment_traits(result, stepping, position, self.sampled)
+        place = [stepping.position_of(position - 1)] if position else []
+        cursor = next(iter(result.places(place, self.partition)[:, 0].tolist()), None)
+
+        def show() -> None:
+            self.board.set(self.board.stepper, traits)
+            self.board.nfa.live = [{"state": one["state"], "n": one["n"]} for one in traits["live"]]
+            self.board.timeline.cursor = cursor
+
+        turn.deliver(show)
+
+    def _explain(self, turn: Turn, result: Result, positions: list[int]) -> None:
+        traits = result.reasons(positions)
+        asked = asked_places(result, self.asked, self.partition)
+
+        def show() -> None:
+            self._told_of = result
+            self.board.set(self.board.reasons, traits)
+            self.board.set(self.board.timeline, {"asked": asked})
+
+        turn.deliver(show)
+
+    def _count_funnel(self, turn: Turn, result: Result) -> None:
+        stages = stages_of(result)
+        turn.deliver(
+            lambda: self.board.set(self.board.funnel, {"stages": stages, "busy": False, "selected": None})
+        )
+
+    def _run_on_all(self, turn: Turn, spark_frame: Any, value: Any, version: int) -> None:
+        began = time.perf_counter()
+        with warnings_heard() as notes:
+            matches = match(spark_frame, value, engine=self.engine)
+        with stoppable(spark_frame.sparkSession) as stop:
+            turn.stop_by(stop)
+            n = matches.count()
+            frame = matches.head(PAGE)
+        table = {
+            **columns_and_rows(frame),
+            "numbers": [""] * len(frame),
+            "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
+            "limit_note": f"of all rows, the first {len(frame)}; explorer.matches has the others",
+            "selected": None,
+        }  # fmt: skip
+        took = time.perf_counter() - began
+
+        def show() -> None:
+            self.all = matches
+            self.board.set(self.board.table, table)
+            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s"
+            notes.append("timeline, funnel and steps are of the sample")
+            self.board.say("done", "; ".join([found, *notes]), version=version)
+
+        turn.deliver(show)
+
+    def _failed(self, turn: Turn, error: BaseException) -> None:
+        """Show what ended a job; called in the thread."""
+        if turn.is_cancelled or isinstance(error, KeyboardInterrupt):
+            return
+        for widget in (self.board.table, self.board.timeline, self.board.funnel):
+            self.board.set(widget, {"busy": False})
+        if self.board.table.total == COUNTING:
+            self.board.set(self.board.table, {"total": NOT_COUNTED})
+        if turn.kind in (RUN, COUNT):
+            if self._told_of is not self.result:
+                self.board.give_reasons("")
+            self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
+        elif turn.kind == FUNNEL:
+            self.board.funnel.stages = [
+                {"label": f"no funnel: {error}", "n": "", "share": 0.0, "selectivity": None, "note": ""}
+            ]
+        else:
+            self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
+
+
+def _has_same_order(before: Result | None, after: Result) -> bool:
+    """Return whether events of two results have the same places in the stream."""
+    if before is None:
+        return False
+    return (before.events.n_events, before.program.query.order_by) == (
+        after.events.n_events,
+        after.program.query.order_by,
+    )

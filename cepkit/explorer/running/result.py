@@ -1,0 +1,462 @@
+"""What an explorer shows of a result: pages, bands, the way of a match, reasons and steps."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.chained import ChainedMatches
+from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, joined
+from cepkit.events import Events
+from cepkit.explorer.automaton import Automaton, states_of_match
+from cepkit.explorer.opening import Opener, Opening
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
+from cepkit.explorer.running.series import Series, described, drawable, series_of
+from cepkit.explorer.stepping import Stepping, matches_at_end
+from cepkit.formatting import count_text
+from cepkit.matches import Matches
+from cepkit.planning.planner import Engine
+from cepkit.reasons import explain_rows
+from cepkit.sequence_matches import SequenceMatches
+
+SPANS = 2000  # matches drawn as bands
+SHOWN_VALUES = 14  # columns of the event that is stepped to
+FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
+COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
+_LARGEST = 2**63
+
+
+class _WithoutLabels:
+    """A source whose rows are asked for by their numbers: labels of an index may stand for several rows."""
+
+    frame = None
+
+    def __init__(self, source: Any):
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A match that is looked at: places of its events in the stream, what they are, the states passed."""
+
+    number: int
+    positions: tuple[int, ...]
+    variables: tuple[str, ...]
+    states: tuple[int, ...]
+    partition: int
+
+
+class Result:
+    """A result and all that is shown of it; made anew by every run.
+
+    Parameters
+    ----------
+    data : SearchedFrame
+    program : Program or SequenceProgram
+    find : callable
+        Returns the matches of the program in the frame; called when they are asked for.
+    automaton : Automaton
+        Of the program.
+    """
+
+    def __init__(
+        self,
+        data: SearchedFrame,
+        program: Program | SequenceProgram,
+        find: Callable[[], Matches | SequenceMatches],
+        automaton: Automaton,
+    ):
+        self.data, self.program, self._find = data, program, find
+        self.events = data.events(program)
+        self.automaton = automaton
+        self.is_sequence = isinstance(program, SequenceProgram)
+        self._chosen: OrderedDict[int, Chosen] = OrderedDict()
+        self._steppings: dict[tuple[int | None, bool], Stepping] = {}
+        self.value: str | None = None  # the column that the timeline shows; None: see `series_of`
+        self._drawn: OrderedDict[tuple, Series] = OrderedDict()
+        self.is_counted = False
+        self.opening: Opening | None = None
+        self._opener: Opener | None = None
+
+    @cached_property
+    def matches(self) -> Matches | SequenceMatches:
+        """The matches as users hold them."""
+        return self._find()
+
+    def count(self) -> int:
+        """Return the number of matches; from then on it is known which one ends where."""
+        n = self.matches.count()
+        _ = self.ends
+        self.is_counted = True
+        return n
+
+    def open(self, engine: Engine, before: Result | None) -> bool:
+        """Find the first matches of a sequence where that is cheap; return whether they are enough to show.
+
+        ``before`` is a counted result of the same shape; without one nothing is compiled yet.
+        """
+        if not self.is_sequence:
+            return False
+        opener = before and before._opener
+        orders = opener and opener.orders
+        self._opener = Opener(self.program, self.events, engine.name, before is None, orders)
+        self.opening = self._opener.first(SPANS, PAGE)
+        if self.opening is None:
+            return False
+        known = KnownMatches(self.events, self.opening.block)
+        self._opened = SequenceMatches(self.program, self.data.source, known, engine, self.data.native)
+        return True
+
+    def warm_up(self, engine: Engine) -> None:
+        """Compile what the next result of this shape and its pages need."""
+        Opener(self.program, self.events, engine.name, False).first(SPANS, PAGE)
+        self.pages.frame(range(min(PAGE, self.count())))
+
+    # --- the table
+
+    @cached_property
+    def pages(self) -> Pages:
+        """The pages of the table; all matches are counted."""
+        return Pages(self.matches)
+
+    def first_page(self) -> dict[str, Any]:
+        """Return the traits of the table for the first page, before the matches are counted."""
+        traits = Pages(self._opened).traits(1, CANONICAL)
+        if self.opening.is_all:
+            return traits
+        note = "the first ones; other pages and orders when all are counted"
+        return {**traits, "total": COUNTING, "n_pages": "…", "sortable": [], "limit_note": note}
+
+    def counted(self) -> dict[str, Any]:
+        """Return what of the table's traits is known with the number of matches, the rows apart."""
+        pages, names = self.pages, Pages(self._opened).frame([]).columns
+        return {
+            "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
+            "sortable": [str(name) for name in names] if pages.is_sortable and pages.n > 1 else [],
+        }  # fmt: skip
+
+    def first_look(self) -> dict[str, Any] | None:
+        """Return the table as far as it is cheap to know; None where that is all of it."""
+        if not self.is_sequence:
+            return None
+        found = self.matches._found
+        n, is_exact = found.at_least()
+        if is_exact:
+            return None
+        frame = self.matches._as_pandas(self.matches._frame(found.glance(PAGE)))
+        return {
+            "columns": [{"name": str(name), "align": "left"} for name in frame.columns],
+            "rows": cells(frame),
+            "numbers": [""] * len(frame),
+            "page": 1,
+            "n_pages": "1",
+            "total": f"≥ {max(n, len(frame)):,}",
+            "order": "canonical",
+            "sortable": [],
+            "limit_note": "some of them; numbers and order follow when all are counted",
+            "busy": True,
+        }
+
+    def first_rows(self) -> dict[str, Any] | None:
+        """Return the first page of counted matches without what would have to be compiled for it, or None.
+
+        The few events in front of the first last ones are gone through; what is found must be as many.
+        """
+        found, policy = (
+            (self.matches._found, self.program.query.after_match[0]) if self.is_sequence else (None, "")
+        )
+        if not isinstance(found, ChainedMatches) or policy != "none":
+            return None
+        places, counts = Places(self.program, self.events), self._ends[1]
+        blocks, n_rows = [], min(PAGE, self.matches.count())
+        for end in range(len(self.ends)):
+            if sum(map(len, blocks)) >= n_rows:
+                break
+            place = places.place_of_position[self.ends[end : end + 1]]
+            start, stop = int(places.window_start_of(place)[0]), int(place[0]) + 1
+            if stop - start > FEW_EVENTS or int(counts[end]) > FEW_EVENTS or self._looks_around:
+                return None
+            positions = self.events.by_partition[start:stop]
+            columns = {name: column.take(positions) for name, column in self.events.columns.items()}
+            part = Events(len(positions), columns, np.zeros(len(positions), np.int32), 1)
+            block = matches_at_end(self.program, part)
+            if block is None or len(block) != int(counts[end]):
+                return None
+            blocks.append(replace(block, event_of_item=positions[block.event_of_item]))
+        frame = as_pandas(self.matches._frame(joined(blocks).take(slice(0, n_rows))))
+        table = self.pages.described(frame, list(range(n_rows)), 1, CANONICAL)
+        return {**table, "busy": True}
+
+    @property
+    def _looks_around(self) -> bool:
+        """Whether matches depend on events outside of their windows or partitions."""
+        branches = [bound.branch for bound in self.program.branches]
+        strict = any("strict" in (c.step, c.inner) for branch in branches for c in branch.components)
+        edges = any(
+            absence.after < 0 or absence.before >= len(branch.components)
+            for branch in branches
+            for absence in branch.absences
+        )
+        return strict or edges
+
+    # --- which event is where
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions."""
+        return self.events.n_partitions
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """Positions where matches end, rising, int64."""
+        if not self.is_sequence:
+            return self.matches._matchset.last
+        return np.asarray(self._ends[0], np.int64)
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, Any]:
+        return self.matches._found.ends()
+
+    @cached_property
+    def _first_number(self) -> Any:
+        """Number of the first match that ends at each of `ends`, and of all."""
+        counts = self._ends[1]
+        if self.matches.count() < _LARGEST:
+            return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
+        return [0, *accumulate(int(count) for count in counts)]
+
+    def partition_of_first(self) -> int | None:
+        """Return the partition of the first match, or of the first event; None: all are one."""
+        if self.n_partitions < 2:
+            return None
+        ends = self.ends if self.is_counted else self.opening.block.last
+        position = int(ends[0]) if len(ends) else 0
+        return int(self.events.partition_of_event[position]) if self.events.n_events else None
+
+    def key_of(self, partition: int | None) -> str:
+        """Return the values of the partition columns, ``symbol = AAB``."""
+        if partition is None:
+            return ""
+        position = int(np.argmax(self.events.partition_of_event == partition))
+        row = self.events.rows(np.array([position]))
+        by = self.program.query.partition_by
+        values = (cell(self.data.source.arrow(name, row).to_pylist()[0]) or "null" for name in by)
+        return ", ".join(f"{name} = {value}" for name, value in zip(by, values, strict=True))
+
+    # --- one match
+
+    def chosen(self, number: int) -> Chosen:
+        """Return a match by its number, negative ones from the end; IndexError where there is none."""
+        number = int(number)
+        if not self.is_opened(number):
+            n = self.count()
+            if not -n <= number < n:
+                from cepkit.matches import no_such_match
+
+                raise no_such_match(number, n)
+            number %= n
+        if number not in self._chosen:
+            self._chosen[number] = self._looked_up(number)
+            while len(self._chosen) > 64:
+                self._chosen.popitem(last=False)
+        return self._chosen[number]
+
+    def is_opened(self, number: int) -> bool:
+        """Whether a match is known before all are counted."""
+        return self.opening is not None and 0 <= number < len(self.opening.block)
+
+    def block_of(self, numbers: list[int]) -> MatchBlock:
+        """Return matches of a sequence, by rising number; they are counted, or known before."""
+        is_opened = self.is_opened(numbers[0]) and self.is_opened(numbers[-1])
+        return (self._opened if is_opened else self.matches)._found.take(numbers)
+
+    def _looked_up(self, number: int) -> Chosen:
+        if self.is_sequence:
+            block = self.block_of([number])
+            names = np.array(self.program.query.variables, dtype=object)
+            told = names[variables_of_items(self.program, block)]
+            positions, branch = block.event_of_item, int(block.branch_of_match[0])
+            passed = states_of_match(self.automaton, told, block.component_of_item.tolist(), branch)
+        else:
+            part = self.matches._matchset.take(np.array([number]))
+            positions, told = part.lineage.event_of_item.astype(np.int64), self.matches._variables(part)
+            passed = states_of_match(self.automaton, told)
+        partition = int(self.events.partition_of_event[positions[-1]])
+        return Chosen(number, tuple(positions.tolist()), tuple(told), tuple(passed), partition)
+
+    # --- the timeline
+
+    def series(self, partition: int | None) -> Series:
+        """Return the events of a partition as a timeline has them."""
+        key = partition, self.value
+        if key not in self._drawn:
+            made = series_of(self.program, self.data.source, self.events, partition, self.value)
+            self._drawn[key] = made
+            while len(self._drawn) > 3:
+                self._drawn.popitem(last=False)
+        return self._drawn[key]
+
+    def take_series(self, other: Result) -> None:
+        """Take over what another result of the same events has drawn."""
+        if other.events is self.events and other.series_key == self.series_key:
+            self._drawn = other._drawn
+
+    @property
+    def series_key(self) -> tuple:
+        """What of the program a timeline depends on."""
+        query = self.program.query
+        types = str(query.pattern) if self.is_sequence else ""
+        return self.program.columns, getattr(query, "event_type", None), types
+
+    def timeline(self, partition: int | None, window: list[float] | None = None) -> dict[str, Any]:
+        """Return the traits of the timeline's widget for a partition and a window of time."""
+        series = self.series(partition)
+        spans, ids, note = self.spans(partition, window)
+        drawn = described(series, window)
+        shown = [drawn["sampled"]] if drawn["sampled"] else []
+        if self.n_partitions > 1 and partition is not None:
+            shown.insert(0, f"{self.key_of(partition)}, one of {self.n_partitions:,} partitions")
+        choices = drawable(self.program, self.data.source)
+        told = {"spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown)}
+        return {**drawn, **told, "choices": choices, "value": series.y_label if choices else ""}
+
+    def spans(
+        self, partition: int | None, window: list[float] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Return first and last time and number of the first matches in a window, and what is left out."""
+        series = self.series(partition)
+        low, high = 0, len(series)
+        if window:
+            low, high = np.searchsorted(series.time, np.asarray(window) / series.per_tick, side="left")
+        if not len(series) or high < low:
+            return np.empty((0, 2)), np.empty(0), ""
+        low = min(int(low), len(series) - 1)
+        if not self.is_counted:
+            return self._opened_spans(series, low, partition)
+        first, last, ids, n_there = self._bands(series.position_of(low), partition)
+        spans = self._drawn_bands(series, first, last)
+        total = self.matches.count()
+        where = " from here on" if window else ""
+        key = " of this partition" if partition is not None and self.n_partitions > 1 else ""
+        note = ""
+        if len(first) < n_there:
+            note = f"first {len(first):,} of {count_text(n_there)} matches{key}{where}"
+        elif n_there < total:
+            note = f"{n_there:,} matches{key}{where}, {count_text(total)} in all"
+        return spans, ids, note
+
+    def _drawn_bands(self, series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        x = series.x(series.index_of(np.concatenate([first, last])))
+        return np.column_stack([x[: len(first)], x[len(first) :]])
+
+    def _opened_spans(
+        self, series: Series, low: int, partition: int | None
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Return `spans` before the matches are counted; where their numbers are not known, NaN for each."""
+        is_one = partition is None or self.n_partitions < 2
+        if is_one and not low:
+            found, ids = self.opening, np.arange(len(self.opening.block), dtype=np.float64)
+        else:
+            positions = np.arange(self.events.n_events) if series.positions is None else series.positions
+            found = self._opener.first_of(positions, low, SPANS)
+            ids = np.full(0 if found is None else len(found.block), np.nan)
+        if found is None or not (len(found.block) or found.is_all):
+            return np.empty((0, 2)), np.empty(0), "matches are drawn when all are counted"
+        where = " from here on" if low else ""
+        key = "" if is_one else " of this partition"
+        note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
+        return self._drawn_bands(series, found.block.first, found.block.last), ids, note
+
+    def _bands(self, begin: int, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        """Return first, last and number of up to ``SPANS`` matches that end at ``begin`` or later."""
+        ends, of_event = self.ends, self.events.partition_of_event
+        start = int(np.searchsorted(ends, begin))
+        own = np.arange(start, len(ends))
+        if partition is not None and self.n_partitions > 1:
+            own = own[of_event[ends[start:]] == partition]
+        if not self.is_sequence:
+            kept = own[:SPANS]
+            found = self.matches._matchset
+            return found.first[kept], found.last[kept], kept.astype(np.float64), len(own)
+        first_number, numbers = self._first_number, []
+        for end in own.tolist():
+            room = SPANS - len(numbers)
+            if room <= 0:
+                break
+            numbers += range(
+                int(first_number[end]), min(int(first_number[end]) + room, int(first_number[end + 1]))
+            )
+        counts = self._ends[1]
+        if isinstance(first_number, list):
+            n_there = sum(int(counts[end]) for end in own.tolist())
+        else:
+            n_there = int(np.asarray(counts, np.int64)[own].sum())
+        if not numbers:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), n_there
+        block = self.block_of(numbers)
+        return block.first, block.last, np.array(numbers, np.float64), n_there
+
+    def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
+        """Return ``x``, ``y`` and ``label`` of the events of a match on the timeline of a partition."""
+        at = self.places(chosen.positions, partition).tolist()
+        return [{"x": x, "y": y, "label": label} for (x, y), label in zip(at, chosen.variables, strict=True)]
+
+    def places(self, positions: Sequence[int] | np.ndarray, partition: int | None) -> np.ndarray:
+        """Return time and value, shape (n, 2), of events on the timeline of a partition."""
+        series = self.series(partition)
+        index = series.index_of(np.asarray(positions, np.int64))
+        return np.column_stack([series.x(index), np.asarray(series.value[index], np.float64)])
+
+    # --- steps
+
+    def stepping(self, partition: int | None) -> Stepping:
+        """Return what steps through the events of a partition."""
+        key = partition, self.is_counted
+        if key not in self._steppings:
+            ends = self.ends if self.is_counted else None
+            made = Stepping(self.program, self.events, partition, self.automaton, ends)
+            self._steppings = {key: made}
+        return self._steppings[key]
+
+    def event(self, position: int) -> list[list[str]]:
+        """Return names and values of an event, the columns that the query looks at in front."""
+        row = self.events.rows(np.array([position]))
+        query, source = self.program.query, self.data.source
+        looked_at = (name for name in self.program.columns if name in source.schema)
+        of_type = [query.event_type] if self.is_sequence and query.event_type else []
+        names = dict.fromkeys((*query.order_by, *query.partition_by, *of_type, *looked_at, *source.schema))
+        names = [name for name in names if name not in source.duplicates][:SHOWN_VALUES]
+        label = source.index_labels(row)
+        values = [[name, cell(source.arrow(name, row).to_pylist()[0])] for name in names]
+        return [["row", cell(label[0])], *values]
+
+    # --- why not
+
+    def reasons(self, positions: Sequence[int]) -> dict[str, Any]:
+        """Return the traits of the reasons' widget for events that a person expected in one match."""
+        rows = self.events.rows(np.array(sorted(set(positions)), np.int64))
+        if not self.is_sequence:
+            from cepkit.explorer.row_reasons import reasons_of_row
+
+            return reasons_of_row(self, int(positions[-1]))
+        source = _WithoutLabels(self.data.source)
+        told = explain_rows(self.program, source, self.events, self.matches.engine, rows.tolist())
+        lines = [{"text": text, "is_met": False} for text in told.reasons]
+        if told.matches:
+            lines = [{"text": "all conditions hold", "is_met": True}]
+        note = "; ".join(told.more)
+        return {"title": told.headline, "lines": lines, "note": note}

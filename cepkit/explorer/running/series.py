@@ -1,0 +1,279 @@
+"""Events over time as a timeline draws them: a line or lanes, thinned out to what a screen can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    NULL_CODE,
+    NULL_INTEGER,
+    NUMBERS,
+    TEXT,
+    TIME,
+    Column,
+    Events,
+)
+from cepkit.language.sequences.patterns import event_patterns
+from cepkit.language.sequences.printing import type_text
+
+BUCKETS = 800  # of a window: two points each of a line
+LANES = 12
+OTHER_TYPES = "other types"
+_MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+
+
+@dataclass(frozen=True)
+class Series:
+    """The events that a timeline shows, one partition or all of them.
+
+    Parameters
+    ----------
+    positions : ndarray of int64 or None
+        Of the events in the stream; None: all of them.
+    time : ndarray, shape (n,)
+        The clock, never falling; row numbers without one.
+    value : ndarray, shape (n,)
+        Numbers of a line (NaN where there is none), or the lane of every event.
+    form : str
+        ``line`` or ``lanes``.
+    per_tick : float
+        Milliseconds of a tick of the clock; 1 of a plain number.
+    """
+
+    positions: np.ndarray | None
+    time: np.ndarray
+    value: np.ndarray
+    form: str
+    lane_names: tuple[str, ...] = ()
+    time_kind: str = "number"
+    per_tick: float = 1.0
+    x_label: str = "row"
+    y_label: str = ""
+    note: str = field(default="")
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def x(self, index: Any) -> np.ndarray:
+        """Return the times of these events as an axis has them: milliseconds since 1970, or numbers."""
+        ticks = self.time[index]
+        return np.asarray(ticks, np.float64) * self.per_tick
+
+    def index_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return where events of the stream stand in the series."""
+        return positions if self.positions is None else np.searchsorted(self.positions, positions)
+
+    def position_of(self, index: int) -> int:
+        """Return the place in the stream of an event of the series."""
+        return index if self.positions is None else int(self.positions[index])
+
+    def nearest(self, x: float) -> int:
+        """Return the event nearest to a time of the axis."""
+        after = int(np.searchsorted(self.time, x / self.per_tick))
+        around = [i for i in (after - 1, after) if 0 <= i < len(self)]
+        return min(around, key=lambda i: abs(self.x(i) - x))
+
+    @property
+    def extent(self) -> list[float]:
+        """First and last time, empty without events."""
+        return [float(self.x(0)), float(self.x(-1))] if len(self) else []
+
+
+def series_of(
+    program: Bound, source: Any, events: Events, partition: int | None, value: str | None = None
+) -> Series:
+    """Return the events of a partition, or of all with None, with what is drawn of them.
+
+    That is ``value``, one of `drawable`. With None, a sequence with a column of types has a lane per type of
+    the pattern; other queries show the first number that they look at, else the first number there is, else
+    one lane.
+    """
+    query = program.query
+    positions = None
+    if partition is not None and events.n_partitions > 1:
+        positions = np.flatnonzero(events.partition_of_event == partition)
+    rows = None if events.row_of_event is None and positions is None else _rows(events, positions)
+
+    def taken(name: str) -> Column:
+        column = source.column(name)
+        return column if rows is None else column.take(rows)
+
+    n = events.n_events if positions is None else len(positions)
+    clock = taken(query.order_by[0]) if query.order_by else None
+    x_label, time_kind, per_tick = "row", "number", 1.0
+    if clock is None or clock.type.kind not in (INTEGER, FLOAT, TIME, DURATION):
+        time = np.arange(n, dtype=np.int64) if positions is None else positions
+    else:
+        time, x_label = clock.values, query.order_by[0]
+        if clock.type.kind == TIME:
+            time_kind, per_tick = "datetime", _MILLISECONDS[clock.type.unit]
+            x_label += " (UTC)" if clock.type.timezone else ""
+        elif clock.type.kind == DURATION:
+            per_tick = _MILLISECONDS[clock.type.unit] / 1e3
+            x_label += " (s)"
+    axis = {"time_kind": time_kind, "per_tick": per_tick, "x_label": x_label}
+    choices = drawable(program, source)
+    if value not in choices:  # of a query with another column of types
+        value = choices[0] if choices else None
+    if value is not None and value == _type_column(program):
+        lane, names = _lanes(taken(query.event_type), query)
+        return Series(positions, time, lane, "lanes", names, y_label=query.event_type, **axis)
+    if value is None:
+        return Series(positions, time, np.zeros(n, np.int8), "lanes", ("events",), **axis)
+    return Series(positions, time, _numbers(taken(value)), "line", y_label=value, **axis)
+
+
+def _rows(events: Events, positions: np.ndarray | None) -> np.ndarray:
+    return events.row_of_event if positions is None else events.rows(positions)
+
+
+def _type_column(program: Bound) -> str | None:
+    return program.query.event_type if isinstance(program, SequenceProgram) else None
+
+
+def drawable(program: Bound, source: Any) -> list[str]:
+    """Return the columns that a timeline can show, best first: types in lanes, numbers as a line.
+
+    Numbers that the query looks at come before others; its keys and its clock are left out.
+    """
+    query, types = program.query, _type_column(program)
+    other = {*query.partition_by, *query.order_by, types}
+    every = dict.fromkeys((*program.columns, *source.schema))
+    numbers = [
+        name
+        for name in every
+        if name in source.schema
+        and name not in other
+        and name not in source.duplicates
+        and source.schema[name].kind in NUMBERS
+    ]
+    return [*([] if types is None else [types]), *numbers]
+
+
+def _numbers(column: Column) -> np.ndarray:
+    values = column.values
+    if values.dtype.kind == "f" or not column.type.nullable:
+        return values
+    return np.where(values == NULL_INTEGER, np.nan, values)
+
+
+def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the lane of every event and the lanes' names: types as the pattern names them, then others."""
+    named = list(dict.fromkeys(event.event_type for event in event_patterns(query.pattern)))
+    wanted = [of for of in named if of is not None][: LANES - 1]
+    if column.type.kind == TEXT:
+        texts = [str(text) for text in column.categories]
+        code_of = {text: code for code, text in enumerate(texts)}
+        if None in named:  # any type: those there are
+            wanted += [text for text in texts if text not in wanted][: LANES - 1 - len(wanted)]
+        lane_of_code = np.full(len(texts) + 1, len(wanted), np.int8)
+        for lane, of in enumerate(wanted):
+            if of in code_of:
+                lane_of_code[code_of[of]] = lane
+        lane = lane_of_code[column.values]  # a missing type, -1, has the last entry
+    else:
+        values = column.values
+        if None in named and column.type.kind in (INTEGER, BOOLEAN):
+            there = [of for of in np.unique(values[:10_000]).tolist() if of not in (NULL_INTEGER, NULL_CODE)]
+            wanted += [of for of in there if of not in wanted][: LANES - 1 - len(wanted)]
+        lane = np.full(len(values), len(wanted), np.int8)
+        for number, of in enumerate(wanted):
+            lane[values == of] = number
+    names = [of if isinstance(of, str) else type_text(of) for of in wanted]
+    has_other = bool((lane == len(wanted)).any())
+    return lane, (*names, *([OTHER_TYPES] if has_other else []))
+
+
+def described(series: Series, window: list[float] | None = None) -> dict[str, Any]:
+    """Return the traits of a timeline's widget that its events have, of a window of time."""
+    drawn = drawn_series(series, window)
+    return {
+        "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
+        "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
+        "sampled": drawn["sampled"], "view": series.extent,
+    }  # fmt: skip
+
+
+def drawn_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:
+    """Return what is drawn of a window: ``x``, ``y`` (float64), and ``sampled``, what it leaves out.
+
+    Parameters
+    ----------
+    series : Series
+    window : list of two floats, optional
+        First and last time of the axis; None or empty: all.
+    buckets : int
+        Parts of the window; a line has the least and the greatest value of each, a lane one event.
+
+    Notes
+    -----
+    Time O(events in the window), memory O(buckets) where values have no gaps.
+    """
+    low, high = 0, len(series)
+    if window:
+        first, last = window[0] / series.per_tick, window[1] / series.per_tick
+        low = int(np.searchsorted(series.time, first, "left"))
+        high = max(low, int(np.searchsorted(series.time, last, "right")))
+    n = high - low
+    thin = _thin_line if series.form == "line" else _thin_lanes
+    index = np.arange(low, high) if n <= 4 * buckets else thin(series, low, high, buckets)
+    # One event more at either side: a line goes on beyond the window.
+    beside = [i for i in (low - 1, high) if 0 <= i < len(series)]
+    index, n = np.unique(np.concatenate([index, np.array(beside, np.int64)])), n + len(beside)
+    x, y = series.x(index), np.asarray(series.value[index], np.float64)
+    left_out = ""
+    if len(index) < n:
+        kept = "least and greatest of each of" if series.form == "line" else "one event per type in each of"
+        left_out = f"{len(index):,} of {n:,} events drawn: {kept} {buckets} parts"
+    return {"x": x, "y": y, "sampled": left_out}
+
+
+def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
+    """Return the places of the least and the greatest value of each of ``buckets`` runs of events."""
+    size = (high - low) // buckets
+    whole = low + size * buckets
+    values = series.value[low:whole].reshape(buckets, size)
+    start = low + size * np.arange(buckets)
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+        least = np.where(missing, np.inf, values).argmin(axis=1) if missing.any() else values.argmin(axis=1)
+        most = np.where(missing, -np.inf, values).argmax(axis=1) if missing.any() else values.argmax(axis=1)
+    else:
+        least, most = values.argmin(axis=1), values.argmax(axis=1)
+    places = [start + least, start + most, [low, high - 1]]
+    if whole < high:  # fewer than `buckets` events, at the end
+        places.append(_extremes(series.value, whole, high))
+    return np.unique(np.concatenate(places))
+
+
+def _extremes(values: np.ndarray, low: int, high: int) -> list[int]:
+    own = values[low:high]
+    if own.dtype.kind == "f":
+        present = ~np.isnan(own)
+        if not present.any():
+            return [low]
+        least, most = np.where(present, own, np.inf), np.where(present, own, -np.inf)
+        return [low + int(least.argmin()), low + int(most.argmax())]
+    return [low + int(own.argmin()), low + int(own.argmax())]
+
+
+def _thin_lanes(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
+    """Return the places of the first event of every lane in each of ``buckets`` parts of the time."""
+    time = series.time[low:high]
+    first, last = float(time[0]), float(time[-1])
+    width = (last - first) or 1.0
+    part = np.minimum(((time - time[0]) * (buckets / width)).astype(np.int64), buckets - 1)
+    n_lanes = len(series.lane_names)
+    cell = part * n_lanes + series.value[low:high]
+    earliest = np.full(buckets * n_lanes, -1, np.int64)
+    earliest[cell[::-1]] = np.arange(high - 1, low - 1, -1)
+    return np.sort(earliest[earliest >= 0])

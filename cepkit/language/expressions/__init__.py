@@ -1,0 +1,1 @@
+"""Expressions: trees, text to trees, trees to text, functions and operands."""

@@ -1,0 +1,197 @@
+"""The functions that predicate text may call: built-in names, and Python functions registered by name.
+
+Only names and numbers of arguments live here; what a function computes is known to the engines.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from cepkit.errors import CepError, PredicateError, nearest
+from cepkit.language.expressions.trees import AGGREGATES
+
+
+class Arity(NamedTuple):
+    """How many arguments a function takes: at least ``least``, at most ``most`` (None: no limit)."""
+
+    least: int
+    most: int | None
+
+    def accepts(self, n_arguments: int) -> bool:
+        """Return whether ``n_arguments`` is a number of arguments the function takes."""
+        return n_arguments >= self.least and (self.most is None or n_arguments <= self.most)
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return "no argument" if self.least == 0 else f"{self.least} argument{'s' * (self.least > 1)}"
+        return (
+            f"{self.least} or more arguments"
+            if self.most is None
+            else f"{self.least} to {self.most} arguments"
+        )
+
+
+ONE, TWO = Arity(1, 1), Arity(2, 2)
+
+# What compares two array columns as wholes.
+VECTOR_FUNCTIONS = ("corr", "cosine", "l2")
+
+# Written in any case. Logarithms: log is natural; log2, log10. round, floor and ceil take no digits.
+FUNCTIONS: dict[str, Arity] = {
+    **dict.fromkeys(("abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign"), ONE),
+    **dict.fromkeys(("power", "bit_and", "bit_or", "bit_xor", "starts_with", "ends_with", "contains"), TWO),
+    **dict.fromkeys(("least", "greatest"), Arity(2, None)),
+    **dict.fromkeys(VECTOR_FUNCTIONS, TWO),
+}
+
+AGGREGATE_SPELLINGS = {name: name for name in AGGREGATES} | {"average": "avg", "mean": "avg"}
+
+BUILT_IN_NAMES = frozenset(FUNCTIONS) | frozenset(AGGREGATE_SPELLINGS) | {"prev"}
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredFunction:
+    """A Python function that predicate text may call.
+
+    ``pure`` is the user's word that equal arguments give equal results and nothing else happens;
+    ``compiled`` says that it is a numba dispatcher; ``arity`` counts positional arguments.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    pure: bool
+    compiled: bool
+    arity: Arity
+
+
+_REGISTRY: dict[str, RegisteredFunction] = {}
+
+
+def pure(function: Callable | None = None, *, name: str | None = None) -> Callable:
+    """Register a function for predicate text and declare that it is pure; usable as a decorator.
+
+    Pure means: the result depends on the arguments alone, and nothing is changed. Only then may events
+    be evaluated in parallel, again, or not at all. A numba function (``@njit``) is called from the
+    generated kernel; a plain Python function runs on a slow path.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Takes positional arguments; left out when the decorator is written with ``name=``.
+    name : str, optional
+        The name in predicate text; default ``function.__name__``. A registered name is replaced.
+
+    Returns
+    -------
+    callable
+        ``function`` itself, unchanged.
+
+    Raises
+    ------
+    PredicateError
+        When the name is no identifier or is the name of an aggregate or of a built-in function.
+
+    Examples
+    --------
+    >>> @pure
+    ... def near(x, y):
+    ...     return abs(x - y) < 2
+    >>> registered_function("near").pure, str(registered_function("near").arity)
+    (True, '2 arguments')
+    """
+    return _register(function, name, is_pure=True)
+
+
+def function(function: Callable | None = None, *, name: str | None = None) -> Callable:
+    """Register a function for predicate text without declaring it pure; usable as a decorator.
+
+    Parameters, result and errors are those of `pure`. Queries that call it are not run in parallel.
+
+    Examples
+    --------
+    >>> @function(name="noisy")
+    ... def with_side_effect(x):
+    ...     return x > 0
+    >>> registered_function("noisy").pure
+    False
+    """
+    return _register(function, name, is_pure=False)
+
+
+def registered_function(name: str) -> RegisteredFunction:
+    """Return the function registered under ``name`` (case matters).
+
+    Raises
+    ------
+    PredicateError
+        When there is none; the message gives the nearest known name.
+
+    Examples
+    --------
+    >>> registered_function("wobble")
+    Traceback (most recent call last):
+    cepkit.errors.PredicateError: function 'wobble' is not known; register it with @cep.pure
+    """
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    hint = nearest(name, [*_REGISTRY, *BUILT_IN_NAMES])
+    raise PredicateError(f"function {name!r} is not known; register it with @cep.pure{hint and '.' + hint}")
+
+
+def is_registered(name: str) -> bool:
+    """Return whether a function is registered under ``name``."""
+    return name in _REGISTRY
+
+
+def describe_function(call: Callable, name: str) -> RegisteredFunction:
+    """Return ``call`` as a function named ``name``: pure when the same object was declared so."""
+    declared = any(known.call is call and known.pure for known in _REGISTRY.values())
+    return RegisteredFunction(name, call, declared, hasattr(call, "py_func"), _arity(call))
+
+
+def misspelt_built_in(name: str) -> str | None:
+    """Return the built-in name of which ``name`` is very probably a misspelling, else None.
+
+    Stricter than `cepkit.errors.nearest`: it turns an unknown function into an error at once,
+    so a user's own function, registered later, must not be caught by a faint likeness.
+
+    Examples
+    --------
+    >>> misspelt_built_in("frist"), misspelt_built_in("tags_equal")
+    ('first', None)
+    """
+    found = difflib.get_close_matches(name.lower(), sorted(BUILT_IN_NAMES), n=1, cutoff=0.8)
+    return found[0] if found else None
+
+
+def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Callable:
+    if call is None:
+        return lambda late: _register(late, name, is_pure=is_pure)
+    if not callable(call):
+        raise CepError(
+            f"expected a function to register, got {type(call).__name__}; a name goes with name='…'"
+        )
+    name = name if name is not None else getattr(call, "__name__", "")
+    if not name.isidentifier():
+        raise PredicateError(
+            f"a function needs an identifier as its name, {name!r} is none; give one: name='…'"
+        )
+    if name.lower() in BUILT_IN_NAMES:
+        raise PredicateError(f"{name!r} is built in and cannot be registered; give another name: name='…'")
+    _REGISTRY[name] = RegisteredFunction(name, call, is_pure, hasattr(call, "py_func"), _arity(call))
+    return call
+
+
+def _arity(call: Callable) -> Arity:
+    # A numba dispatcher shows the signature of the Python function it was made from.
+    try:
+        parameters = inspect.signature(getattr(call, "py_func", call)).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return Arity(0, None)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    least = sum(p.default is p.empty for p in positional)
+    return Arity(least, None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional))

@@ -1,0 +1,345 @@
+"""Syntax errors in the words of the user: what was expected, or which known mistake stands there."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cepkit.errors import PatternSyntaxError
+from cepkit.language.expressions.durations import UNITS
+
+if TYPE_CHECKING:
+    from lark import Token
+    from lark.exceptions import UnexpectedInput
+
+# Characters that look like one of the language, or that word processors put in its place.
+LOOK_ALIKES = {
+    **dict.fromkeys("\u2212\u2013\u2014\u2010\u2011", "-"),
+    **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
+    **dict.fromkeys("\u2018\u2019\u201a\u2032\u00b4", "'"),
+    **dict.fromkeys("\u00d7\u2217\u22c5\u00b7", "*"),
+    **dict.fromkeys("\u00f7\u2215\u2044", "/"),
+    **{"\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "\u2227": "and", "\u2228": "or", "\u00ac": "not"},
+    **{"\u2208": "in", "\u2223": "|", "\u00a6": "|", "\u2024": ".", "\u2026": ". . ."},
+    # The full-width forms U+FF01 … U+FF5E repeat ASCII; their letters make names.
+    **{chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F) if not chr(code).isalpha()},
+}
+
+# Quoted parts are skipped, so that a bracket in a text is none.
+_BRACKETS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|[()\[\]{}]""")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """How the errors of one grammar speak.
+
+    ``expected``: (terminal, terminals it stands for, words), first fitting entry first. ``mistakes``:
+    (regular expression around the place of the error, message with its groups as in ``re.sub``); the
+    group ``at``, if there is one, is underlined instead of the whole. ``reserved`` is the hint for a reserved
+    word where a name is meant, with the word as its group.
+    """
+
+    expected: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...]
+    mistakes: tuple[tuple[re.Pattern[str], str], ...]
+    reserved: str = ""
+
+
+def syntax_error(
+    error: UnexpectedInput, text: str, words: Vocabulary, role: str | None, whole: str | None = None
+) -> PatternSyntaxError:
+    """Return the error to show for lark's ``error`` in ``text``, the most helpful explanation first.
+
+    ``whole`` is the text of which ``text`` is the part up to some place, with blanks for what is left out.
+    """
+    token = getattr(error, "token", None)
+    at_end = token is not None and token.type == "$END"
+    position = len(text.rstrip()) if at_end else error.pos_in_stream
+    length = len(token) if token is not None and not at_end else 1
+
+    explained = (
+        _known_mistake(text, position, words)
+        or bracket_fault(text, position, at_end=at_end)
+        or (_odd_character(text, position) if token is None else None)
+    )
+    if explained is None:
+        behind = re.match(r"\s*(\w+|\S)", (whole or "")[len(text) :])
+        end = repr(behind[1]) if behind else "the end of the text"
+        found = end if at_end else repr(text[position : position + min(length, 40)])
+        expected = _list(_expected(_acceptable(error), words))
+        meant = "NAME" in _acceptable(error)
+        explained = (
+            f"expected {expected}, found {found}{_reserved(token, words) if meant else ''}",
+            position,
+            length,
+        )
+    return located(explained[0], text, (explained[1], explained[1] + explained[2]), role)
+
+
+def located(message: str, text: str, span: tuple[int, int], role: str | None) -> PatternSyntaxError:
+    """Return the error ``message`` at ``span`` of ``text``; ``role`` says what the text is."""
+    return PatternSyntaxError(f"{role}: {message}" if role else message, text, span[0], span[1] - span[0])
+
+
+def _reserved(token: Token | None, words: Vocabulary) -> str:
+    """Return a hint when a reserved word stands where a column could be meant."""
+    is_word = words.reserved and token is not None and token.isidentifier() and token.type != "NAME"
+    meant = is_word and token.lower() not in ("and", "or", "not")
+    return words.reserved.format(token) if meant else ""
+
+
+def _known_mistake(text: str, position: int, words: Vocabulary) -> tuple[str, int, int] | None:
+    for mistake, message in words.mistakes:
+        for match in mistake.finditer(text):
+            if match.start() <= position < match.end():
+                at = match.re.groupindex.get("at", 0)
+                return match.expand(message), match.start(at), len(match[at].rstrip())
+    return None
+
+
+def bracket_fault(text: str, position: int, *, at_end: bool) -> tuple[str, int, int] | None:
+    """Return message, place and length for the first bracket up to ``position`` that has no partner."""
+    opened: list[re.Match[str]] = []
+    for bracket in _BRACKETS.finditer(text):
+        if bracket.start() > position:
+            break
+        if bracket[0] in _CLOSING:
+            opened.append(bracket)
+        elif bracket[0] in _CLOSING.values():
+            if not opened:
+                return f"{bracket[0]!r} closes nothing", bracket.start(), 1
+            opening = opened.pop()
+            if _CLOSING[opening[0]] != bracket[0]:
+                return (
+                    f"{bracket[0]!r} does not close {opening[0]!r} of position {opening.start()}",
+                    bracket.start(),
+                    1,
+                )
+    return (f"{opened[-1][0]!r} is never closed", opened[-1].start(), 1) if at_end and opened else None
+
+
+def _odd_character(text: str, position: int) -> tuple[str, int, int] | None:
+    char = text[position]
+    if char in LOOK_ALIKES:
+        return f"{char!r} is {_unicode_name(char)}; write {LOOK_ALIKES[char]}", position, 1
+    if char in "'\"`":
+        return "this quote is never closed", position, 1
+    if not char.isascii() or not char.isprintable():
+        in_name = char.isprintable() and re.search(r"[^\W\d]\w*$", text[:position])
+        hint = "; a name with such characters stands in backticks" if in_name else ""
+        return f"unexpected character {char!a}, {_unicode_name(char)}{hint}", position, 1
+    return None
+
+
+def _unicode_name(char: str) -> str:
+    return unicodedata.name(char, f"U+{ord(char):04X}")
+
+
+def _acceptable(error: UnexpectedInput) -> Set[str]:
+    """Return the terminals that really may follow (the LALR table alone names too many)."""
+    parser = getattr(error, "interactive_parser", None)
+    return set(parser.accepts()) if parser is not None else set()
+
+
+def _expected(terminals: Set[str], words: Vocabulary) -> list[str]:
+    rest, found = set(terminals), []
+    for terminal, covered, names in words.expected:
+        if terminal in rest:
+            found += names
+            rest -= covered | {terminal}
+    return found or ["something else"]
+
+
+def _list(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " or " + items[-1]
+
+
+_OPERATORS = frozenset(
+    {"_AND", "_OR", "NOT", "_IN", "_BETWEEN", "_IS", "_LIKE", "_LSQB", "LPAR"}
+    | {"COMPARISON", "MULTIPLY", "PLUS", "MINUS"}
+)
+_OPERANDS = frozenset(
+    {"QUOTED", "PARAMETER", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "NULL", "LPAR", "MINUS", "NOT"}
+)
+
+_UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
+
+
+def _compiled(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
+
+
+_EXPECTED_IN_EXPRESSIONS = (
+    ("NAME", _OPERANDS, ("a value", "a column", "'('")),
+    ("COMPARISON", _OPERATORS, ("an operator",)),
+    ("_OR", _OPERATORS, ("an operator",)),
+    ("MULTIPLY", _OPERATORS - {"_AND"}, ("an arithmetic operator",)),
+    ("_AND", frozenset(), ("'and' with the upper bound",)),
+    ("_IN", _OPERATORS, ("'in'", "'between'", "'like'")),
+    ("NULL", frozenset({"NOT"}), ("'null'", "'not null'")),
+    ("STRING", frozenset(), ("a text in quotes",)),
+    ("INT", frozenset({"MINUS"}), ("a whole number",)),
+    ("LPAR", frozenset({"_LSQB"}), ("'(' with the list of values",)),
+    ("COMMA", frozenset(), ("','",)),
+    ("RPAR", frozenset(), ("')'",)),
+    ("RSQB", frozenset(), ("']'",)),
+)
+_MISTAKES_IN_EXPRESSIONS = _compiled(
+    (r"===", "write '==' (or '=')"),
+    (r"!==", "write '!='"),
+    (r"=>", "write '>='"),
+    (r"=<", "write '<='"),
+    (r"><", "write '!='"),
+    (r"\*\*|\^", "there is no such operator; write power(x, y)"),
+    (r"<<|>>", "there are no shifts of bits; write x * power(2, n) or x // power(2, n)"),
+    (r"\+=|-=|:=", "nothing can be assigned in a predicate"),
+    (r"\bcount\s*\(\s*\*\s*\)", "write count()"),
+    (
+        rf"(?<![\w.])([0-9]+\.?[0-9]*|\.[0-9]+)\s*({_UNIT})\b(?!\s*\()",
+        r"write durations in quotes: '\1 \2'",
+    ),
+    (r"(?<![\w.])[0-9]{1,3}(?:[,_][0-9]{3})+\b", "write numbers without separators of thousands"),
+    (r"\blambda\b[^:]*:?", "a predicate is the condition alone, without 'lambda'"),
+    (r"\bif\b|\belse\b", "there is no 'if … else'; join conditions with and, or, not"),
+    (r"\bcase\b\s+when\b|\bwhen\b", "there is no CASE; join conditions with and, or, not"),
+    (r"\bfor\b", "there are no loops; aggregates such as max(x) range over the match"),
+    (
+        r"[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)+\s*\(",
+        "there are no methods; a function is written f(x), with @cep.pure for one of your own",
+    ),
+    (r"[$@]([^\W\d]\w*)|\{\s*([^\W\d]\w*)\s*\}|%\((\w+)\)s", r"a parameter is written :\1\2\3"),
+    (r"\?", "a parameter is written :name"),
+)
+_RESERVED_IN_EXPRESSIONS = "; a column of this name is written `{}`"
+
+EXPRESSION_WORDS = Vocabulary(
+    expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the text",))),
+    mistakes=(
+        *_MISTAKES_IN_EXPRESSIONS,
+        *_compiled(
+            (
+                r"([^\W\d]\w*)\s*\.\s*([^\W\d]\w*)",
+                r"there are no attributes of values; a column with a dot in its name is written `\1.\2`",
+            ),
+            (r"\.\s*[^\W\d]\w*", "there are no methods and no attributes of values"),
+        ),
+    ),
+    reserved=_RESERVED_IN_EXPRESSIONS,
+)
+
+_EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # the name of an event in front of a bracket or a dot
+
+# Predicates of sequence queries, where events have names: b.x, b[i].x.
+EVENT_EXPRESSION_WORDS = Vocabulary(
+    expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the expression",))),
+    mistakes=(
+        *_compiled(
+            (
+                _EVENT + r"\[\s*i\s*\+[^\]]*\]?",
+                r"the events behind the one being taken are not known yet; compare \1[i] with \1[i-1]",
+            ),
+            (
+                _EVENT + r"\[\s*i\s*-(?!\s*1\s*\])[^\]]*\]?",
+                r"only the event just before has a name, \1[i-1]; all before are \1[..i-1], in an aggregate",
+            ),
+            (_EVENT + r"\[\s*-\s*1\s*\]\s*\.", r"the last event is \1[LEN]"),
+            (_EVENT + r"\[\s*-[^\]]*\]\s*\.", r"events count from 1, as in \1[1].x; the last one is \1[LEN]"),
+            (_EVENT + r"\[\s*\]", r"\1[] stands in the pattern only; here each event is \1[i]"),
+            (_EVENT + r"\[\s*(i|i\s*-\s*1|LEN)\s*\](?!\s*\.)", r"say which column: \1[\2].x"),
+            (
+                _EVENT + r"\[[^\]]*\.\.[^\]]*\]?",
+                r"all events before the one being taken are \1[..i-1], all of them are \1, in an aggregate",
+            ),
+            (
+                _EVENT + r"\[\s*[^\W\d][^\]]*\]?",
+                r"in brackets stands i, i-1, LEN or a number from 1, as in \1[i].x",
+            ),
+            (
+                _EVENT + r"(\[[^\]]*\])?\s*\.\s*(\w+(?:\s*\.\s*\w+)+)(?!\s*\()",
+                r"a column with a dot in its name is written \1\2.`\3`",
+            ),
+            (r"(?<![\w.])(['\"`])(\w+)\1\s*\.", r"names of events stand without quotes: \2"),
+        ),
+        *_MISTAKES_IN_EXPRESSIONS,
+    ),
+    reserved=_RESERVED_IN_EXPRESSIONS,
+)
+
+_TYPES = frozenset({"NAME", "STRING", "INT", "MINUS", "TRUE", "FALSE", "ANYTHING", "NOT", "LPAR"})
+_TIMES = frozenset({"STAR", "PLUS", "QUESTION", "LBRACE"})
+_OPTIONS = frozenset({"INNER", "PREFERENCE", "UNTIL", "IF", "BRACKETS"})
+_BEHIND = _TIMES | _OPTIONS | {"COMMA", "RPAR", "$END"}
+
+# The pattern of a sequence query, of sase.lark.
+SEQUENCE_WORDS = Vocabulary(
+    expected=(
+        ("SEQ", _TYPES | {"AND", "OR", "STEP", "RPAR"}, ("an event, as in 'Order o'", "SEQ(…)", "'('")),
+        ("STEP", frozenset(), ("STRICT", "PARTITION", "NEXT", "ANY")),
+        ("NAME", _TYPES | _BEHIND, ("a name for the event",)),
+        ("STRING", _TYPES, ("a type",)),
+        ("INT", frozenset({"COMMA"}), ("a number",)),
+        ("COMMA", _TIMES | _OPTIONS, ("','",)),
+        ("RPAR", _TIMES | _OPTIONS, ("')'",)),
+        ("RBRACE", frozenset(), ("'}'",)),
+        ("LPAR", frozenset(), ("'('",)),
+        ("$END", frozenset(), ("the end of the pattern",)),
+    ),
+    mistakes=_compiled(
+        (r"\b(where|within)\b", r"\1 stands behind the closing bracket of the pattern"),
+        (r"\b(until|if)\b\s*(?!\()\S+", r"the condition behind \1 stands in brackets: \1 (x > 5)"),
+        (r"(?<=[\w\]])\s+(?P<at>and|or)\b(?!\s*\()", "AND and OR stand in front: AND(A a, B b)"),
+        (r"\bSEQ\s+\w+", "the parts of a sequence stand in brackets: SEQ(A a, B b)"),
+        (r"^\s*[^(),\s][^(),]*,", "events in order are written SEQ(A a, B b)"),
+        (r"-+>|=>|\u2192|\u21d2|;|>>", "write ',' between the parts of SEQ(…)"),
+        (r"\|\|?", "alternatives are written OR(A a, B b)"),
+        (r"&&?", "events in any order are written AND(A a, B b)"),
+        (r"[<>=]=?", "conditions stand in WHERE, or in IF (…) behind an event"),
+        (r"([^\W\d]\w*)\s*:\s*([^\W\d]\w*)", "write the type of an event and then its name: 'Order o'"),
+        (r"([^\W\d]\w*)\s+as\s+([^\W\d]\w*)", r"write the type and the name, without AS: \1 \2"),
+        (r"\bevery\s+\w+(?:\s+\w+)?", "leave 'every' out: matches begin at every event"),
+        (r"(\w+)\s*\[[^\]]+\]", r"write \1[]; conditions on its events stand in WHERE"),
+        (
+            r"([^\W\d]\w*-[^\W\d]\w*)\s+[^\W\d]\w*|(?<=[(,])\s*([^\W\d]\w* [^\W\d]\w*) [^\W\d]\w*(?=\s*[,)])",
+            r"an event is a type and a name for it; a type that is no name stands in single quotes: '\1\2'",
+        ),
+        (r"`([^`]*)`", r"a type that is no name stands in single quotes: '\1'"),
+        (r"(\w+)\s*\.\s*(\w+)", "a pattern names events and no columns; conditions stand in WHERE"),
+        (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
+    ),
+    reserved="; a word of the language: as a type it stands in quotes, '{}', and no event has this name",
+)
+
+PATTERN_WORDS = Vocabulary(
+    expected=(
+        (
+            "NAME",
+            frozenset({"DOT", "LPAR", "RPAR", "_BAR", "STAR", "PLUS", "QUESTION", "_LBRACE", "$END"}),
+            ("a predicate name", "'.'", "'('"),
+        ),
+        ("INT", frozenset(), ("a number",)),
+        ("_COMMA", frozenset(), ("','",)),
+        ("RBRACE", frozenset(), ("'}'",)),
+    ),
+    mistakes=tuple(
+        (re.compile(mistake, re.IGNORECASE), message)
+        for mistake, message in (
+            (r"-+>|=>|\u2192|\u21d2|,|;|>>", "write the parts one after the other, with blanks: a b"),
+            (r"\|\|", "write one '|' between alternatives"),
+            (r"&&?", "one event has one name: define one predicate with both conditions"),
+            (r"[<>=]=?", "a pattern holds names of predicates; their conditions stand in define"),
+            (r"[!~\u00ac]", "a pattern has no negation: define a predicate with the opposite condition"),
+            (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
+            (r"(['\"`])(\w*)\1?", r"names stand without quotes: \2"),
+            (r"\(\?", "a group is written with plain brackets: (a b)"),
+            (r"\[", "alternatives are written with '|': (a | b)"),
+            (
+                r"(\w+|[.)}])\s+(?P<at>[*+?]|\{[^{}]*\}?)",
+                r"'\g<at>' stands directly behind what it repeats: \1\g<at>",
+            ),
+            (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
+        )
+    ),
+)

@@ -1,0 +1,358 @@
+"""Expressions in Python: values of the events of a sequence, with operators that make conditions of them."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from cepkit.errors import CepError, PredicateError
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks, format_duration
+from cepkit.language.expressions.functions import FUNCTIONS, registered_function
+from cepkit.language.expressions.rebuilding import rebuilt
+
+_USE_SYMBOLS = (
+    "combine conditions with & | ~ and put each in brackets, not with and, or, not; "
+    "a < b < c is (a < b) & (b < c)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """An expression with Python's operators: arithmetic, comparisons, ``&``, ``|``, ``~`` and methods.
+
+    A bare Python value beside it is a constant. It has no truth value, and ``==`` makes a condition.
+
+    Examples
+    --------
+    >>> from cepkit.language.builder import event
+    >>> a, b = event("a"), event("b")
+    >>> print((b["price"] > 1.05 * a["price"]) & ~a["kind"].isin(["x", "y"]))
+    b.price > 1.05 * a.price and a.kind not in ('x', 'y')
+    """
+
+    expression: ex.Expression
+
+    __hash__ = None
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+    def __repr__(self) -> str:
+        return f"<{self.expression}>"
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"a condition has no truth value before it meets an event; {_USE_SYMBOLS}")
+
+    __iter__ = None
+
+    def __contains__(self, value: object) -> bool:
+        raise TypeError("'in' asks for a truth value; write b['x'].isin([…]) or b['x'].contains('text')")
+
+    def __add__(self, other: Any) -> Operand:
+        return _arithmetic("+", self, other)
+
+    def __radd__(self, other: Any) -> Operand:
+        return _arithmetic("+", other, self)
+
+    def __sub__(self, other: Any) -> Operand:
+        return _arithmetic("-", self, other)
+
+    def __rsub__(self, other: Any) -> Operand:
+        return _arithmetic("-", other, self)
+
+    def __mul__(self, other: Any) -> Operand:
+        return _arithmetic("*", self, other)
+
+    def __rmul__(self, other: Any) -> Operand:
+        return _arithmetic("*", other, self)
+
+    def __truediv__(self, other: Any) -> Operand:
+        return _arithmetic("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Operand:
+        return _arithmetic("/", other, self)
+
+    def __floordiv__(self, other: Any) -> Operand:
+        return _arithmetic("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Operand:
+        return _arithmetic("//", other, self)
+
+    def __mod__(self, other: Any) -> Operand:
+        return _arithmetic("%", self, other)
+
+    def __rmod__(self, other: Any) -> Operand:
+        return _arithmetic("%", other, self)
+
+    def __neg__(self) -> Operand:
+        return Operand(ex.Negative(self.expression))
+
+    def __eq__(self, other: Any) -> Operand:  # type: ignore[override]
+        return _comparison("==", self, other)
+
+    def __ne__(self, other: Any) -> Operand:  # type: ignore[override]
+        return _comparison("!=", self, other)
+
+    def __lt__(self, other: Any) -> Operand:
+        return _comparison("<", self, other)
+
+    def __le__(self, other: Any) -> Operand:
+        return _comparison("<=", self, other)
+
+    def __gt__(self, other: Any) -> Operand:
+        return _comparison(">", self, other)
+
+    def __ge__(self, other: Any) -> Operand:
+        return _comparison(">=", self, other)
+
+    def __and__(self, other: Any) -> Operand:
+        return _junction(ex.And, self, other)
+
+    def __rand__(self, other: Any) -> Operand:
+        return _junction(ex.And, other, self)
+
+    def __or__(self, other: Any) -> Operand:
+        return _junction(ex.Or, self, other)
+
+    def __ror__(self, other: Any) -> Operand:
+        return _junction(ex.Or, other, self)
+
+    def __invert__(self) -> Operand:
+        return Operand(ex.Not(self.expression))
+
+    def __abs__(self) -> Operand:
+        return self.apply("abs")
+
+    def __getitem__(self, index: int) -> Operand:
+        """Return item ``index`` of an array column, from 0; negative from the end."""
+        return Operand(ex.Subscript(self.expression, operator.index(index)))
+
+    def isin(self, options: Iterable[Any]) -> Operand:
+        """Return the condition that the value is one of ``options`` (one or more)."""
+        if isinstance(options, str | Operand):
+            raise PredicateError(f"isin: expected a list of values, got {type(options).__name__}")
+        listed = tuple(map(as_expression, options))
+        if not listed:
+            raise PredicateError("isin: expected one value or more, got an empty list")
+        return Operand(ex.In(self.expression, listed))
+
+    def between(self, low: Any, high: Any) -> Operand:
+        """Return the condition ``low <= value <= high``."""
+        return (self >= low) & (self <= high)
+
+    def is_null(self) -> Operand:
+        """Return the condition that the value is missing."""
+        return Operand(ex.IsNull(self.expression))
+
+    def not_null(self) -> Operand:
+        """Return the condition that the value is not missing."""
+        return ~self.is_null()
+
+    def like(self, pattern: str) -> Operand:
+        """Return the condition that a text equals the SQL pattern (``%`` any run, ``_`` any one)."""
+        return Operand(ex.Like(self.expression, pattern))
+
+    def abs(self) -> Operand:
+        """Return the value without its sign."""
+        return self.apply("abs")
+
+    def contains(self, text: Any) -> Operand:
+        """Return the condition that ``text`` stands in a text, or is one of the items of an array."""
+        return self.apply("contains", text)
+
+    def apply(self, function: str, *others: Any) -> Operand:
+        """Return the value of a listed or registered function of this value and ``others``.
+
+        Parameters
+        ----------
+        function : str
+            Such as ``"sqrt"``, ``"power"``, ``"greatest"``, or the name of a function of your own.
+        *others
+            Its further arguments.
+
+        Raises
+        ------
+        PredicateError
+            When the function is not known, or takes another number of arguments.
+        """
+        arguments = (self.expression, *map(as_expression, others))
+        if function not in FUNCTIONS:
+            registered_function(function)  # raises, with the nearest name, when there is none
+        elif not FUNCTIONS[function].accepts(len(arguments)):
+            raise PredicateError(f"{function} takes {FUNCTIONS[function]}, {len(arguments)} given")
+        return Operand(ex.Call(function, arguments))
+
+
+def corr(one: Operand, other: Operand) -> Operand:
+    """Return the correlation of Pearson, from -1 to 1, of two array columns; in text ``corr(a.x, b.x)``.
+
+    Each row of an array column is a list of numbers, all of one length. The result is null where an array is
+    missing, is empty, has a missing number, or all its numbers are equal.
+
+    Parameters
+    ----------
+    one, other : Operand
+        The arrays of two events, or two arrays of one event.
+
+    Notes
+    -----
+    The column is centred and normalised once per frame, so that a pair of events costs a product of two rows.
+    Numbers are computed as float64: a correlation may be off by some 1e-15, also at a threshold.
+
+    Examples
+    --------
+    >>> from cepkit.language.builder import event
+    >>> a, b = event("a"), event("b")
+    >>> print(corr(a["history"], b["history"]) > 0.9)
+    corr(a.history, b.history) > 0.9
+    """
+    return Operand(ex.Call("corr", (as_expression(one), as_expression(other))))
+
+
+def cosine(one: Operand, other: Operand) -> Operand:
+    """Return the cosine of the angle between two array columns, from -1 to 1.
+
+    Parameters and nulls are those of `corr`, but an array must be all zeros, not all equal, to give null.
+    """
+    return Operand(ex.Call("cosine", (as_expression(one), as_expression(other))))
+
+
+def l2(one: Operand, other: Operand) -> Operand:
+    """Return the Euclidean distance of two array columns.
+
+    Parameters are those of `corr`; null where an array is missing, is empty, or has a missing number.
+    """
+    return Operand(ex.Call("l2", (as_expression(one), as_expression(other))))
+
+
+def as_expression(value: Any) -> ex.Expression:
+    """Return a value of Python as a tree: an operand its own, a constant as text spells it.
+
+    Raises
+    ------
+    PredicateError
+        When no text stands for the value.
+    """
+    if isinstance(value, Operand):
+        return value.expression
+    if isinstance(value, ex.Expression):
+        return value
+    if getattr(value, "shape", None) == () and hasattr(value, "item") and "time" not in type(value).__name__:
+        value = value.item()  # numpy's numbers
+    if isinstance(value, bool | str) or value is None:
+        return ex.Literal(value)
+    if isinstance(value, int | float):
+        literal = ex.Literal(abs(value))
+        return ex.Negative(literal) if value < 0 else literal
+    if isinstance(value, timedelta):
+        return ex.Literal(format_duration(duration_ticks(value, "ns"), "ns"))
+    if isinstance(value, datetime | date):
+        return ex.Literal(value.isoformat())
+    cure = "; its columns are b['x']" if hasattr(value, "variable") else "; give it as a parameter, :name"
+    raise PredicateError(f"{type(value).__name__} cannot stand in a condition{cure}")
+
+
+def _arithmetic(sign: str, left: Any, right: Any) -> Operand:
+    return Operand(ex.Arithmetic(sign, as_expression(left), as_expression(right)))
+
+
+def _comparison(sign: str, left: Any, right: Any) -> Operand:
+    return Operand(ex.Comparison(sign, as_expression(left), as_expression(right)))
+
+
+def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operand:
+    operands: list[ex.Expression] = []
+    for side in (left, right):
+        if not isinstance(side, Operand | ex.Expression | bool):
+            raise TypeError(
+                f"& and | join conditions, got {type(side).__name__} {side!r}; put brackets around "
+                "comparisons: (b['x'] > 1) & (b['y'] < 2)"
+            )
+        expression = as_expression(side)
+        operands += expression.operands if isinstance(expression, kind) else (expression,)
+    return Operand(kind(tuple(operands)))
+
+
+class Aggregates(ABC):
+    """Aggregates over the events of a variable; who mixes it in says which, by ``_reference``."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _reference(self, name: str | None) -> ex.Reference:
+        """Return the column, or without a name the events themselves, that is aggregated."""
+
+    def count(self, value: str | Operand | None = None) -> Operand:
+        """Return the number of the events, or of those where ``value`` is not missing."""
+        return self._aggregate("count", value)
+
+    def sum(self, value: str | Operand) -> Operand:
+        """Return the sum of a column, or of an expression of columns."""
+        return self._aggregate("sum", value)
+
+    def avg(self, value: str | Operand) -> Operand:
+        """Return the mean of a column, or of an expression of columns."""
+        return self._aggregate("avg", value)
+
+    def min(self, value: str | Operand) -> Operand:
+        """Return the least value of a column, or of an expression of columns."""
+        return self._aggregate("min", value)
+
+    def max(self, value: str | Operand) -> Operand:
+        """Return the greatest value of a column, or of an expression of columns."""
+        return self._aggregate("max", value)
+
+    def delta(self, value: str | Operand) -> Operand:
+        """Return the last value minus the first."""
+        return self._aggregate("delta", value)
+
+    def collect(self, value: str | Operand) -> Operand:
+        """Return the list of the values; in measures only."""
+        return self._aggregate("collect", value)
+
+    def _aggregate(self, function: str, value: str | Operand | None) -> Operand:
+        if value is None or isinstance(value, str):
+            return Operand(ex.Aggregate(function, self._reference(value)))
+        own = self._reference(None)
+
+        def here(node: ex.Expression) -> ex.Expression:
+            if isinstance(node, ex.Reference) and node.variable == own.variable and node.index is None:
+                return ex.Reference(node.variable, node.name, own.index)
+            return node
+
+        return Operand(ex.Aggregate(function, rebuilt(as_expression(value), ex.Expression, here)))
+
+
+@dataclass(frozen=True, slots=True)
+class EventValues:
+    """The values of one event among those that a variable stands for: ``b.previous["x"]`` is ``b[i-1].x``."""
+
+    variable: str
+    index: str | int | None
+
+    __iter__ = None
+
+    def __getitem__(self, name: str) -> Operand:
+        return value_of(self.variable, name, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierEvents(Aggregates):
+    """The events of a variable before the one being taken: ``b.before.avg("x")`` is ``avg(b[..i-1].x)``."""
+
+    variable: str
+
+    def _reference(self, name: str | None) -> ex.Reference:
+        return ex.Reference(self.variable, name, ex.ALL_BEFORE)
+
+
+def value_of(variable: str, name: str, index: str | int | None = None) -> Operand:
+    """Return the value of column ``name`` at an event of ``variable``."""
+    if not isinstance(name, str):
+        raise CepError(f"{variable}[…]: expected the name of a column as text, got {type(name).__name__}")
+    return Operand(ex.Reference(variable, name, index))

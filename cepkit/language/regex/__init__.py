@@ -1,0 +1,1 @@
+"""Regex queries: patterns over named predicates."""

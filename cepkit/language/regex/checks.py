@@ -1,0 +1,131 @@
+"""The checks of a regex query that need no schema, in the order in which they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from cepkit.errors import CepError, PredicateError, nearest, warn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex.patterns import AnyEvent, seq, variables
+from cepkit.language.regex.positions import first_names, is_nullable, reported_form
+
+if TYPE_CHECKING:
+    from cepkit.language.regex.query import RegexQuery
+
+
+def _refuse_no_event(query: RegexQuery) -> None:
+    if reported_form(query.pattern) is None:
+        raise CepError(f"pattern {str(query.pattern)!r} has no event; name at least one predicate, or '.'")
+
+
+def _refuse_collect_in_predicate(query: RegexQuery) -> None:
+    for name, tree in query.define:
+        for node in tree.walk():
+            if isinstance(node, ex.Aggregate) and node.function == "collect":
+                role = f"predicate {name!r}"
+                message = f"{role}: {node} makes a list, which only measures can have"
+                raise PredicateError(f"{message}\n{query.underlined(role, node)}")
+
+
+def _refuse_aggregate_at_first(query: RegexQuery) -> None:
+    define = dict(query.define)
+    for name in first_names(query.pattern):
+        for node in define[name].walk() if name in define else ():
+            if isinstance(node, ex.Aggregate):
+                role, cure = f"predicate {name!r}", str(seq(AnyEvent(), query.pattern))
+                other = f", or use {ex.Previous(node.operand)}" if node.function == "last" else ""
+                raise PredicateError(
+                    f"{role}: {node} ranges over the events matched before the current one, and {name!r} "
+                    f"can be the first of a match; put '.' in front: {cure!r}{other}\n"
+                    f"{query.underlined(role, node)}"
+                )
+
+
+def _refuse_clash_with_partition(query: RegexQuery) -> None:
+    column_of = {column.lower(): column for column in query.partition_by}
+    for name, _ in query.measures or ():
+        if name.lower() in column_of:
+            column = column_of[name.lower()]
+            raise CepError(
+                f"measures: the result has column {column!r} already (partition_by); rename {name!r}"
+            )
+
+
+def _refuse_column_outside_aggregate(query: RegexQuery) -> None:
+    for name, tree in query.measures or ():
+        for node in _outside_aggregates(tree):
+            role, problem = f"measure {name!r}", None
+            if isinstance(node, ex.Previous):
+                problem = f"{node} stands at a single event, which only predicates do"
+            elif isinstance(node, ex.Attribute) and node.name not in query.partition_by:
+                problem = f"column {node.name!r} has one value for each event of a match"
+            if problem:
+                column = node.operand if isinstance(node, ex.Previous) else node
+                cure = f"write {ex.Aggregate('first', column)} or {ex.Aggregate('last', column)}"
+                raise PredicateError(f"{role}: {problem}; {cure}\n{query.underlined(role, node)}")
+
+
+def _outside_aggregates(tree: ex.Expression) -> Iterator[ex.Expression]:
+    yield tree
+    if not isinstance(tree, ex.Aggregate | ex.Previous):
+        for child in tree.children():
+            yield from _outside_aggregates(child)
+
+
+def _refuse_parameters(query: RegexQuery) -> None:
+    given, used = dict(query.params), query.parameters()
+    for role, tree in query.trees():
+        for node in tree.walk():
+            if isinstance(node, ex.Parameter) and node.name not in given:
+                given_names = f"it gives {list(given)}" if given else f"give params={{{node.name!r}: …}}"
+                message = f"{role}: params gives no value for :{node.name}; {given_names}."
+                hint = nearest(node.name, given)
+                raise PredicateError(f"{message}{hint}\n{query.underlined(role, node)}")
+    for name, value in given.items():
+        if name not in used:
+            hint = nearest(str(name), used)
+            there = f"used are {list(used)}" if used else f"write :{name} in one"
+            raise CepError(f"params: {name!r} is used by no predicate and no measure; {there}.{hint}")
+        if isinstance(value, list | tuple | set | frozenset | dict):
+            cure = f"for several values write x in (:{name}1, :{name}2)"
+            raise CepError(
+                f"params: {name!r} is a {type(value).__name__}, a parameter is a single value; {cure}"
+            )
+
+
+def _refuse_within_without_order(query: RegexQuery) -> None:
+    if query.within is not None and not query.order_by:
+        raise CepError("within: a duration needs a clock; name its column first in order_by")
+
+
+def _warn_of_unused_predicates(query: RegexQuery) -> None:
+    used = {variable.name for variable in variables(query.pattern)}
+    unused = [name for name, _ in query.define if name not in used]
+    if unused:
+        warn(f"define: the pattern {str(query.pattern)!r} does not use {unused}")
+
+
+def _warn_of_dead_parts(query: RegexQuery) -> None:
+    form, text = reported_form(query.pattern), str(query.pattern)
+    if is_nullable(query.pattern):
+        message = f"pattern {text!r} can do without any event, but no empty match is reported"
+        warn(f"{message}; it equals {str(form)!r}")
+    elif form != query.pattern:
+        warn(
+            f"the end of pattern {text!r} is never reached: a match is reported with the first event that "
+            f"completes it; the pattern equals {str(form)!r}"
+        )
+
+
+CHECKS: tuple[Callable[[RegexQuery], None], ...] = (
+    _refuse_no_event,
+    _refuse_collect_in_predicate,
+    _refuse_aggregate_at_first,
+    _refuse_clash_with_partition,
+    _refuse_column_outside_aggregate,
+    _refuse_parameters,
+    _refuse_within_without_order,
+    _warn_of_unused_predicates,
+    _warn_of_dead_parts,
+)

@@ -1,0 +1,143 @@
+"""Regex patterns over predicate names as a tree of small frozen values; they know no predicate's meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Base of all pattern nodes: ``|`` is the alternative, methods make the repetitions."""
+
+    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __or__(self, other: Pattern | str) -> Alternative:
+        return any_of_patterns(self, other)
+
+    def __ror__(self, other: str) -> Alternative:
+        return any_of_patterns(other, self)
+
+    def plus(self) -> Repeat:
+        """Return the pattern one or more times."""
+        return Repeat(self, 1, None)
+
+    def star(self) -> Repeat:
+        """Return the pattern any number of times, also none."""
+        return Repeat(self, 0, None)
+
+    def optional(self) -> Repeat:
+        """Return the pattern once or not at all."""
+        return Repeat(self, 0, 1)
+
+    def times(self, low: int, high: int | None = None) -> Repeat:
+        """Return the pattern exactly ``low`` times, or from ``low`` to ``high`` times."""
+        return Repeat(self, low, low if high is None else high)
+
+    def at_least(self, low: int) -> Repeat:
+        """Return the pattern ``low`` or more times."""
+        return Repeat(self, low, None)
+
+    def __str__(self) -> str:
+        from cepkit.language.regex.printing import print_pattern
+
+        return print_pattern(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Pattern):
+    """One event for which the predicate of this name holds."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyEvent(Pattern):
+    """One event, whichever it is; ``.`` in text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty(Pattern):
+    """No event; ``()`` in text, and an empty side of ``|``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Pattern):
+    """The parts (two or more), one after the other on consecutive events of the partition."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative(Pattern):
+    """One of the options (two or more)."""
+
+    options: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(Pattern):
+    """``body`` at least ``low`` times and at most ``high`` times (None: no limit)."""
+
+    body: Pattern
+    low: int
+    high: int | None
+
+    def __post_init__(self) -> None:
+        if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
+            raise ValueError(f"repetition {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1")
+
+
+def var(name: str) -> Variable:
+    """Return the pattern of one event for which predicate ``name`` holds.
+
+    Examples
+    --------
+    >>> from cepkit.language.regex.patterns import seq, var
+    >>> str(seq("large", var("rise").plus(), var("fall") | "gap"))
+    'large rise+ (fall | gap)'
+    """
+    if not name.isidentifier():
+        raise ValueError(f"predicate name {name!r} is not an identifier")
+    return Variable(name)
+
+
+def as_pattern(part: Pattern | str) -> Pattern:
+    """Return ``part`` as a pattern: a name becomes a variable, ``"."`` any event."""
+    if isinstance(part, Pattern):
+        return part
+    return AnyEvent() if part == "." else var(part)
+
+
+def seq(*parts: Pattern | str) -> Pattern:
+    """Return the parts one after the other; nested sequences are flattened."""
+    flat = [
+        inner
+        for part in map(as_pattern, parts)
+        for inner in (part.parts if isinstance(part, Sequence) else (part,))
+    ]
+    return Empty() if not flat else flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def any_of_patterns(*options: Pattern | str) -> Alternative:
+    """Return the alternative of two or more options; nested alternatives are flattened."""
+    flat = [
+        inner
+        for option in map(as_pattern, options)
+        for inner in (option.options if isinstance(option, Alternative) else (option,))
+    ]
+    return Alternative(tuple(flat))
+
+
+def variables(pattern: Pattern) -> Iterator[Variable]:
+    """Yield the variables of ``pattern`` in reading order, repeated ones repeatedly."""
+    match pattern:
+        case Variable():
+            yield pattern
+        case Sequence(parts=inner) | Alternative(options=inner):
+            for part in inner:
+                yield from variables(part)
+        case Repeat(body=body):
+            yield from variables(body)

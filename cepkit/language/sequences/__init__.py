@@ -1,0 +1,1 @@
+"""Sequence queries: patterns of typed events, in SASE text or in Python."""

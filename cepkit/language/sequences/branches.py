@@ -1,0 +1,190 @@
+"""A sequence query in normal form: branches without alternatives, each a row of components and conditions.
+
+Optional parts, ``any_of`` and ``all_of`` become branches of their own (a match of the query is a match of
+one branch), repeated groups are written out, and every conjunct of the query is turned into the conditions it
+puts on a branch: at which component each is decided, and for which events.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from cepkit.errors import UnsupportedQueryError
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.lines import Absence, Component, Line, lines_of, refuse_too_many
+from cepkit.language.sequences.patterns import event_patterns
+from cepkit.language.sequences.query import SequenceQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One conjunct as a branch has to fulfil it.
+
+    Parameters
+    ----------
+    expression : Expression
+        True, not null, for the events that its references name.
+    components : tuple of (str, int)
+        The component that each variable means.
+    decided_at : int
+        The last of these components.
+    each : bool
+        Whether it is tested with every event that component ``decided_at`` takes; else when the component is
+        complete.
+    absence : int, optional
+        The absence whose variable the expression names: then it says which events must not occur.
+    conjunct : int
+        The number of the conjunct in the query.
+    """
+
+    expression: ex.Expression
+    components: tuple[tuple[str, int], ...]
+    decided_at: int
+    each: bool
+    absence: int | None
+    conjunct: int
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One way to match a query; ``options`` are the numbers of the options taken in each ``any_of``."""
+
+    components: tuple[Component, ...]
+    absences: tuple[Absence, ...]
+    conditions: tuple[Condition, ...]
+    options: tuple[int, ...] = ()
+
+
+def branches(query: SequenceQuery) -> tuple[Branch, ...]:
+    """Return the branches of ``query``, ordered by the options they take, then by their variables.
+
+    This is the order of matches that consist of the same events.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When a group is repeated without a limit, a value is asked of all rounds of a repeated group, or more
+        than ``MAX_BRANCHES`` branches arise.
+    """
+    lines = [line for line in lines_of(query.pattern, query.strategy) if line.components]
+    refuse_too_many(len(lines))
+    made = [_branch(query, line) for line in lines]
+    place = {name: i for i, name in enumerate(query.variables)}
+    return tuple(
+        sorted(made, key=lambda branch: (branch.options, [place[c.variable] for c in branch.components]))
+    )
+
+
+def _branch(query: SequenceQuery, line: Line) -> Branch:
+    conditions = [
+        condition
+        for number, conjunct in enumerate(query.where)
+        for condition in _conditions(query, conjunct, number, line)
+    ]
+    return Branch(line.components, line.absences, tuple(conditions), line.options)
+
+
+def _conditions(
+    query: SequenceQuery, conjunct: ex.Expression, number: int, line: Line
+) -> Iterator[Condition]:
+    components = line.components
+    names = referenced_variables(conjunct)
+    order = [event.variable for event in event_patterns(query.pattern)]
+    negated = [name for name in names if name in query.absent_variables]
+    # Without an absent event one condition on the match, with one a condition for each of its places.
+    absent: list[int | None] = [i for i, a in enumerate(line.absences) if a.variable in negated]
+    if not negated:
+        absent = [None]
+    places = {
+        name: [i for i, component in enumerate(components) if component.variable == name]
+        for name in names
+        if name not in query.absent_variables
+    }
+    unbound = [name for name, found in places.items() if not found]
+    if unbound:
+        if set(unbound) & line.not_taken:
+            return
+        last = max(names, key=order.index)
+        if last in unbound and not _closes(conjunct, last):
+            return
+        conjunct = _without(conjunct, frozenset(unbound))
+        places = {name: found for name, found in places.items() if found}
+    for name, found in places.items():
+        if len(found) > 1 and _closes(conjunct, name):
+            raise UnsupportedQueryError(
+                f"'{conjunct}' asks all rounds of a repeated group for {name!r}; "
+                "only values of single rounds can be compared"
+            )
+    for absence, *chosen in itertools.product(absent, *places.values()):
+        own = [components[i] for i in chosen]
+        if not _same_rounds(own if absence is None else [*own, line.absences[absence]]):
+            continue
+        of = dict(zip(places, chosen, strict=True))
+        at = max(of.values(), default=0)
+        latest = next((name for name, i in of.items() if i == at), None)
+        each = latest is None or not components[at].is_group or _takes(conjunct, latest)
+        yield Condition(conjunct, tuple(of.items()), at, each, absence, number)
+
+
+def referenced_variables(expression: ex.Expression) -> tuple[str, ...]:
+    """Return the variables that ``expression`` refers to, in reading order."""
+    return tuple(dict.fromkeys(node.variable for node in expression.walk() if isinstance(node, ex.Reference)))
+
+
+def _same_rounds(chosen: list[Component | Absence]) -> bool:
+    round_of: dict[int, int] = {}
+    return all(round_of.setdefault(loop, number) == number for part in chosen for loop, number in part.rounds)
+
+
+def _references(
+    expression: ex.Expression, *, in_aggregate: bool = False
+) -> Iterator[tuple[ex.Reference, bool]]:
+    """Yield every reference and whether it stands in an aggregate."""
+    if isinstance(expression, ex.Reference):
+        yield expression, in_aggregate
+    for child in expression.children():
+        yield from _references(child, in_aggregate=in_aggregate or isinstance(expression, ex.Aggregate))
+
+
+def _closes(expression: ex.Expression, variable: str) -> bool:
+    """Whether ``expression`` asks for a value of all events of ``variable``, or for a certain one."""
+    return any(
+        (in_aggregate and reference.index is None)
+        or reference.index == ex.LAST
+        or type(reference.index) is int
+        for reference, in_aggregate in _references(expression)
+        if reference.variable == variable
+    )
+
+
+def _takes(expression: ex.Expression, variable: str) -> bool:
+    """Whether ``expression`` looks at each event of ``variable`` as it is taken."""
+    return any(
+        reference.variable == variable
+        and (
+            reference.index in (ex.CURRENT, ex.BEFORE, ex.ALL_BEFORE)
+            or (reference.index is None and not in_aggregate)
+        )
+        for reference, in_aggregate in _references(expression)
+    )
+
+
+def _without(expression: ex.Expression, unbound: frozenset[str]) -> ex.Expression:
+    """Return ``expression`` with null for the values of ``unbound`` variables, and 0 for their number."""
+    match expression:
+        case ex.Reference(variable=variable):
+            return ex.Literal(None, span=expression.span) if variable in unbound else expression
+        case ex.Aggregate(function=function, operand=ex.Reference(variable=variable)) if variable in unbound:
+            return ex.Literal(0 if function == "count" else None, span=expression.span)
+    changed = {}
+    for item in fields(expression):
+        value = getattr(expression, item.name)
+        if isinstance(value, ex.Expression):
+            changed[item.name] = _without(value, unbound)
+        elif isinstance(value, tuple) and any(isinstance(part, ex.Expression) for part in value):
+            changed[item.name] = tuple(
+                _without(part, unbound) if isinstance(part, ex.Expression) else part for part in value
+            )
+    return replace(expression, **changed) if changed else expression

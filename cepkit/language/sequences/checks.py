@@ -1,0 +1,296 @@
+"""The checks of a sequence query that need no schema; those of its conditions are in ``reference_checks``.
+
+Those of the pattern are made whenever a query is made or changed; those of the whole when it is complete,
+since what is missing may still be said. `check_ready` asks for what only the frame's columns can give.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from cepkit.errors import CepError, nearest
+from cepkit.language.expressions.printing import RESERVED
+from cepkit.language.regex.checks import _refuse_clash_with_partition, _refuse_parameters
+from cepkit.language.sequences.patterns import (
+    PREFERENCES,
+    STRATEGIES,
+    AbsentPattern,
+    AllOf,
+    AnyOf,
+    EventPattern,
+    Loop,
+    SequenceOf,
+    SequencePattern,
+    event_patterns,
+)
+from cepkit.language.sequences.printing import RESERVED_IN_SEQUENCES, type_text
+
+if TYPE_CHECKING:
+    from cepkit.language.sequences.query import SequenceQuery
+
+SCOPES = ("run", "edge")
+AFTER_MATCH = ("none", "past_last", "to_next", "to_first", "to_last")
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def check_name(event: EventPattern) -> None:
+    """Refuse an event whose variable or type text cannot spell.
+
+    Raises
+    ------
+    CepError
+        When the variable is no identifier or a word of the language, or the type is no text, integer or bool.
+
+    Examples
+    --------
+    >>> check_name(EventPattern("next", "A"))
+    Traceback (most recent call last):
+    cepkit.errors.CepError: an event cannot be named 'next', a word of the language; give it another name
+    """
+    name, event_type = event.variable, event.event_type
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isidentifier():
+        raise CepError(f"the name of an event is an identifier, as in event('b', 'AAPL'), got {name!r}")
+    if name.lower() in RESERVED | RESERVED_IN_SEQUENCES:
+        raise CepError(f"an event cannot be named {name!r}, a word of the language; give it another name")
+    if event_type is not None and not isinstance(event_type, str | int):
+        kind = type(event_type).__name__
+        raise CepError(f"the type of event {name!r} is text, an integer or true or false, got {kind}")
+
+
+# --- the pattern -----------------------------------------------------------------------------------------
+
+
+def _refuse_bad_names(query: SequenceQuery) -> None:
+    seen = set()
+    for event in event_patterns(query.pattern):
+        try:
+            check_name(event)
+        except CepError as error:
+            raise CepError(f"{error}\n{query.underlined('pattern', event)}") from None
+        if event.variable in seen:
+            raise _at(query, event, f"two events are named {event.variable!r}; give each a name of its own")
+        seen.add(event.variable)
+
+
+def _refuse_bad_parts(query: SequenceQuery) -> None:
+    for node in query.pattern.walk():
+        match node:
+            case SequenceOf():
+                _check_sequence(query, node)
+            case AllOf(parts=parts) | AnyOf(options=parts) if len(parts) < 2:
+                raise _at(query, node, "all_of and any_of need two parts or more")
+            case AbsentPattern(body=body) if not isinstance(body, EventPattern):
+                what = "a repeated event" if isinstance(body, Loop) else "a group"
+                raise _at(
+                    query, node, f"{what} cannot be absent; '!' stands in front of one event, as in !B b"
+                )
+            case Loop():
+                _check_loop(query, node)
+
+
+def _check_sequence(query: SequenceQuery, node: SequenceOf) -> None:
+    if not node.parts or len(node.steps) != len(node.parts):
+        raise _at(query, node, "a sequence has one part or more, and a step for each")
+    for i, (part, step) in enumerate(zip(node.parts, node.steps, strict=True)):
+        if step is None:
+            continue
+        _refuse_unknown("step", step, STRATEGIES)
+        if i == 0:
+            raise _at(
+                query, part, f"{step.upper()} says what may be skipped before a part; this one is the first"
+            )
+        if isinstance(part, AbsentPattern):
+            message = (
+                f"{step.upper()} in front of an absent event has no meaning; it belongs in front of the next"
+            )
+            raise _at(query, part, f"{message} event that occurs")
+
+
+def _check_loop(query: SequenceQuery, node: Loop) -> None:
+    if not any(_present(node.body)):
+        raise _at(query, node, "what is repeated holds no event that occurs")
+    if node.inner is not None:
+        _refuse_unknown("inner", node.inner, STRATEGIES)
+    _refuse_unknown("preference", node.preference, PREFERENCES)
+    options = {"until": node.until, "inner": node.inner}
+    said = [name for name, value in options.items() if value is not None]
+    said += [node.preference] if node.preference != "all" else []
+    if node.high == 1 and said:
+        message = f"{said[0].upper()} belongs to a loop of several rounds; this one has one at most"
+        raise _at(query, node, message)
+
+
+def _refuse_no_event(query: SequenceQuery) -> None:
+    if not any(_present(query.pattern)):
+        raise _at(query, query.pattern, "the pattern has no event that occurs, only absent ones; add one")
+
+
+def _present(pattern: SequencePattern) -> Iterator[EventPattern]:
+    """Yield the events of ``pattern`` that occur."""
+    if isinstance(pattern, EventPattern):
+        yield pattern
+    elif not isinstance(pattern, AbsentPattern):
+        for part in pattern.children():
+            yield from _present(part)
+
+
+def _at(query: SequenceQuery, node: SequencePattern, message: str) -> CepError:
+    return CepError(f"{message}\n{query.underlined('pattern', node)}")
+
+
+def _refuse_unknown(argument: str, name: object, known: tuple[str, ...]) -> None:
+    if name not in known:
+        hint = nearest(str(name), known)
+        raise CepError(f"{argument}: {name!r} is not known; there are {', '.join(map(repr, known))}.{hint}")
+
+
+# --- the whole -------------------------------------------------------------------------------------------
+
+
+def check_words(query: SequenceQuery) -> None:
+    """Refuse a strategy, scope or after-match policy that there is none of."""
+    _refuse_unknown("strategy", query.strategy, STRATEGIES)
+    _refuse_unknown("scope", query.scope, SCOPES)
+    kind, variable = query.after_match
+    _refuse_unknown("after_match", kind, AFTER_MATCH)
+    if kind in ("to_first", "to_last"):
+        if variable in query.absent_variables:
+            raise CepError(f"after_match: {variable!r} must not occur, so a match has no such event")
+        if variable not in query.variables:
+            known = list(query.variables)
+            hint = nearest(str(variable), known)
+            raise CepError(
+                f"after_match: no event of the pattern is named {variable!r}; there are {known}.{hint}"
+            )
+
+
+def _refuse_preference_under_any(query: SequenceQuery) -> None:
+    for node in query.pattern.walk():
+        if isinstance(node, Loop) and node.preference != "all" and (node.inner or query.strategy) == "any":
+            message = (
+                f"{node.preference.upper()} chooses where nothing relevant is skipped; under strategy 'any' "
+                "every choice is a match. Use strategy 'next', or INNER NEXT for this loop"
+            )
+            raise _at(query, node, message)
+
+
+def _refuse_after_match_under_any(query: SequenceQuery) -> None:
+    kind = query.after_match[0]
+    if query.strategy == "any" and kind not in ("none", "past_last"):
+        raise CepError(
+            f"after_match: {kind!r} is not defined under strategy 'any'; there are 'none' and 'past_last', "
+            "or use strategy 'next'"
+        )
+
+
+def _refuse_bad_order(query: SequenceQuery) -> None:
+    order, variables = query.evaluation_order, query.variables
+    if not order:
+        return
+    for i, name in enumerate(order):
+        if name in query.absent_variables:
+            raise CepError(
+                f"evaluation_order: {name!r} must not occur; leave it out, it is tested where it can be"
+            )
+        if name not in variables:
+            hint = nearest(name, variables)
+            raise CepError(
+                f"evaluation_order: no event of the pattern is named {name!r}; there are {list(variables)}."
+                f"{hint}"
+            )
+        if name in order[:i]:
+            raise CepError(f"evaluation_order: {name!r} stands in it twice")
+        if name in query.group_variables:
+            raise CepError(
+                f"evaluation_order: {name!r} stands for several events; only single events can be looked for "
+                "in another order than that of the pattern"
+            )
+    if missing := [name for name in variables if name not in order]:
+        raise CepError(f"evaluation_order: {missing} are missing; it names all events, {list(variables)}")
+
+
+def _refuse_endless_absence(query: SequenceQuery) -> None:
+    if query.within is not None:
+        return
+    for side, found in (
+        ("first", _absent_at_edge(query.pattern, 1)),
+        ("last", _absent_at_edge(query.pattern, -1)),
+    ):
+        for node in found:
+            where = "before the first" if side == "first" else "behind the last"
+            message = f"an event absent {where} event needs an end of the wait: give a time window"
+            message = f"{message}, as in WITHIN 5 min"
+            raise _at(query, node, message)
+
+
+def _absent_at_edge(pattern: SequencePattern, direction: int) -> Iterator[AbsentPattern]:
+    """Yield the absent events that can come before (1) or behind (-1) all events of ``pattern``."""
+    match pattern:
+        case AbsentPattern():
+            yield pattern
+        case SequenceOf(parts=parts):
+            for part in parts[::direction]:
+                yield from _absent_at_edge(part, direction)
+                if not _can_be_empty(part):
+                    return
+        case AllOf(parts=parts):  # those directly in it are absent between its first and its last event
+            for part in parts:
+                if not isinstance(part, AbsentPattern):
+                    yield from _absent_at_edge(part, direction)
+        case AnyOf() | Loop():
+            for part in pattern.children():
+                yield from _absent_at_edge(part, direction)
+
+
+def _can_be_empty(pattern: SequencePattern) -> bool:
+    match pattern:
+        case AbsentPattern():
+            return True
+        case Loop(low=low, body=body):
+            return low == 0 or _can_be_empty(body)
+        case AnyOf(options=options):
+            return any(map(_can_be_empty, options))
+        case SequenceOf(parts=parts) | AllOf(parts=parts):
+            return all(map(_can_be_empty, parts))
+    return False
+
+
+Check = Callable[["SequenceQuery"], None]
+
+PATTERN_CHECKS: tuple[Check, ...] = (
+    _refuse_bad_names,
+    _refuse_bad_parts,
+    _refuse_no_event,
+)
+WHOLE_CHECKS: tuple[Check, ...] = (
+    _refuse_preference_under_any,
+    _refuse_after_match_under_any,
+    _refuse_bad_order,
+    _refuse_endless_absence,
+    _refuse_clash_with_partition,
+    _refuse_parameters,
+)
+
+
+def check_ready(query: SequenceQuery) -> None:
+    """Refuse a query that lacks a column without which it cannot run; for the moment before it does.
+
+    Raises
+    ------
+    CepError
+        When events have types and ``event_type`` names no column, or a window, a gap or ``strict_time``
+        needs a clock and ``order_by`` names none.
+    """
+    typed = [event for event in event_patterns(query.pattern) if event.event_type is not None]
+    if typed and query.event_type is None:
+        types = ", ".join(dict.fromkeys(type_text(event.event_type) for event in typed))
+        message = f"event_type: the pattern has events of type {types}; say in which column the types stand"
+        raise _at(query, typed[0], f"{message}, as in event_type='kind'")
+    for name in ("within", "gap_within"):
+        if getattr(query, name) is not None and not query.order_by:
+            raise CepError(f"{name}: a duration needs a clock; name its column first in order_by")
+    if query.strict_time and not query.order_by:
+        raise CepError("strict_time: events differ in time by a clock; name its column first in order_by")

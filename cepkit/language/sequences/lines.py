@@ -1,0 +1,253 @@
+"""A sequence pattern without alternatives: lines, rows of components and absent events.
+
+Optional parts, ``any_of`` and ``all_of`` become lines of their own (a match of the pattern is a match of one
+line), and repeated groups are written out round by round.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import factorial
+
+from cepkit.errors import UnsupportedQueryError
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.patterns import (
+    AbsentPattern,
+    AllOf,
+    AnyOf,
+    EventPattern,
+    Loop,
+    SequenceOf,
+    SequencePattern,
+    event_patterns,
+)
+
+MAX_BRANCHES = 720  # six events in any order
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One or more events of a branch, one after the other, that ``variable`` stands for.
+
+    ``step`` says what may be skipped before the first of them, ``inner`` between two of them; ``is_group``
+    whether the variable stands for several events, also where there is one. ``rounds`` are the loops written
+    out around it, with the number of the round.
+    """
+
+    variable: str
+    event_type: str | int | bool | None
+    low: int = 1
+    high: int | None = 1
+    is_group: bool = False
+    step: str = "any"
+    inner: str = "any"
+    preference: str = "all"
+    until: ex.Expression | None = None
+    rounds: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """No such event behind component ``after`` and in front of component ``before``.
+
+    -1 and the number of components stand for the edges of the window. A ``spanning`` one, of ``all_of``,
+    begins behind the first event of ``after`` and ends in front of the last of ``before``; the others begin
+    behind the last of ``after`` and end in front of the first of ``before``. ``rounds`` as of a component.
+    """
+
+    variable: str
+    event_type: str | int | bool | None
+    after: int
+    before: int
+    spanning: bool = False
+    rounds: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of components; absences count them as in a branch, so that rows can be put one behind another."""
+
+    components: tuple[Component, ...] = ()
+    absences: tuple[Absence, ...] = ()
+    options: tuple[int, ...] = ()
+    not_taken: frozenset[str] = frozenset()  # variables of the options that were not
+
+    def followed(self, other: Line) -> Line:
+        """Return this row and the other behind it."""
+        n = len(self.components)
+        return Line(
+            self.components + other.components,
+            self.absences + tuple(_renumbered(absence, lambda c: c + n) for absence in other.absences),
+            self.options + other.options,
+            self.not_taken | other.not_taken,
+        )
+
+    def entered(self, step: str | None) -> Line:
+        """Return the row with ``step`` in front of its first component."""
+        if step is None or not self.components:
+            return self
+        first, *others = self.components
+        return replace(self, components=(replace(first, step=step), *others))
+
+    def in_round(self, loop: int, number: int) -> Line:
+        """Return the row as a round of a loop."""
+
+        def numbered(part):
+            return replace(part, rounds=((loop, number), *part.rounds))
+
+        return replace(
+            self,
+            components=tuple(map(numbered, self.components)),
+            absences=tuple(map(numbered, self.absences)),
+        )
+
+
+def _renumbered(absence: Absence, new: Callable[[int], int]) -> Absence:
+    return replace(absence, after=new(absence.after), before=new(absence.before))
+
+
+def lines_of(pattern: SequencePattern, strategy: str) -> list[Line]:
+    """Return the lines of ``pattern``; steps that name no strategy have ``strategy``.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When a group is repeated without a limit, or more than ``MAX_BRANCHES`` lines arise.
+    """
+    return _Expansion(strategy).lines(pattern)
+
+
+@dataclass
+class _Expansion:
+    strategy: str
+    n_loops: int = 0
+    depth: int = 0  # of loops that allow more than one round
+
+    def lines(self, pattern: SequencePattern) -> list[Line]:
+        match pattern:
+            case EventPattern(variable=name, event_type=of):
+                own = self.strategy
+                return [Line((Component(name, of, is_group=self.depth > 0, step=own, inner=own),))]
+            case AbsentPattern(body=event):
+                return [Line((), (Absence(event.variable, event.event_type, -1, 0),))]
+            case SequenceOf(parts=parts, steps=steps):
+                return self._sequence([self.lines(part) for part in parts], steps)
+            case AnyOf(options=options):
+                return self._chosen(options)
+            case AllOf():
+                return self._all_of(pattern)
+            case Loop(body=EventPattern()):
+                return self._repeated_event(pattern)
+            case Loop():
+                return self._repeated_group(pattern)
+        raise TypeError(f"no branches of {type(pattern).__name__}")
+
+    def _sequence(self, parts: list[list[Line]], steps: tuple[str | None, ...]) -> list[Line]:
+        made = [Line()]
+        for lines, step in zip(parts, steps, strict=True):
+            made = [left.followed(right.entered(step)) for left in made for right in lines]
+            refuse_too_many(len(made))
+        return made
+
+    def _chosen(self, options: tuple[SequencePattern, ...]) -> list[Line]:
+        made = []
+        for number, option in enumerate(options):
+            others = _variables(other for other in options if other is not option)
+            for line in self.lines(option):
+                taken = (number, *line.options)
+                made.append(replace(line, options=taken, not_taken=line.not_taken | others))
+        return made
+
+    def _repeated_event(self, loop: Loop) -> list[Line]:
+        (line,) = self.lines(loop.body)
+        taken = replace(
+            line.components[0],
+            low=max(1, loop.low),
+            high=loop.high,
+            is_group=self.depth > 0 or loop.high != 1,
+            inner=loop.inner or self.strategy,
+            preference=loop.preference,
+            until=loop.until,
+        )
+        return [Line((taken,))] if loop.low else [Line((taken,)), Line()]
+
+    def _repeated_group(self, loop: Loop) -> list[Line]:
+        if loop.high is None:
+            raise UnsupportedQueryError(
+                f"'{loop}' repeats a group without a limit; bound it, as in times({max(1, loop.low)}, 5)"
+            )
+        own = self.n_loops
+        self.n_loops += 1
+        self.depth += loop.high > 1
+        body = [line for line in self.lines(loop.body) if line.components]  # every round takes an event
+        self.depth -= loop.high > 1
+        made = [] if loop.low else [Line()]
+        for n_rounds in range(max(1, loop.low), loop.high + 1):
+            rounds = body if loop.high == 1 else None
+            parts = [rounds or [line.in_round(own, number) for line in body] for number in range(n_rounds)]
+            made += self._sequence(parts, (None, *[loop.inner] * (n_rounds - 1)))
+            refuse_too_many(len(made))
+        return made
+
+    def _all_of(self, pattern: AllOf) -> list[Line]:
+        absent = [part.body for part in pattern.parts if isinstance(part, AbsentPattern)]
+        present = [part for part in pattern.parts if not isinstance(part, AbsentPattern)]
+        refuse_too_many(factorial(len(present)))
+        made = []
+        for chosen in itertools.product(*(self.lines(part) for part in present)):
+            for line in _interleaved(chosen):
+                end = len(line.components) - 1
+                spans = [Absence(e.variable, e.event_type, 0, end, spanning=True) for e in absent if end >= 0]
+                made.append(replace(line, absences=(*line.absences, *spans)))
+                refuse_too_many(len(made))
+        return made
+
+
+def _variables(options: Iterable[SequencePattern]) -> frozenset[str]:
+    return frozenset(event.variable for option in options for event in event_patterns(option))
+
+
+def _interleaved(lines: tuple[Line, ...]) -> Iterator[Line]:
+    """Yield the rows made of all components in all orders in which each line keeps its own."""
+    n_of_line = [len(line.components) for line in lines]
+    n = sum(n_of_line)
+    for owners in _orders(n_of_line):
+        places: list[list[int]] = [[] for _ in lines]
+        for place, owner in enumerate(owners):
+            places[owner].append(place)
+        components: list[Component | None] = [None] * n
+        absences = []
+        for line, own in zip(lines, places, strict=True):
+            for place, component in zip(own, line.components, strict=True):
+                components[place] = component
+            # What stands at the edge of its line stands at the edge of the whole.
+            place_of = [*own, n, -1]
+            absences += [_renumbered(absence, place_of.__getitem__) for absence in line.absences]
+        yield Line(
+            tuple(components),
+            tuple(absences),
+            tuple(option for line in lines for option in line.options),
+            frozenset().union(*(line.not_taken for line in lines)),
+        )
+
+
+def _orders(counts: list[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the words in which number i stands ``counts[i]`` times, in lexical order."""
+    if not any(counts):
+        yield ()
+    for number, count in enumerate(counts):
+        if count:
+            rest = [*counts[:number], count - 1, *counts[number + 1 :]]
+            for tail in _orders(rest):
+                yield (number, *tail)
+
+
+def refuse_too_many(n: int) -> None:
+    """Raise the error when there are more than ``MAX_BRANCHES``."""
+    if n > MAX_BRANCHES:
+        raise UnsupportedQueryError(
+            f"alternatives, orders and optional parts make more than {MAX_BRANCHES} patterns; "
+            "leave some of them out, or fewer parts of all_of"
+        )

@@ -1,0 +1,409 @@
+"""SASE text to its parts: the pattern by ``sase.lark``, the conditions by ``expr.lark``, windows by hand.
+
+The clauses are ``PATTERN`` with the events, which stands first; ``WHERE`` with conditions joined by AND,
+among them the selection strategy (``skip_till_any_match``, ``skip_till_next_match``,
+``partition_contiguity`` or ``strict_contiguity``, with ``-`` or ``_``) and the partition key (``[item]`` or
+``[item, site]``); ``WITHIN 5 min``, or ticks, ``WITHIN 500``, or ``WITHIN 20 EVENTS``; and ``GAP 10 s``, the
+longest time between two events of a match. ``EXCLUSIVE`` behind one of the two excludes a time exactly
+as long, for both.
+Words are written in any case. The pattern is described in ``sase.lark``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.building import unquoted
+from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.mistakes import SEQUENCE_WORDS, bracket_fault, located
+from cepkit.language.expressions.parsing import check_depth, make_parser, parse, parse_expression
+from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.sequences.building import SASE_BUILDER
+from cepkit.language.sequences.patterns import (
+    EventPattern,
+    Loop,
+    SequencePattern,
+    event_patterns,
+    group_variables,
+)
+from cepkit.language.sequences.printing import SASE_STRATEGIES
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+Span = tuple[int, int]
+
+_STRATEGY = (
+    r"(?ai:skip[-_ ]till[-_ ](?P<skipped>any|next)(?:[-_ ]match)?"
+    r"|(?P<contiguous>partition|strict)[-_ ]contiguity)\b"
+)
+_NEARLY_STRATEGY = r"(?ai:skip|partition|strict)[-_]\w+(?:-\w+)*(?![\w-]|\s*\.|\[)"
+_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`"""
+
+# A word behind a dot or a colon is a column or a parameter.
+_TOKEN = re.compile(
+    rf"(?P<quoted>{_QUOTED})|(?P<stray>['\"`])|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
+    r"|[.:]\s*[^\W\d]\w*|(?P<word>[^\W\d]\w*)"
+)
+_CLAUSE = re.compile(r"(?ai:PATTERN|WHERE|WITHIN)\b(?!\s*\.)|(?ai:GAP)\b(?=\s+['\"0-9+-])")
+_FOREIGN_CLAUSE = re.compile(
+    r"(?P<order>(?ai:ORDER\s+BY))|(?P<partition>(?ai:(?:PARTITION|GROUP)\s+BY))"
+    r"|(?P<measures>(?ai:RETURN|SELECT|MEASURES|HAVING|FROM|DEFINE))\b(?!\s*[.\[=<>(])"
+    r"|(?P<skip>(?ai:AFTER\s+MATCH))"
+)
+_FOREIGN = {
+    "order": "the order of events is given as order_by='column'",
+    "partition": "the partition key stands in WHERE as [column], or is given as partition_by='column'",
+    "measures": "there is no such clause; the text is PATTERN … WHERE … WITHIN …, and output columns are "
+    "given as measures={'name': 'expression'}",
+    "skip": "what happens after a match is given as after_match='past_last'",
+}
+
+_WHERE_TOKEN = re.compile(
+    rf"(?P<quoted>{_QUOTED})|(?P<open>[(\[{{])|(?P<close>[)\]}}])|[.:]\s*[^\W\d]\w*"
+    rf"|(?P<strategy>(?<![\w.]){_STRATEGY}(?!\s*\.|\[))|(?P<nearly>(?<![\w.]){_NEARLY_STRATEGY})"
+    r"|(?P<and>(?ai:and)\b|&&?)|(?P<or>(?ai:or)\b|\|\|?)|(?P<not>(?ai:not)\b|!(?!=)|~)"
+    r"|(?P<other>\w+|[^\w\s])"
+)
+_BRACED = re.compile(rf"\s*{_STRATEGY}(?P<braces>\s*(?:\([^()]*\))?\s*\{{)")
+_KEY_COLUMN = re.compile(r"\s*(?:(?P<plain>[^\W\d]\w*)|`(?P<quoted>(?:[^`]|``)*)`)\s*(?:,|$)")
+_TAKES_CONDITION = re.compile(rf"{_QUOTED}|\b(?P<word>(?ai:UNTIL|IF))\b\s*(?P<open>\()")
+_WINDOW = re.compile(
+    r"\s*(?P<quote>['\"]?)(?P<amount>.*?)(?P=quote)\s*(?P<exclusive>(?ai:\bEXCLUSIVE))?\s*", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SaseParts:
+    """What a text says; None and empty where it says nothing. Spans are places in the whole text."""
+
+    pattern: SequencePattern
+    where: ex.Expression | None = None
+    strategy: str | None = None
+    partition_by: tuple[str, ...] = ()
+    within: str | int | None = None
+    within_closed: bool | None = None
+    within_events: int | None = None
+    gap_within: str | int | None = None
+
+
+def is_sase(text: str) -> bool:
+    """Return whether ``text`` begins as a sequence query does: with the word PATTERN."""
+    return re.match(r"\s*PATTERN\b", text, re.IGNORECASE) is not None
+
+
+def parse_sase(text: str) -> SaseParts:
+    """Return the parts of the text of a sequence query.
+
+    Parameters
+    ----------
+    text : str
+        ``PATTERN … WHERE … WITHIN …``, see the head of this module and of ``sase.lark``.
+
+    Returns
+    -------
+    SaseParts
+        Trees with their spans in ``text``.
+
+    Raises
+    ------
+    PatternSyntaxError
+        With place and caret in ``text``.
+
+    Notes
+    -----
+    Source: Wu, Diao, Rizvi, "High-Performance Complex Event Processing over Streams", SIGMOD 2006, section 2;
+    Agrawal et al., "Efficient Pattern Matching over Event Streams", SIGMOD 2008, section 2.
+    Differs: no RETURN and HAVING; alternatives, any order, repeated groups and contiguity of single steps are
+    added. Time is linear in the length of the text.
+
+    Examples
+    --------
+    >>> parts = parse_sase("PATTERN SEQ(A a, !B b, C+ c[]) WHERE skip-till-next-match AND [id] WITHIN 5 min")
+    >>> str(parts.pattern), parts.strategy, parts.partition_by, parts.within
+    ('SEQ(A a, !B b, C+ c[])', 'next', ('id',), '5 min')
+    >>> parse_sase("PATTERN SEQ(A a, B b) WHERE a.x > > 3")
+    Traceback (most recent call last):
+    cepkit.errors.PatternSyntaxError: where: expected a value, a column or '(', found '>' (position 34)
+      PATTERN SEQ(A a, B b) WHERE a.x > > 3
+                                        ^
+    """
+    said: dict[str, object] = {}
+    for word, start, stop in clauses(text):
+        match word:
+            case "PATTERN":
+                said["pattern"] = _read_pattern(text, start, stop)
+            case "WHERE":
+                said |= _read_where(text, start, stop)
+            case "WITHIN" | "GAP":
+                for name, value in _read_window(word, text, start, stop).items():
+                    if said.setdefault(name, value) is not value and name != "within_closed":
+                        raise located(f"{word} stands twice", text, (start - len(word), start), None)
+    return SaseParts(**said)
+
+
+def parse_sequence(text: str) -> SequencePattern:
+    """Return the pattern that stands in ``text`` alone, without the word PATTERN.
+
+    Examples
+    --------
+    >>> parse_sequence("SEQ(A a, NEXT B{2,} b[] INNER strict)").steps
+    (None, 'next')
+    """
+    _refuse_open_quotes_and_brackets(text)
+    return _read_pattern(text, 0, len(text))
+
+
+# --- clauses ---------------------------------------------------------------------------------------------
+
+
+def _refuse_open_quotes_and_brackets(text: str) -> None:
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "stray":
+            raise located("this quote is never closed", text, token.span(), None)
+    fault = bracket_fault(text, len(text), at_end=True)
+    if fault is not None:
+        raise located(fault[0], text, (fault[1], fault[1] + fault[2]), None)
+
+
+def clauses(text: str) -> list[tuple[str, int, int]]:
+    """Return (word, start, stop) of the clauses; the words stand outside of quotes and brackets.
+
+    Examples
+    --------
+    >>> text = "PATTERN SEQ(A a) WITHIN 5 min"
+    >>> [(word, text[start:stop]) for word, start, stop in clauses(text)]
+    [('PATTERN', ' SEQ(A a) '), ('WITHIN', ' 5 min')]
+    """
+    _refuse_open_quotes_and_brackets(text)
+    found: list[tuple[str, int, int]] = []
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        depth += (token.lastgroup == "open") - (token.lastgroup == "close")
+        if token.lastgroup != "word" or depth:
+            continue
+        foreign = _FOREIGN_CLAUSE.match(text, token.start())
+        if foreign is not None and found:
+            raise located(_FOREIGN[foreign.lastgroup], text, foreign.span(), None)
+        clause = _CLAUSE.match(text, token.start())
+        if clause is not None:
+            found.append((clause[0].upper(), token.start(), token.end()))
+    if not found or found[0][0] != "PATTERN" or text[: found[0][1]].strip():
+        raise located("the text of a sequence query begins with PATTERN", text, (0, 1), None)
+    for i, (word, start, stop) in enumerate(found):
+        if word in ("PATTERN", "WHERE") and word in [other for other, _, _ in found[:i]]:
+            cure = "; join the conditions with AND" if word == "WHERE" else ""
+            raise located(f"{word} stands twice{cure}", text, (start, stop), None)
+    stops = [*(start for _, start, _ in found[1:]), len(text)]
+    return [(word, start, stop) for (word, _, start), stop in zip(found, stops, strict=True)]
+
+
+def _part(text: str, start: int, stop: int) -> str:
+    """Return ``text`` up to ``stop`` with blanks in front of ``start``: places stay what they are."""
+    return " " * start + text[start:stop]
+
+
+def _blank(text: str, span: Span) -> str:
+    return text[: span[0]] + " " * (span[1] - span[0]) + text[span[1] :]
+
+
+# --- the pattern -----------------------------------------------------------------------------------------
+
+
+@cache
+def _sequence_parser() -> Lark:
+    return make_parser("sase.lark", SASE_BUILDER)
+
+
+def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:
+    bare, condition_at = _part(text, start, stop), {}
+    while (found := _next_condition(bare, condition_at)) is not None:
+        word, first, last = found
+        content = _part(text, first + 1, last)
+        if not content.strip():
+            raise located(f"{word}: expected a condition in the brackets", text, (first, last + 1), None)
+        condition_at[first] = parse_expression(content, role=word, references=True, whole=text)
+        bare = _blank(bare, (first + 1, last))
+    if not bare.strip():
+        raise located(
+            "expected an event, as in 'Order o', or SEQ(…)", text, (min(start, len(text)), stop), None
+        )
+    pattern = parse(bare, _sequence_parser, SEQUENCE_WORDS, None, text)
+    check_depth(pattern, lambda node: node.children(), text, None)
+    pattern = rebuilt(pattern, SequencePattern, lambda node: _with_conditions(node, condition_at))
+    _refuse_nameless(pattern, text)
+    _refuse_brackets_of_one(pattern, text, bare)
+    return pattern
+
+
+def _next_condition(bare: str, done: dict[int, ex.Expression]) -> tuple[str, int, int] | None:
+    """Return the next UNTIL or IF with the places of the brackets around its condition."""
+    for token in _TAKES_CONDITION.finditer(bare):
+        if token["open"] is None or token.start("open") in done:
+            continue
+        depth = 0
+        for inner in _TOKEN.finditer(bare, token.start("open")):
+            depth += (inner.lastgroup == "open") - (inner.lastgroup == "close")
+            if inner.lastgroup == "close" and not depth:
+                return token["word"].upper(), token.start("open"), inner.start()
+    return None
+
+
+def _with_conditions(node: SequencePattern, condition_at: dict[int, ex.Expression]) -> SequencePattern:
+    """Return ``node`` with its conditions in place of the literals that say where they stand."""
+    if isinstance(node, EventPattern) and node.conditions:
+        return replace(node, conditions=ex.conjuncts(condition_at[node.conditions[0].value]))
+    if isinstance(node, Loop) and node.until is not None:
+        return replace(node, until=condition_at[node.until.value])
+    return node
+
+
+def _refuse_nameless(pattern: SequencePattern, text: str) -> None:
+    for node in event_patterns(pattern):
+        if not node.variable:
+            own = text[node.span[0] : node.span[1]]
+            message = f"an event is a type and a name for it, as in '{own} x'; of any type it is '_ x'"
+            raise located(message, text, node.span, None)
+
+
+def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> None:
+    several = group_variables(pattern)
+    for node in event_patterns(pattern):
+        if node.variable not in several:
+            own = re.sub(_QUOTED, lambda quoted: " " * len(quoted[0]), bare[node.span[0] : node.span[1]])
+            if brackets := re.search(r"\[\s*\]", own):
+                at = node.span[0] + brackets.start(), node.span[0] + brackets.end()
+                message = (
+                    f"{node.variable!r} is one event; several are written with + or {{2,5}} behind the type"
+                )
+                raise located(message, text, at, None)
+
+
+# --- conditions ------------------------------------------------------------------------------------------
+
+
+def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
+    part, said = _part(text, start, stop), {}
+    braced = _BRACED.match(part, start)
+    if braced is not None and part.rstrip().endswith("}"):  # skip_till_any_match(a, b[]) { … }
+        part = _blank(part, braced.span("braces"))
+        part = part.rstrip()[:-1]
+    tokens = _top_tokens(part, start)
+    kept: list[tuple[str, Span]] = []
+    skipped = -1
+    for i, (kind, span) in enumerate(tokens):
+        before = tokens[i - 1][0] if i else None
+        behind = tokens[i + 1][0] if i + 1 < len(tokens) else None
+        if i == skipped:
+            part = _blank(part, span)
+        elif kind == "nearly" and before in (None, "and", "key"):
+            raise _unknown_strategy(text, span)
+        elif kind in ("strategy", "key") and before in (None, "and", "strategy", "key"):
+            if kind == "key":
+                said["partition_by"] = said.get("partition_by", ()) + _key_columns(text, span)
+            elif "strategy" in said:
+                raise located("where: a second selection strategy; there can be one", text, span, None)
+            else:
+                said["strategy"] = strategy_of(text[span[0] : span[1]])
+            part = _blank(part, span)
+            if behind == "and" and i + 2 < len(tokens):
+                skipped = i + 1
+            elif behind is None and len(kept) > 1 and kept[-1][0] == "and":
+                part = _blank(part, kept.pop()[1])
+        elif kind in ("strategy", "key"):
+            what = "the partition key" if kind == "key" else "the selection strategy"
+            raise located(f"where: {what} belongs to the whole and is joined with AND", text, span, None)
+        else:
+            kept.append((kind, span))
+    alternatives = [span for kind, span in kept if kind == "or"]
+    if alternatives and said:
+        what = "the partition key" if "partition_by" in said else "the selection strategy"
+        message = f"where: put brackets around what 'or' joins; {what} belongs to the whole"
+        raise located(message, text, alternatives[0], None)
+    if not part.strip():
+        if not said:
+            message = "where: expected a condition, a selection strategy or a partition key [column]"
+            raise located(message, text, (min(start, len(text)), start + 1), None)
+        return said
+    return said | {"where": parse_expression(part, role="where", references=True, whole=text)}
+
+
+def _top_tokens(part: str, start: int) -> list[tuple[str, Span]]:
+    """Return (kind, place) of what stands outside of all brackets; a bracket with its content is one."""
+    tokens: list[tuple[str, Span]] = []
+    depth = opened = 0
+    for token in _WHERE_TOKEN.finditer(part, start):
+        kind = token.lastgroup if token.lastgroup not in ("skipped", "contiguous") else "strategy"
+        if kind == "open":
+            opened = opened if depth else token.start()
+            depth += 1
+        elif kind == "close":
+            depth -= 1
+            if not depth:
+                before = tokens[-1][0] if tokens else None
+                is_key = part[opened] == "[" and before in (None, "and", "or", "not", "strategy", "key")
+                tokens.append(("key" if is_key else "other", (opened, token.end())))
+        elif not depth:
+            kinds = ("strategy", "nearly", "and", "or", "not")
+            tokens.append((kind if kind in kinds else "other", token.span()))
+    return tokens
+
+
+def strategy_of(name: str) -> str | None:
+    """Return the strategy that SASE's ``name`` means, or None.
+
+    Examples
+    --------
+    >>> strategy_of("skip-till-next-match"), strategy_of("strict_contiguity"), strategy_of("skip")
+    ('next', 'strict', None)
+    """
+    found = re.fullmatch(_STRATEGY, name.strip())
+    return (found["skipped"] or found["contiguous"]).lower() if found else None
+
+
+def _unknown_strategy(text: str, span: Span) -> PatternSyntaxError:
+    word = text[span[0] : span[1]]
+    known = list(SASE_STRATEGIES.values())
+    hint = nearest(word.replace("-", "_"), known)
+    return located(f"where: unknown strategy {word!r}; there are {', '.join(known)}.{hint}", text, span, None)
+
+
+def _key_columns(text: str, span: Span) -> tuple[str, ...]:
+    columns, at, stop = [], span[0] + 1, span[1] - 1
+    while at < stop or not columns:
+        column = _KEY_COLUMN.match(text[:stop], at)
+        if column is None:
+            message = (
+                "where: the brackets hold columns that are equal in all events, as in [item] or [item, site]"
+            )
+            raise located(message, text, span, None)
+        columns.append(column["plain"] or unquoted(f"`{column['quoted']}`"))
+        at = column.end()
+    return tuple(columns)
+
+
+# --- windows ---------------------------------------------------------------------------------------------
+
+
+def _read_window(word: str, text: str, start: int, stop: int) -> dict[str, object]:
+    window = _WINDOW.fullmatch(text, start, stop)
+    amount, at = window["amount"], window.start("amount")
+    name = "within" if word == "WITHIN" else "gap_within"
+    said: dict[str, object] = {"within_closed": False} if window["exclusive"] else {}
+    if word == "WITHIN" and (count := re.fullmatch(r"([0-9]+)\s*(?ai:events?|rows?)", amount)):
+        if int(count[1]) < 1:
+            raise located("within: a window holds one event or more", text, window.span("amount"), None)
+        return said | {"within_events": int(count[1])}
+    if re.fullmatch("[0-9]+", amount):
+        return said | {name: int(amount)}
+    try:
+        parse_duration(amount)
+    except PatternSyntaxError as error:
+        place = at + error.position, at + error.position + error.length
+        raise located(f"{name}: {error.message}", text, place, None) from None
+    return said | {name: amount}

@@ -1,0 +1,161 @@
+"""Sequence patterns and queries to text, in one canonical spelling that reads back to the same."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from cepkit.language.expressions.printing import at_least_not, quoted_name, times_text
+from cepkit.language.sequences import patterns as sq
+
+if TYPE_CHECKING:
+    from cepkit.language.sequences.query import SequenceQuery
+
+# The words of sase.lark and of the clauses, in any case: no names of events, and types only in quotes.
+RESERVED_IN_SEQUENCES = frozenset(
+    {"seq", "and", "or", "not", "strict", "partition", "next", "any", "inner", "greedy", "reluctant", "until"}
+    | {"if", "true", "false", "_", "pattern", "where", "within", "gap"}
+)
+
+# The names of the strategies as SASE spells them.
+SASE_STRATEGIES = {
+    "strict": "strict_contiguity",
+    "partition": "partition_contiguity",
+    "next": "skip_till_next_match",
+    "any": "skip_till_any_match",
+}
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def print_sequence(pattern: sq.SequencePattern) -> str:
+    """Return the text of which `parse_sequence` makes an equal pattern.
+
+    Parameters
+    ----------
+    pattern : SequencePattern
+        Any tree that a query accepts.
+
+    Returns
+    -------
+    str
+        Words of the language in capitals; how often behind the type; a group that is repeated in brackets.
+
+    Raises
+    ------
+    ValueError
+        When a condition holds a number that is infinite or not a number.
+
+    Examples
+    --------
+    >>> from cepkit.language.sequences.parsing import parse_sequence
+    >>> print_sequence(parse_sequence("seq(order o, not cancel x, next scan{1,} s until (n > 3), 5 f)"))
+    'SEQ(order o, !cancel x, NEXT scan+ s[] UNTIL (n > 3), 5 f)'
+    """
+    return _sequence(pattern)
+
+
+def sase_text(query: SequenceQuery) -> str:
+    """Return the part of a query that SASE text says: pattern, conditions, strategy, key and windows.
+
+    `sequence_query` makes of it a query with the same ``pattern``, ``where``, ``strategy``, ``partition_by``
+    and windows; ``timedelta`` windows become text.
+
+    Examples
+    --------
+    >>> from cepkit.language.sequences.construction import sequence_query
+    >>> query = sequence_query("PATTERN SEQ(A a, B b) where [id] and b.x > 2*a.x within 90 s", order_by="ts")
+    >>> print(sase_text(query))
+    PATTERN SEQ(A a, B b)
+    WHERE skip_till_any_match AND [id] AND b.x > 2 * a.x
+    WITHIN 1 min 30 s
+    """
+    conditions = [SASE_STRATEGIES[query.strategy]]
+    if query.partition_by:
+        conditions.append(f"[{', '.join(map(quoted_name, query.partition_by))}]")
+    conditions += map(at_least_not, query.where)
+    lines = [f"PATTERN {query.pattern}", f"WHERE {' AND '.join(conditions)}"]
+    exclusive = "" if query.within_closed else " EXCLUSIVE"
+    if query.within is not None:
+        lines.append(f"WITHIN {duration_text(query.within)}{exclusive}")
+    if query.within_events is not None:
+        lines.append(f"WITHIN {query.within_events} EVENTS")
+    if query.gap_within is not None:
+        lines.append(f"GAP {duration_text(query.gap_within)}{exclusive}")
+    return "\n".join(lines)
+
+
+def duration_text(duration: str | timedelta | int) -> str:
+    """Return a window as text spells it; an integer, in ticks, stays a number."""
+    if not isinstance(duration, timedelta):
+        return str(duration)
+    from cepkit.language.expressions.durations import duration_ticks, format_duration
+
+    return format_duration(duration_ticks(duration, "ns"), "ns")
+
+
+def type_text(event_type: str | int | bool | None) -> str:
+    """Return an event type as a pattern spells it.
+
+    Examples
+    --------
+    >>> [type_text(value) for value in ("Order", "New York", "any", 5, True, None)]
+    ['Order', "'New York'", "'any'", '5', 'true', '_']
+    """
+    if event_type is None:
+        return "_"
+    if not isinstance(event_type, str):
+        return str(event_type).lower()
+    plain = _NAME.fullmatch(event_type) and event_type.lower() not in RESERVED_IN_SEQUENCES
+    return event_type if plain else "'" + event_type.replace("'", "''") + "'"
+
+
+@singledispatch
+def _sequence(pattern: sq.SequencePattern) -> str:
+    raise TypeError(f"no text for {type(pattern).__name__}")
+
+
+@_sequence.register
+def _(pattern: sq.EventPattern):
+    return f"{type_text(pattern.event_type)} {pattern.variable}{_condition(pattern)}"
+
+
+@_sequence.register
+def _(pattern: sq.Loop):
+    body, times = pattern.body, times_text(pattern.low, pattern.high)
+    if isinstance(body, sq.EventPattern):
+        brackets = "" if pattern.high == 1 else "[]"
+        text = f"{type_text(body.event_type)}{times} {body.variable}{brackets}{_condition(body)}"
+    else:
+        text = f"({_sequence(body)}){times}"
+    text += "" if pattern.inner is None else f" INNER {pattern.inner.upper()}"
+    text += "" if pattern.preference == "all" else f" {pattern.preference.upper()}"
+    return text + ("" if pattern.until is None else f" UNTIL ({pattern.until})")
+
+
+@_sequence.register
+def _(pattern: sq.AbsentPattern):
+    return f"!{_sequence(pattern.body)}"
+
+
+@_sequence.register
+def _(pattern: sq.SequenceOf):
+    words = ("" if step is None else f"{step.upper()} " for step in pattern.steps)
+    parts = (word + _sequence(part) for word, part in zip(words, pattern.parts, strict=True))
+    return f"SEQ({', '.join(parts)})"
+
+
+@_sequence.register
+def _(pattern: sq.AllOf):
+    return f"AND({', '.join(map(_sequence, pattern.parts))})"
+
+
+@_sequence.register
+def _(pattern: sq.AnyOf):
+    return f"OR({', '.join(map(_sequence, pattern.options))})"
+
+
+def _condition(event: sq.EventPattern) -> str:
+    return f" IF ({' and '.join(map(at_least_not, event.conditions))})" if event.conditions else ""

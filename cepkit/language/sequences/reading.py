@@ -1,0 +1,274 @@
+"""What is given to a sequence query, as text, trees or values, made into the parts of the query."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks, format_duration, parse_duration
+from cepkit.language.expressions.operands import Operand
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.printing import at_least_not, print_expression
+from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.query_parts import Duration
+from cepkit.language.regex.query import _columns
+from cepkit.language.sequences.checks import AFTER_MATCH, PATTERN_CHECKS, check_words
+from cepkit.language.sequences.parsing import parse_sequence, strategy_of
+from cepkit.language.sequences.patterns import EventPattern, Loop, SequencePattern, event_patterns
+from cepkit.language.sequences.printing import print_sequence
+from cepkit.language.sequences.reference_checks import CONDITION_CHECKS
+
+if TYPE_CHECKING:
+    from cepkit.language.sequences.query import SequenceQuery
+
+# Words are joined by blanks, '_' or '-'; SQL and Flink have more of them.
+_AFTER_MATCH = re.compile(
+    r"(?ai:(?:after{_}match{_})?(?:skip{_})?"
+    r"(?P<kind>none|no{_}skip|past{_}last(?:{_}row|{_}event)?|to{_}next(?:{_}row|{_}event)?|to{_}first|to{_}last))"
+    r"(?:\s*[(\[]\s*(?P<bracketed>\w+)\s*[)\]]|\s+(?P<plain>\w+))?".replace("{_}", r"[\s_-]+")
+)
+
+
+def made_query(
+    query: SequenceQuery, more: Iterable[Any] = (), measures: Mapping[str, Any] | None = None
+) -> SequenceQuery:
+    """Return the query with further conditions and measures, its parts in place and checked.
+
+    Conditions of events are moved into ``where``, columns and variables told apart, and trees that came
+    without text get one, for the places in errors.
+    """
+    pattern, own = _lifted(query.pattern)
+    for check in PATTERN_CHECKS:
+        check(replace(query, pattern=pattern))
+    sources, more = dict(query.sources), tuple(more)
+    if "pattern" not in sources:
+        sources["pattern"] = _spelled(print_sequence, pattern, "pattern")
+        pattern = parse_sequence(sources["pattern"])
+    names = {event.variable for event in event_patterns(pattern)}
+    pattern = rebuilt(pattern, SequencePattern, lambda node: _with_variables(node, names))
+    where = [_resolved(condition, names, owner) for owner, condition in own]
+    where += [_resolved(condition, names) for condition in query.where]
+    added = [_resolved(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)]
+    if added and not where and len(more) == 1 and isinstance(more[0], str):
+        sources["where"] = more[0]
+    elif (where or added) and (added or "where" not in sources):
+        # Trees of several origins are read back from one text.
+        sources["where"] = " and ".join(_spelled(at_least_not, tree, "where") for tree in (*where, *added))
+        again = parse_expression(sources["where"], role="where", references=True)
+        where, added = [_resolved(part, names) for part in ex.conjuncts(again)], []
+    read = query.measures if measures is None else _measures(measures, names, sources)
+    made = replace(
+        query, pattern=pattern, where=(*where, *added), measures=read, sources=tuple(sources.items())
+    )
+    for check in (check_words, *CONDITION_CHECKS):
+        check(made)
+    called = (node.function for _, tree in made.trees() for node in tree.walk() if isinstance(node, ex.Call))
+    known = {name: fn.registered_function(name) for name in called if fn.is_registered(name)}
+    return replace(made, functions=tuple({**known, **dict(query.functions)}.items()))
+
+
+def read_conditions(given: Iterable[Any], role: str) -> tuple[ex.Expression, ...]:
+    """Return conditions, given as text, operands or trees, as trees."""
+    return tuple(_tree(value, role)[0] for value in given)
+
+
+def window(argument: str, duration: Duration | None) -> str | int | None:
+    """Return a window in one spelling: text with short units, or ticks.
+
+    Raises
+    ------
+    PatternSyntaxError
+        When text is no duration.
+    CepError
+        When it is neither text nor timedelta nor an integer, or is negative.
+
+    Examples
+    --------
+    >>> window("within", "90 minutes"), window("within", timedelta(days=1)), window("within", 500)
+    ('1 h 30 min', '1 d', 500)
+    """
+    if duration is None:
+        return None
+    try:
+        if isinstance(duration, str):
+            return format_duration(parse_duration(duration), "ns")
+        if not isinstance(duration, timedelta):
+            if isinstance(duration, bool):
+                raise TypeError
+            duration = operator.index(duration)
+            duration_ticks(duration, None)
+            return duration
+        return format_duration(duration_ticks(duration, "ns"), "ns")
+    except PatternSyntaxError as error:
+        message = f"{argument}: {error.message}"
+        raise PatternSyntaxError(message, error.text, error.position, error.length) from None
+    except TypeError as error:
+        if isinstance(error, PredicateError):
+            raise CepError(f"{argument}: {error}") from None
+        kind = type(duration).__name__
+        raise CepError(f"{argument}: expected text, timedelta or an integer, got {kind}") from None
+
+
+def _strategy(given: Any) -> str:
+    return strategy_of(given) or given if isinstance(given, str) else given
+
+
+def _whole(given: Any) -> int:
+    try:
+        n_events = operator.index(given)
+    except TypeError:
+        n_events = 0
+    if n_events < 1 or isinstance(given, bool):
+        raise CepError(f"within_events: expected a number of events from 1, got {given!r}")
+    return n_events
+
+
+def _after_match(given: Any) -> tuple[str, str | None]:
+    if isinstance(given, tuple) and len(given) == 2:
+        return given
+    found = _AFTER_MATCH.fullmatch(given.strip()) if isinstance(given, str) else None
+    listed = "there are 'none', 'past_last', 'to_next', 'to_first(b)' and 'to_last(b)'"
+    if found is None:
+        hint = nearest(given, AFTER_MATCH) if isinstance(given, str) else ""
+        raise CepError(f"after_match: {given!r} is not known; {listed}.{hint}")
+    kind = "_".join(re.split(r"[\s_-]+", found["kind"].lower())[:2]).replace("no_skip", "none")
+    variable = found["bracketed"] or found["plain"]
+    if kind not in ("to_first", "to_last") and variable:
+        raise CepError(f"after_match: {kind!r} takes no event, got {given!r}; {listed}")
+    if kind in ("to_first", "to_last") and not variable:
+        raise CepError(f"after_match: {kind!r} needs an event, as in '{kind}(b)'")
+    return kind, variable
+
+
+def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, Iterable):
+        raise CepError(f"{argument}: expected names of columns as text, got {given!r}")
+    return _columns(argument, given)
+
+
+def _order(given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise CepError(f"evaluation_order: expected names of events, as in ['c', 'a', 'b'], got {given!r}")
+    return names
+
+
+def _column(given: Any) -> str:
+    if not isinstance(given, str):
+        raise CepError(f"event_type: expected the name of a column as text, got {given!r}")
+    return given
+
+
+# How a keyword is read, by its name.
+READERS: dict[str, Callable[[Any], Any]] = {
+    "strategy": _strategy,
+    "scope": lambda given: given,
+    "within": lambda given: window("within", given),
+    "within_closed": bool,
+    "within_events": _whole,
+    "gap_within": lambda given: window("gap_within", given),
+    "strict_time": bool,
+    "partition_by": lambda given: _named_columns("partition_by", given),
+    "order_by": lambda given: _named_columns("order_by", given),
+    "event_type": _column,
+    "after_match": _after_match,
+    "evaluation_order": _order,
+}
+
+
+def as_mapping(argument: str, given: Any) -> Mapping:
+    """Return a keyword that is a mapping, empty when it is None."""
+    if given is not None and not isinstance(given, Mapping):
+        raise CepError(f"{argument}: expected a mapping of names to values, got {type(given).__name__}")
+    return given or {}
+
+
+def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
+    """Return a condition or measure as a tree, and its text."""
+    if isinstance(value, Operand):
+        value = value.expression
+    if isinstance(value, ex.Expression):
+        value = _spelled(print_expression, value, role)
+    if not isinstance(value, str):
+        cure = (
+            "; columns of events are b['x'], and a condition is b['x'] > 5" if isinstance(value, bool) else ""
+        )
+        raise PredicateError(f"{role}: expected text or an expression, got {type(value).__name__}{cure}")
+    return parse_expression(value, role=role, references=True), value
+
+
+def _spelled(spell: Callable[[Any], str], tree: Any, role: str) -> str:
+    try:
+        return spell(tree)
+    except ValueError as error:
+        raise PredicateError(f"{role}: {error}") from None
+
+
+def _measures(given: Any, names: set[str], sources: dict[str, str]) -> tuple[tuple[str, ex.Expression], ...]:
+    read: dict[str, ex.Expression] = {}
+    spelling_of: dict[str, str] = {}
+    for name, value in as_mapping("measures", given).items():
+        if not isinstance(name, str) or not name:
+            raise CepError(f"measures: the name of a measure is text, got {name!r}")
+        twin = spelling_of.setdefault(name.lower(), name)
+        if twin != name:
+            raise CepError(f"measures: {twin!r} and {name!r} differ only in case; rename one")
+        role = f"measure {name!r}"
+        tree, sources[role] = _tree(value, role)
+        read[name] = _resolved(tree, names)
+    return tuple(read.items())
+
+
+# --- columns and variables -------------------------------------------------------------------------------
+
+
+def _lifted(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
+    """Return the pattern without conditions on its events, and these with the names of the events."""
+    own = [(event.variable, tree) for event in event_patterns(pattern) for tree in event.conditions]
+
+    def bare(node: SequencePattern) -> SequencePattern:
+        if isinstance(node, EventPattern) and node.conditions:
+            return replace(node, conditions=())
+        if isinstance(node, Loop) and node.until is not None and isinstance(node.body, EventPattern):
+            return replace(node, until=rebuilt(node.until, ex.Expression, _without(node.body.variable)))
+        return node
+
+    return rebuilt(pattern, SequencePattern, bare), own
+
+
+def _with_variables(node: SequencePattern, names: set[str]) -> SequencePattern:
+    is_ended = isinstance(node, Loop) and node.until is not None
+    return replace(node, until=_resolved(node.until, names)) if is_ended else node
+
+
+def _without(variable: str) -> Callable[[ex.Expression], ex.Expression]:
+    """Return the change that makes a value of ``variable`` a column alone."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        is_own = isinstance(node, ex.Reference) and node.variable == variable and node.name is not None
+        return ex.Attribute(node.name, span=node.span) if is_own and node.index is None else node
+
+    return change
+
+
+def _resolved(tree: ex.Expression, names: set[str], owner: str | None = None) -> ex.Expression:
+    """Return ``tree`` with ``count(b)`` about event b; bare columns are those of ``owner``, if given."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        match node:
+            case ex.Aggregate(operand=ex.Attribute(name=name) as operand) if name in names:
+                return replace(node, operand=ex.Reference(name, span=operand.span))
+        return node
+
+    def owned(node: ex.Expression) -> ex.Expression:
+        return ex.Reference(owner, node.name, span=node.span) if isinstance(node, ex.Attribute) else node
+
+    tree = rebuilt(tree, ex.Expression, change)
+    return tree if owner is None else rebuilt(tree, ex.Expression, owned)

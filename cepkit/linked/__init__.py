@@ -1,0 +1,1 @@
+"""LinkedCEP: chains of partial matches, and the run-based engines it is compared with."""

@@ -1,0 +1,276 @@
+"""The matches of a query by LinkedCEP or a run engine, and what these made to find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.shared.searched_matches import MOST_KNOWN
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.errors import ResultTooLargeError
+from cepkit.events import Events
+from cepkit.linked.chains import chains_of
+from cepkit.linked.query import PlainQuery, conditions_in_python, variables_of
+from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from cepkit.linked.runs_of_chains import LinkedCEP
+from cepkit.linked.sequences import PlainEvents, PlainMatches
+
+_MOST_AT_ONCE = 1 << 23  # matches made in one piece
+_EVENTS_PER_PUSH = 1 << 14  # between two pushes Ctrl-C is heard
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatchRun:
+    """What LinkedCEP or a run engine did to find the matches of a query: ``matches.run``.
+
+    Parameters
+    ----------
+    engine : str
+        ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
+    matches : int
+        Exact.
+    partial_matches : int
+        All that were made, complete ones too; of LinkedCEP the events in chains ("temporary matches").
+    intermediate, complete : int
+        Those that end in another component than the last one, and in the last one.
+    copies : int
+        Those made from another one.
+    chains : int
+        Chains made; a run is a chain of its own.
+    mean_chain_length : float
+        Partial matches per chain; NaN without chains.
+    peak_live : int
+        Most chains or runs in memory at a time.
+    coverable : tuple of str
+        Variables whose events may share a chain; the run engines have none.
+    in_python : tuple of int
+        Numbers of the conditions, from 1, that are no comparison of two events. One of them makes the whole
+        engine run as Python, slowly.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})
+    >>> for engine in ("linked", "sase_runs", "siddhi_like_runs"):
+    ...     made = events.cep.match("PATTERN SEQ(a x, b y, c z)", event_type="kind", engine=engine).run
+    ...     print(made.engine, made.matches, made.partial_matches, made.copies)
+    linked 14 13 10
+    sase_runs 14 24 21
+    siddhi_like_runs 14 24 21
+    """
+
+    engine: str
+    matches: int
+    partial_matches: int
+    intermediate: int
+    complete: int
+    copies: int
+    chains: int
+    mean_chain_length: float
+    peak_live: int
+    coverable: tuple[str, ...]
+    in_python: tuple[int, ...]
+    _coverages: Callable[[], np.ndarray] | None = field(default=None, repr=False, compare=False)
+    _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
+
+    def coverages(self) -> np.ndarray:
+        """Return only the latest match of every chain of the last component: what LinkedCEP calls coverages.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_coverages, n_components)
+            Positions as in ``matches.lineage()``, in canonical order; a Kleene closure is represented by its
+            latest event. No match is made for it.
+
+        Raises
+        ------
+        AttributeError
+            Of the run engines, which have no chains.
+        """
+        if self._coverages is None:
+            raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
+        return self._coverages()
+
+    def chains_frame(self) -> pd.DataFrame:
+        """Return the chains of partial matches, and what each goes on from.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per partial match: ``chain``, ``component`` (number), ``variable``, ``position`` (as in
+            ``matches.lineage()``), ``before`` (the chain it goes on from; -1: none), ``shared`` (how many of
+            that chain's first events go before it). By chain, then by position.
+
+        Raises
+        ------
+        AttributeError
+            Of the run engines, which have no chains.
+        ResultTooLargeError
+            When more than 2,000 events are of the pattern.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> events = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
+        >>> run = events.cep.match("PATTERN SEQ(a x, b y)", event_type="kind", engine="linked").run
+        >>> run.chains_frame()
+           chain  component variable  position  before  shared
+        0      0          0        x         0      -1       0
+        1      0          0        x         1      -1       0
+        2      1          1        y         2       0       2
+        3      1          1        y         3       0       2
+        """
+        if self._chains is None:
+            raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
+        return self._chains()
+
+
+_MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": SiddhiLikeRuns}
+
+
+def linked_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
+    """Return the matches of ``program`` in ``events`` by chains of partial matches; see `LinkedCEP`.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        One that `linked_query_unsupported` has nothing against.
+    events : Events
+        With the program's columns.
+
+    Notes
+    -----
+    They are counted without being made. Up to ``MOST_KNOWN`` are kept; of more the last events are counted,
+    and the engine runs again over the window before those that are looked at. Time O(events x chains of a
+    component), memory O(events + chains of a window) and the matches looked at.
+    """
+    return PlainlyMatched(program, events, "linked")
+
+
+def sase_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
+    """Return the matches of ``program`` by runs kept together; see `SaseRuns` and `linked_sequence`."""
+    return PlainlyMatched(program, events, "sase_runs")
+
+
+def siddhi_like_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
+    """Return the matches of ``program`` by runs kept per component; see `SiddhiLikeRuns`."""
+    return PlainlyMatched(program, events, "siddhi_like_runs")
+
+
+class PlainlyMatched(SequenceSet):
+    """The matches that LinkedCEP or a run engine finds, counted first."""
+
+    def __init__(self, program: SequenceProgram, events: Events, name: str, most_known: int = MOST_KNOWN):
+        self.program, self.events, self.name = program, events, name
+        self._most_known = most_known
+        self._machine = _MACHINES[name]
+
+    @cached_property
+    def _query(self) -> PlainQuery:
+        return PlainQuery(self.program, self.events)
+
+    def _pushed(self, output: str) -> tuple[LinkedCEP | SaseRuns, list[PlainMatches]]:
+        plain, engine = self._query.plain, self._machine(self._query.pattern, output=output)
+        starts = range(0, plain.n_events, _EVENTS_PER_PUSH)
+        return engine, [engine.push(plain.take(slice(s, s + _EVENTS_PER_PUSH))) for s in starts]
+
+    @cached_property
+    def run(self) -> PartialMatchRun:
+        """What the engine did to count the matches."""
+        engine, parts = self._pushed("count")
+        counters, chains = engine.counters, self.name == "linked"
+        names = zip(variables_of(self.program), self._query.pattern.coverable, strict=True)
+        return PartialMatchRun(
+            self.name,
+            sum(part.n_matches for part in parts),
+            counters.nodes,
+            counters.intermediate,
+            counters.complete,
+            counters.copies,
+            counters.chains,
+            counters.mean_chain_length,
+            counters.peak_live,
+            tuple(name for name, is_coverable in names if is_coverable and chains),
+            conditions_in_python(self.program),
+            self._latest if chains else None,
+            self._linked_chains if chains else None,
+        )
+
+    def _latest(self) -> np.ndarray:
+        return self._pushed("latest")[0].coverages
+
+    def _linked_chains(self) -> pd.DataFrame:
+        made = chains_of(self._query.pattern, self._query.plain)
+        names = np.array(variables_of(self.program), dtype=object)
+        made.insert(2, "variable", names[made["component"].to_numpy()])
+        return made
+
+    @cached_property
+    def _known(self) -> KnownMatches | None:
+        """All matches, when they are few enough to be kept."""
+        if self.count() > self._most_known:
+            return None
+        blocks = [self._query.block(part) for part in self._pushed("all")[1]]
+        return KnownMatches(self.events, joined(blocks))
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return self.run.matches
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
+        """Return the positions where matches end and how many end at each."""
+        if self._known is not None:
+            return self._known.ends()
+        plain = self._query.plain
+        engine = self._machine(self._query.pattern, output="count")
+        positions = np.flatnonzero(plain.accepts_of_component[-1])
+        counts = engine.count_at(plain, positions)
+        found = [k for k, count in enumerate(counts) if count]
+        return positions[found], [counts[k] for k in found]
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches that end from ``low`` to ``high``.
+
+        Raises
+        ------
+        ResultTooLargeError
+            When they are too many to be made in one piece.
+        """
+        if self._known is not None:
+            return self._known.ending(low, high)
+        low, high = max(0, low), min(high, self.events.n_events)
+        first = self._first_number
+        begin, stop = np.searchsorted(self._ends[0], [low, high]).tolist()
+        wanted = first[stop] - first[begin]
+        if wanted > max(_MOST_AT_ONCE, self._most_known):
+            raise ResultTooLargeError(
+                f"{wanted:,} matches end from position {low:,} to {high:,}, and engine {self.name!r} makes "
+                f"all of them at once, at most {_MOST_AT_ONCE:,}; count() counts them, engine='auto' makes "
+                "any part of them"
+            )
+        return self._made(low, high)
+
+    def _made(self, low: int, high: int) -> MatchBlock:
+        query, pattern = self._query, self._query.pattern
+        begin = 0
+        if pattern.window_ticks is not None and low < high:
+            begin = int(np.searchsorted(query.time, query.time[low] - pattern.window_ticks))
+        plain = query.plain.take(slice(begin, high))
+        engine = self._machine(pattern, output="all")
+        last = pattern.n_components - 1
+        if last not in pattern.kleene:  # what ends earlier need not be made
+            accepts = plain.accepts_of_component.copy()
+            accepts[last, : low - begin] = 0
+            plain = PlainEvents(
+                plain.time, accepts, plain.partition_of_event, plain.accepts_of_absence, plain.columns
+            )
+            return query.block(engine.push(plain), begin)
+        for start in range(0, low - begin, 64):
+            engine.push(plain.take(slice(start, min(start + 64, low - begin))))
+        return query.block(engine.push(plain.take(slice(low - begin, None))), begin)

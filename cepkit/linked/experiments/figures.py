@@ -1,0 +1,478 @@
+"""The experiments of the LinkedCEP paper: worked example, counterexamples, figures 6 to 11, gain of chains.
+
+Everything returns tidy frames; nothing is drawn here. Figures have four series: SASE, Siddhi-like (how Siddhi
+keeps partial matches, with the meaning of skip-till-any-match: its own ``->`` takes the first match and
+nothing could be compared), CoverMatch (coverages only) and LinkedCEP (all matches).
+"""
+
+from __future__ import annotations
+
+import string
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+import pandas as pd
+
+from cepkit.datasets.abc_stream import abc_stream
+from cepkit.datasets.traffic import traffic
+from cepkit.errors import CepError
+from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from cepkit.linked.runs_of_chains import LinkedCEP
+from cepkit.linked.sequences import Comparison, PlainEvents, PlainPattern
+
+__all__ = [
+    "GROUPS",
+    "SYSTEMS",
+    "Stream",
+    "StreamQuery",
+    "abc_events",
+    "gain_by_stay",
+    "matching_time",
+    "paper_numbers",
+    "queries",
+    "run_query",
+    "throughput",
+    "time_by_window",
+    "traffic_events",
+    "worked_example",
+]
+
+SYSTEMS: dict[str, Callable[[PlainPattern], object]] = {
+    "SASE": SaseRuns,
+    "Siddhi-like": SiddhiLikeRuns,
+    "CoverMatch": lambda pattern: LinkedCEP(pattern, output="latest"),
+    "LinkedCEP": LinkedCEP,
+}
+# Conditions of each group of queries besides the types: the paper names five groups and says no more.
+GROUPS = {
+    "Q1": "none",
+    "Q2": "each event alone",
+    "Q3": "one between events",
+    "Q4": "two between events",
+    "Q5": "equal key",
+}
+WINDOW_S = 50
+WINDOWS_S = (50, 100, 150, 200, 300)
+N_QUERIES = (50, 100, 150, 200, 250)
+_EVENTS_PER_PUSH = 5_000  # matches of so many events are in memory at a time
+
+
+def paper_numbers() -> pd.DataFrame:
+    """Return the numbers that the paper prints in its text; the figures themselves are not at hand.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per number: ``figure``, ``what``, ``system``, ``value``, ``unit``.
+
+    Notes
+    -----
+    Source: Qiu et al., LinkedCEP, section 4.2; Java on a Core i7 with 2.6 GHz.
+    """
+    times = {
+        ("6", "ABC, group Q3"): {"SASE": 385, "Siddhi": 290, "LinkedCEP": 220},
+        ("7", "traffic, group Q2"): {"SASE": 240, "Siddhi": 160, "LinkedCEP": 130},
+    }
+    rows = [
+        (figure, what, system, value, "ms")
+        for (figure, what), of_system in times.items()
+        for system, value in of_system.items()
+    ]
+    gains = {"SASE": 34, "Siddhi": 19}
+    rows += [
+        ("8", f"ABC, 200 s, better than {other}", "LinkedCEP", gain, "%") for other, gain in gains.items()
+    ]
+    return pd.DataFrame(rows, columns=["figure", "what", "system", "value", "unit"])
+
+
+# --- streams and queries ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Events as arrays: ``type`` and ``key`` are codes from 0, ``x`` is the attribute of conditions."""
+
+    name: str
+    time_ms: np.ndarray
+    type: np.ndarray
+    n_types: int
+    key: np.ndarray
+    x: np.ndarray
+
+
+def abc_events(n_events: int = 100_000, *, stay: float = 0.0, gap_s: float = 4.0, seed: int = 7) -> Stream:
+    """Return the ABC stream of three types.
+
+    With an event every four seconds SEQ(A, B, C) WITHIN 50 s has some 250,000 matches in 100,000 events.
+    """
+    frame = abc_stream(n_events, stay=stay, gap_s=gap_s, seed=seed)
+    return Stream(
+        "ABC" if stay == 0 else f"ABC, stay {stay:g}",
+        _milliseconds(frame["ts"]),
+        frame["type"].cat.codes.to_numpy(),
+        3,
+        frame["key"].to_numpy(),
+        frame["x"].to_numpy(),
+    )
+
+
+def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) -> Stream:
+    """Return road traffic as a stream: the type is a class of speed, the key a group of sensors.
+
+    Reports come in rounds of five minutes, so a window of less holds one round, whose reports would all have
+    one time; here they are spread over the round. Types are ``n_types`` classes of equal size by the speed
+    relative to the sensor's mean, keys are ten groups of sensors, ``x`` is the number of vehicles. The paper
+    does not say what its types are.
+    """
+    n_rounds = -(-n_events // 400)
+    frame = traffic(n_rounds, seed=seed, distinct_times=True).iloc[:n_events]
+    relative = frame["avg_speed"] / frame.groupby("sensor")["avg_speed"].transform("mean").clip(lower=1.0)
+    rank = relative.rank(method="average", pct=True).to_numpy()
+    return Stream(
+        "traffic",
+        _milliseconds(frame["ts"]),
+        np.minimum((rank * n_types).astype(np.int64), n_types - 1),
+        n_types,
+        pd.factorize(frame["sensor"], sort=True)[0] // 45,
+        frame["vehicle_count"].to_numpy(),
+    )
+
+
+def _milliseconds(times: pd.Series) -> np.ndarray:
+    return times.to_numpy().astype("datetime64[ms]").astype(np.int64)
+
+
+@dataclass(frozen=True)
+class StreamQuery:
+    """SEQ of three types within a window.
+
+    ``at_least`` are least values of ``x``, one per component (None: no condition on single events);
+    ``comparisons`` relate ``x`` of two components; ``same_key`` asks for one key.
+    """
+
+    group: str
+    types: tuple[int, ...]
+    at_least: tuple[int, ...] | None = None
+    comparisons: tuple[tuple[int, str, int], ...] = ()
+    same_key: bool = False
+
+    def __str__(self) -> str:
+        letters = [string.ascii_uppercase[t] for t in self.types]
+        names = [letter.lower() for letter in letters]
+        text = "SEQ(" + ", ".join(f"{s} {n}" for s, n in zip(letters, names, strict=True)) + ")"
+        parts = [f"{n}.x >= {v}" for n, v in zip(names, self.at_least or (), strict=False)]
+        parts += [f"{names[i]}.x {sign} {names[j]}.x" for i, sign, j in self.comparisons]
+        parts += ["[key]"] * self.same_key
+        return text + (" WHERE " + " AND ".join(parts) if parts else "")
+
+    def pattern(self, window_s: float) -> PlainPattern:
+        """Return the pattern with a window."""
+        conditions = [Comparison(i, sign, j, "x", "x") for i, sign, j in self.comparisons]
+        return PlainPattern(len(self.types), round(1000 * window_s), tuple(conditions))
+
+    def events(self, stream: Stream) -> PlainEvents:
+        """Return the stream as this query sees it."""
+        accepts = np.array([stream.type == t for t in self.types])
+        for j, least in enumerate(self.at_least or ()):
+            accepts[j] &= stream.x >= least
+        return PlainEvents(
+            stream.time_ms, accepts, stream.key if self.same_key else None, columns={"x": stream.x}
+        )
+
+
+def queries(stream: Stream, *, per_group: int = 10, seed: int = 7) -> list[StreamQuery]:
+    """Return queries of length three, ``per_group`` of each of the `GROUPS`, three different types each."""
+    rng = np.random.default_rng(seed)
+    levels = np.quantile(stream.x, [0.0, 0.25, 0.5]).astype(int) if len(stream.x) else [0]
+    pairs = [(0, 1), (1, 2), (0, 2)]
+    made = []
+    for group in GROUPS:
+        for _ in range(per_group):
+            types = tuple(int(t) for t in rng.choice(stream.n_types, 3, replace=False))
+            query = StreamQuery(group, types)
+            if group == "Q2":
+                query = replace(query, at_least=tuple(int(v) for v in rng.choice(levels, 3)))
+            if group in ("Q3", "Q4"):
+                chosen = rng.permutation(3)[: 1 if group == "Q3" else 2]
+                comparisons = [(*pairs[k], str(rng.choice(["<", ">"]))) for k in sorted(chosen)]
+                query = replace(query, comparisons=tuple((i, sign, j) for i, j, sign in comparisons))
+            made.append(replace(query, same_key=group == "Q5"))
+    return made
+
+
+# --- measuring --------------------------------------------------------------------------------------------
+
+
+def run_query(
+    system: str, query: StreamQuery, stream: Stream, *, window_s: float = WINDOW_S, repetitions: int = 1
+) -> dict:
+    """Return what one system does with one query: seconds (median) and counters.
+
+    The matches are made and let go, batch by batch.
+    """
+    if system not in SYSTEMS:
+        raise CepError(f"system {system!r} is not known. Systems: {list(SYSTEMS)}")
+    events, pattern = query.events(stream), query.pattern(window_s)
+    seconds = []
+    for _ in range(repetitions):
+        engine = SYSTEMS[system](pattern)
+        started = time.perf_counter()
+        n_matches = 0
+        for start in range(0, events.n_events, _EVENTS_PER_PUSH):
+            n_matches += engine.push(events.take(slice(start, start + _EVENTS_PER_PUSH))).n_matches
+        seconds.append(time.perf_counter() - started)
+    counters = engine.counters
+    return {
+        "group": query.group,
+        "query": str(query),
+        "system": system,
+        "seconds": median(seconds),
+        "matches": n_matches if system != "CoverMatch" else len(engine.coverages),
+        "intermediate": counters.intermediate,
+        "complete": counters.complete,
+        "copies": counters.copies,
+        "chains": counters.chains,
+        "mean_chain_length": counters.mean_chain_length,
+        "peak_live": counters.peak_live,
+        "peak_bytes": counters.peak_bytes,
+        "coverable_share": sum(pattern.coverable) / pattern.n_components,
+    }
+
+
+def _warm_up(stream: Stream) -> None:
+    """Let the kernels be compiled before anything is measured."""
+    first = replace(stream, **{name: getattr(stream, name)[:10] for name in ("time_ms", "type", "key", "x")})
+    for system in SYSTEMS:
+        run_query(system, StreamQuery("", (0, 1, 2)), first)
+
+
+def _each(
+    streams: Iterable[Stream],
+    systems: Sequence[str],
+    per_group: int,
+    windows_s: Sequence[float],
+    repetitions: int,
+) -> Iterator[dict]:
+    for stream in streams:
+        _warm_up(stream)
+        for window_s in windows_s:
+            for query in queries(stream, per_group=per_group):
+                for system in systems:
+                    row = run_query(system, query, stream, window_s=window_s, repetitions=repetitions)
+                    yield {"stream": stream.name, "window_s": window_s, **row}
+
+
+def _averaged(rows: Iterable[dict], by: list[str]) -> pd.DataFrame:
+    """Return means over queries; ``same_matches``: whether all systems but CoverMatch found as many each."""
+    frame = pd.DataFrame(rows)
+    full = frame[frame["system"] != "CoverMatch"]
+    agree = full.groupby(["stream", "window_s", "group", "query"])["matches"].nunique().eq(1).all()
+    counts = ["matches", "intermediate", "complete", "copies", "chains", "peak_live", "peak_bytes"]
+    means = frame.groupby(by, sort=False).agg(
+        mean_ms=("seconds", lambda seconds: 1000 * seconds.mean()),
+        **{name: (name, "mean") for name in [*counts, "coverable_share"]},
+    )
+    means["mean_chain_length"] = (means["intermediate"] + means["complete"]) / means["chains"]
+    means["same_matches"] = bool(agree)
+    return means.reset_index()
+
+
+def matching_time(
+    streams: Iterable[Stream],
+    *,
+    per_group: int = 10,
+    window_s: float = WINDOW_S,
+    repetitions: int = 1,
+    systems: Sequence[str] = tuple(SYSTEMS),
+) -> pd.DataFrame:
+    """Return the mean matching time of each group of queries: figures 6 (ABC) and 7 (traffic).
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per stream, group and system: ``conditions``, ``mean_ms``, ``matches`` (of CoverMatch:
+        coverages), ``intermediate``, ``complete``, ``copies``, ``chains``, ``peak_live``, ``peak_bytes``
+        (means over the queries), ``coverable_share``, ``mean_chain_length``, ``same_matches``.
+
+    Notes
+    -----
+    Source: Qiu et al., LinkedCEP, experiment 1.
+    """
+    rows = _each(streams, systems, per_group, (window_s,), repetitions)
+    frame = _averaged(rows, ["stream", "group", "system"])
+    frame.insert(2, "conditions", frame["group"].map(GROUPS))
+    return frame
+
+
+def time_by_window(
+    streams: Iterable[Stream],
+    *,
+    windows_s: Sequence[float] = WINDOWS_S,
+    per_group: int = 2,
+    repetitions: int = 1,
+    systems: Sequence[str] = tuple(SYSTEMS),
+) -> pd.DataFrame:
+    """Return the mean matching time over all groups by window: figures 8 (ABC) and 9 (traffic).
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per stream, window and system, columns as of `matching_time`, and ``less_than_sase_pct``: by
+        how much of SASE's time a system needs less.
+
+    Notes
+    -----
+    Source: Qiu et al., LinkedCEP, experiment 2.
+    """
+    frame = _averaged(
+        _each(streams, systems, per_group, windows_s, repetitions), ["stream", "window_s", "system"]
+    )
+    if "SASE" in systems:
+        sase = frame[frame["system"] == "SASE"].set_index(["stream", "window_s"])["mean_ms"]
+        own = pd.MultiIndex.from_frame(frame[["stream", "window_s"]])
+        frame["less_than_sase_pct"] = 100 * (1 - frame["mean_ms"].to_numpy() / sase.loc[own].to_numpy())
+    return frame
+
+
+def throughput(
+    streams: Iterable[Stream],
+    *,
+    n_queries: Sequence[int] = N_QUERIES,
+    window_s: float = WINDOW_S,
+    systems: Sequence[str] = tuple(SYSTEMS),
+) -> pd.DataFrame:
+    """Return events per second by the number of queries that run on them: figures 10 (ABC) and 11 (traffic).
+
+    Each query has an engine of its own, and all of them see every event; nothing is shared between queries.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per stream, number of queries and system: ``events_per_s``, ``seconds``, ``matches``.
+
+    Notes
+    -----
+    Source: Qiu et al., LinkedCEP, experiment 3.
+    """
+    rows = []
+    for stream in streams:
+        _warm_up(stream)
+        every = queries(stream, per_group=-(-max(n_queries) // len(GROUPS)))
+        # Any number of queries has all groups: one of each in turn.
+        per_group = len(every) // len(GROUPS)
+        mixed = [every[g * per_group + i] for i in range(per_group) for g in range(len(GROUPS))]
+        for system in systems:
+            done = [run_query(system, query, stream, window_s=window_s) for query in mixed]
+            for n in n_queries:
+                seconds = sum(row["seconds"] for row in done[:n])
+                rows.append(
+                    {
+                        "stream": stream.name,
+                        "n_queries": n,
+                        "system": system,
+                        "events_per_s": len(stream.x) / seconds,
+                        "seconds": seconds,
+                        "matches": sum(row["matches"] for row in done[:n]),
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def gain_by_stay(
+    stays: Sequence[float] = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    *,
+    n_events: int = 20_000,
+    window_s: float = WINDOW_S,
+    gap_s: float = 4.0,
+    repetitions: int = 3,
+    seed: int = 7,
+) -> pd.DataFrame:
+    """Return what chains save by how often a type comes again, SEQ(A, B, C) without conditions.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per probability to stay: ``run_length`` (expected), ``matches``, ``nodes_runs``,
+        ``nodes_linked``, ``node_ratio``, ``mean_chain_length``, ``ms_runs``, ``ms_linked``, ``ms_count``
+        (LinkedCEP that only counts), ``time_ratio``.
+
+    Notes
+    -----
+    When runs become longer than the window, fewer windows hold all three types, and the ratio falls again.
+    """
+    query, rows = StreamQuery("", (0, 1, 2)), []
+    for stay in stays:
+        stream = abc_events(n_events, stay=stay, gap_s=gap_s, seed=seed)
+        _warm_up(stream)
+        runs, linked = (
+            run_query(name, query, stream, window_s=window_s, repetitions=repetitions)
+            for name in ("SASE", "LinkedCEP")
+        )
+        seconds = []
+        for _ in range(repetitions):
+            counting = LinkedCEP(query.pattern(window_s), output="count")
+            started = time.perf_counter()
+            n_matches = counting.push(query.events(stream)).n_matches
+            seconds.append(time.perf_counter() - started)
+        nodes = [row["intermediate"] + row["complete"] for row in (runs, linked)]
+        rows.append(
+            {
+                "stay": stay,
+                "run_length": 1 / (1 - (stay + (1 - stay) / stream.n_types)) if stay < 1 else float("inf"),
+                "matches": n_matches,
+                "nodes_runs": nodes[0],
+                "nodes_linked": nodes[1],
+                "node_ratio": nodes[0] / max(1, nodes[1]),
+                "mean_chain_length": linked["mean_chain_length"],
+                "ms_runs": 1000 * runs["seconds"],
+                "ms_linked": 1000 * linked["seconds"],
+                "ms_count": 1000 * median(seconds),
+                "time_ratio": runs["seconds"] / linked["seconds"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# --- worked example ---------------------------------------------------------------------------------------
+
+
+def worked_example() -> pd.DataFrame:
+    """Return the counters of SEQ(A, B, C) on a1 a2 b1 b2 a3 b3 c1 c2 beside those of the paper.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per system: ``partial_matches`` (complete ones too), ``intermediate``, ``complete``,
+        ``copies``, ``chains``, ``results`` (matches, of CoverMatch coverages), and ``paper_…``; NaN where the
+        paper says nothing.
+
+    Notes
+    -----
+    Source: Qiu et al., LinkedCEP, section 3.2.1, figure 5.
+    """
+    stream = "aabbabcc"
+    accepts = np.array([[letter == kind for letter in stream] for kind in "abc"])
+    paper = {"SASE": (24, 21, 14), "CoverMatch": (13, 10, 3), "LinkedCEP": (13, 10, 14)}
+    rows = []
+    for system, make in SYSTEMS.items():
+        engine = make(PlainPattern(3))
+        found = engine.push(PlainEvents(np.arange(len(stream)), accepts))
+        counters, printed = engine.counters, paper.get(system, (np.nan,) * 3)
+        rows.append(
+            {
+                "system": system,
+                "partial_matches": counters.nodes,
+                "intermediate": counters.intermediate,
+                "complete": counters.complete,
+                "copies": counters.copies,
+                "chains": counters.chains,
+                "results": len(engine.coverages) if system == "CoverMatch" else found.n_matches,
+                "paper_partial_matches": printed[0],
+                "paper_copies": printed[1],
+                "paper_results": printed[2],
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,354 @@
+"""What drives the kernels of partial matches: events and slots that grow, and output that is taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.linked.arrays import (
+    ChainStore,
+    EventArrays,
+    Output,
+    PartitionArrays,
+    PatternTables,
+    Scratch,
+)
+from cepkit.linked.sequences import (
+    SIGNS,
+    Comparison,
+    Counters,
+    PlainEvents,
+    PlainMatches,
+    PlainPattern,
+    joined,
+    sorted_matches,
+)
+
+# What there is room for at first; all of it grows.
+_FIRST_SLOTS = 1024
+_FIRST_MATCHES = 1 << 14
+_FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
+_MOST_ITEMS_AT_ONCE = 1 << 23  # what there is room for before matches are taken away
+_MOST_SLOTS = 1 << 26  # chains or runs in memory; 5 GB
+_MOST_ITEMS = 1 << 31  # of one event's matches; 16 GB
+
+
+class KernelMachine:
+    """The state of one pattern over a stream, advanced by a kernel.
+
+    Parameters
+    ----------
+    pattern : PlainPattern
+        With comparisons only.
+    coverable : tuple of bool
+        Components whose events may share a chain.
+    output : str
+        ``all``, ``count`` or ``latest``.
+    advance : callable
+        ``advance(tables, events, store, parts, scratch, out, start, stop, report)``.
+
+    Notes
+    -----
+    Every event pushed stays in memory (8 bytes for each of its values), as partial matches and later events
+    look its values up; slots of partial matches are used anew when these have left the window.
+    """
+
+    def __init__(
+        self, pattern: PlainPattern, coverable: tuple[bool, ...], output: str, advance: Callable[..., None]
+    ):
+        from cepkit.kernels import linked as kernel
+
+        self._kernel = kernel
+        self._pattern = pattern
+        self._advance = advance
+        self._output = output
+        n = pattern.n_components
+        self._coverable = coverable
+        self._is_float: dict[str, bool] | None = None  # of every column; known with the first events
+        self.n_events = 0
+        self._n_partitions = 0
+        zero = np.zeros
+        self._store = ChainStore(zero((0, kernel.N_FIELDS), np.int64), zero(0, np.int64))
+        self._parts = PartitionArrays(*(zero(0, np.int64) for _ in range(7)))
+        self._report = zero(kernel.REPORT_LENGTH, np.int64)
+        candidates, levels = _FIRST_CANDIDATES, _FIRST_LEVELS
+        self._scratch = Scratch(
+            zero((candidates, 4), np.int64),
+            zero(candidates + 1, np.int64),
+            zero((levels, 4), np.int64),
+            zero(n, np.int64),
+            zero(n, np.int64),
+            zero(8, np.int64),
+        )
+        self._out = Output(
+            *self._item_room(_FIRST_MATCHES * n if output == "all" else 1),
+            zero((_FIRST_SLOTS if output == "latest" else 0, n), np.int64),
+            zero(8, np.int64),
+            zero(n, np.int64),
+        )
+        self._grow_slots(_FIRST_SLOTS)
+
+    def _take_types(self, events: PlainEvents) -> None:
+        """Lay the columns out by the types of the first events; later ones must have the same."""
+        is_float = {name: np.asarray(values).dtype.kind == "f" for name, values in events.columns.items()}
+        if self._is_float is not None:
+            changed = [name for name in self._is_float if self._is_float[name] != is_float.get(name)]
+            if changed:
+                raise CepError(f"column {changed[0]!r} has changed between integers and floats")
+            return
+        self._tables, self._integers, self._floats = _tables(self._pattern, self._coverable, is_float)
+        used = {*self._integers, *self._floats}
+        self._is_float = {name: kind for name, kind in is_float.items() if name in used}
+        zero = np.zeros
+        self._events = EventArrays(
+            *(zero(0, np.int64) for _ in range(3)),
+            zero((len(self._integers), 0), np.int64),
+            zero((len(self._floats), 0), np.float64),
+            *(zero(0, np.int64) for _ in range(3)),
+            zero((len(self._pattern.absences), 0), np.int64),
+        )
+
+    # --- what there is room for ---------------------------------------------------------------------------
+
+    def _item_room(self, n_items: int) -> tuple[np.ndarray, ...]:
+        """Return new arrays ``items``, ``component``, ``length`` and ``spare``."""
+        n_matches = max(1, n_items // self._pattern.n_components)
+        return (
+            np.empty(n_items, np.int64),
+            np.empty(n_items if self._pattern.kleene else 1, np.int64),
+            np.empty(n_matches, np.int64),
+            np.empty(n_items, np.int64),
+        )
+
+    def _grow_slots(self, at_least: int) -> None:
+        field, free = self._store
+        n = len(free)
+        wanted = max(2 * n, n + at_least)
+        if wanted > _MOST_SLOTS:
+            raise ResultTooLargeError(
+                f"more than {_MOST_SLOTS:,} partial matches or chains are live at event "
+                f"{self._report[self._kernel.CONSUMED]}. Use a shorter window or more conditions"
+            )
+        n_free = self._report[self._kernel.N_FREE]
+        self._store = ChainStore(_grown(field, wanted, axis=0, fill=-1), _grown(free, wanted, axis=0))
+        # The lowest numbers are taken first: slots in use lie together.
+        self._store.free[n_free : n_free + wanted - n] = np.arange(wanted - 1, n - 1, -1)
+        self._report[self._kernel.N_FREE] += wanted - n
+
+    def _append_events(self, events: PlainEvents) -> None:
+        n, n_absences = self.n_events, len(self._pattern.absences)
+        stop = n + events.n_events
+        room = len(self._events.time)
+        if stop > room:
+            # One push is most often all there is: no more room than that at first.
+            wanted = stop if room == 0 else max(stop, 2 * room)
+            self._events = EventArrays(
+                *(_grown(array, wanted, axis=array.ndim - 1) for array in self._events)
+            )
+        own, new = self._events, slice(n, stop)
+        own.time[new] = events.time
+        partition = events.partition_of_event
+        own.partition[new] = 0 if partition is None else partition
+        own.accepted[new] = events.accepted(self._pattern)
+        for row, name in zip(own.integers, self._integers, strict=True):
+            row[new] = events.columns[name]
+        for row, name in zip(own.floats, self._floats, strict=True):
+            row[new] = _as_floats(events.columns[name])
+        n_partitions = int(own.partition[new].max(initial=-1)) + 1
+        if n_partitions > self._n_partitions:
+            wanted = n_partitions if self._n_partitions == 0 else max(n_partitions, 2 * self._n_partitions)
+            per = self._pattern.n_components
+            room_of = (per, per, per, 1, 1, 1, n_absences)
+            fill_of = (-1, -1, -1, -1, -1, 0, -1)
+            self._parts = PartitionArrays(
+                *(
+                    _grown(array, wanted * room, axis=0, fill=fill)
+                    for array, room, fill in zip(self._parts, room_of, fill_of, strict=True)
+                )
+            )
+            self._n_partitions = wanted
+        self.n_events = stop
+
+    def _make_room(self, reason: int, need: int) -> PlainMatches | None:
+        """Give a kernel what it had too little of; return the matches that made room by leaving."""
+        kernel, report = self._kernel, self._report
+        match reason:
+            case kernel.MORE_CANDIDATES:
+                self._scratch = self._scratch._replace(
+                    candidate=_grown(self._scratch.candidate, need, axis=0),
+                    run_start=_grown(self._scratch.run_start, need + 1, axis=0),
+                )
+            case kernel.MORE_LEVELS:
+                self._scratch = self._scratch._replace(level=_grown(self._scratch.level, need, axis=0))
+            case kernel.MORE_ROWS:
+                n = len(self._out.rows)
+                rows = _grown(self._out.rows, max(2 * n, n + need), axis=0)
+                self._out = self._out._replace(rows=rows)
+            case kernel.MORE_SLOTS:
+                window = self._pattern.window_ticks
+                if window is not None:
+                    limit = self._events.time[report[kernel.CONSUMED]] - window
+                    kernel.sweep(self._events, self._store, self._parts, limit, report)
+                if report[kernel.N_FREE] < max(need, len(self._store.free) // 2):
+                    self._grow_slots(need)
+            case kernel.MORE_MATCHES | kernel.MORE_ITEMS:
+                found = self._take_matches()
+                items = need * (self._pattern.n_components if reason == kernel.MORE_MATCHES else 1)
+                if items > _MOST_ITEMS:
+                    raise ResultTooLargeError(
+                        f"event {report[kernel.CONSUMED]} alone ends more than {need - 1} matches or items. "
+                        "Ask for output='count', or for a shorter window"
+                    )
+                room = min(4 * len(self._out.items), _MOST_ITEMS_AT_ONCE)
+                if max(items, room) > len(self._out.items) or need > len(self._out.length):
+                    room = self._item_room(max(items, room))
+                    self._out = self._out._replace(
+                        items=room[0], component=room[1], length=room[2], spare=room[3]
+                    )
+                return found
+        return None
+
+    def _take_matches(self) -> PlainMatches:
+        """Return the matches of the output in canonical order and empty it."""
+        kernel, report, out = self._kernel, self._report, self._out
+        n, n_matches, n_items = self._pattern.n_components, *report[[kernel.N_FOUND, kernel.N_ITEMS]].tolist()
+        report[kernel.N_FOUND] = report[kernel.N_ITEMS] = 0
+        items = out.items[:n_items].copy()
+        if self._pattern.kleene:
+            return sorted_matches(items, out.length[:n_matches].copy(), out.component[:n_items].copy(), n)
+        return PlainMatches(n_matches, n, items, np.arange(n_matches + 1, dtype=np.int64) * n)
+
+    # --- what it does -------------------------------------------------------------------------------------
+
+    def push(self, events: PlainEvents) -> PlainMatches:
+        """Advance over more events; return the matches that end in them."""
+        start = self.n_events
+        self._take(events)
+        before = self.total if self._output != "all" else 0
+        parts = self._advanced(start, self.n_events)
+        if self._output == "all":
+            last = self._take_matches()
+            return joined([*parts, last], self._pattern.n_components) if parts else last
+        nothing = joined([], self._pattern.n_components)
+        return PlainMatches(
+            self.total - before, nothing.n_components, nothing.event_of_item, nothing.first_item_of_match
+        )
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Advance over more events; return how many matches end in each of some."""
+        self._take(events)
+        begin = start = self.n_events - events.n_events
+        counts, before = [], self.total
+        for position in positions:
+            self._advanced(start, begin + int(position) + 1)
+            start, total = begin + int(position) + 1, self.total
+            counts.append(total - before)
+            before = total
+        self._advanced(start, self.n_events)
+        return counts
+
+    def _take(self, events: PlainEvents) -> None:
+        events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
+        self._take_types(events)
+        self._append_events(events)
+
+    def _advanced(self, start: int, stop: int) -> list[PlainMatches]:
+        """Run the kernel over the events ``start`` to ``stop``; return the matches that made room."""
+        kernel, report, parts = self._kernel, self._report, []
+        with np.errstate(over="ignore"):  # only kernels that run as Python warn
+            while start < stop:
+                self._advance(
+                    self._tables, self._events, self._store, self._parts, self._scratch, self._out,
+                    start, stop, report,
+                )  # fmt: skip
+                start = int(report[kernel.CONSUMED])
+                if report[kernel.REASON]:
+                    found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
+                    parts += [] if found is None else [found]
+        return parts
+
+    @property
+    def total(self) -> int:
+        """Matches counted so far, with output ``count``."""
+        limbs = sum(digit << (31 * i) for i, digit in enumerate(self._out.total.tolist()))
+        return limbs + int(self._report[self._kernel.N_FOUND])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Coverages so far, in canonical order: int64, (n_coverages, n_components)."""
+        rows = self._out.rows[: self._report[self._kernel.N_ROWS]]
+        return rows[np.lexsort(rows.T)]
+
+    @property
+    def counters(self) -> Counters:
+        """What has been made so far."""
+        kernel, report = self._kernel, self._report
+        return Counters(
+            self._out.nodes.copy(),
+            int(report[kernel.COPIES]),
+            int(report[kernel.CHAINS]),
+            int(report[kernel.PEAK_LIVE]),
+        )
+
+
+def _grown(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray:
+    """Return a longer array with the same beginning."""
+    shape = list(array.shape)
+    shape[axis] = n
+    made = np.full(shape, fill, array.dtype)
+    made[tuple(slice(0, size) for size in array.shape)] = array
+    return made
+
+
+def _tables(pattern: PlainPattern, coverable: tuple[bool, ...], is_float: dict[str, bool]) -> tuple:
+    """Return the pattern for the kernels, and the columns they need as integers and as floats."""
+    from cepkit.kernels import linked as kernel
+
+    n = pattern.n_components
+    by_decision: list[list[Comparison]] = [[] for _ in range(n + len(pattern.absences))]
+    for condition in pattern.conditions:
+        by_decision[max(condition.components)].append(condition)
+    absences = []
+    for a, absence in enumerate(pattern.absences):
+        by_decision[n + a] += absence.conditions
+        named = max((j for c in absence.conditions for j in c.components), default=-1)
+        # What a later event decides is asked when that comes, and a Kleene closure may still go on.
+        looks_back = named > absence.after or absence.after in pattern.kleene
+        mode = kernel.DROP_TESTED if absence.conditions else kernel.DROP_ALL
+        decided_at = max(absence.after + 1, named)
+        absences.append((absence.after, decided_at, kernel.LOOK_BACK if looks_back else mode))
+    integers: dict[str, int] = {}
+    floats: dict[str, int] = {}
+    rows, factors = [], []
+    for condition in (condition for conditions in by_decision for condition in conditions):
+        names = condition.left_column, condition.right_column
+        as_float = condition.factor != 1 or any(is_float[name] for name in names)
+        numbers = floats if as_float else integers
+        left, right = (numbers.setdefault(name, len(numbers)) for name in names)
+        sign = SIGNS.index(condition.sign)
+        rows.append((condition.left, sign, condition.right, left, right, as_float))
+        factors.append(condition.factor)
+    first = np.zeros(len(by_decision) + 1, np.int64)
+    np.cumsum([len(conditions) for conditions in by_decision], out=first[1:])
+    window = -1 if pattern.window_ticks is None else pattern.window_ticks
+    tables = PatternTables(
+        np.array(coverable, np.uint8),
+        np.array([j in pattern.kleene for j in range(n)], np.uint8),
+        first,
+        np.array(rows, np.int64).reshape(-1, 6),
+        np.array(factors, np.float64),
+        np.array(absences, np.int64).reshape(-1, 3),
+        np.array([any(a[1] == j and a[2] == kernel.LOOK_BACK for a in absences) for j in range(n)], np.uint8),
+        np.array([window, pattern.strict_time, bool(pattern.kleene)], np.int64),
+    )
+    return tables, list(integers), list(floats)
+
+
+def _as_floats(values: np.ndarray) -> np.ndarray:
+    """Return numbers as float64, a missing integer as NaN."""
+    values = np.asarray(values)
+    if values.dtype.kind == "f":
+        return values
+    return np.where(values == np.iinfo(np.int64).min, np.nan, values)

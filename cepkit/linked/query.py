@@ -1,0 +1,241 @@
+"""Queries as plain patterns, and events as plain arrays: what LinkedCEP and the run engines run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property, partial
+
+import numpy as np
+
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.term_writing import stored_dtype
+from cepkit.compile.shared.terms import Term
+from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import PlainConditions
+from cepkit.engines.shared.sequence_set import MatchBlock
+from cepkit.events import BOOLEAN, FLOAT, NULL_INTEGER, TEXT, Events
+from cepkit.linked.runs_of_chains import linked_unsupported
+from cepkit.linked.sequences import (
+    MOST_BITS,
+    Comparison,
+    PlainAbsence,
+    PlainEvents,
+    PlainMatches,
+    PlainPattern,
+    Predicate,
+)
+from cepkit.linked.sequences import Bound as BoundEvents
+from cepkit.linked.terms import comparisons_of
+from cepkit.linked.value_source import write_values
+
+# --- what the engines run -----------------------------------------------------------------------------------
+
+
+def linked_query_unsupported(program: Bound) -> str | None:
+    """Return why LinkedCEP and the run engines cannot run a program, None when they can."""
+    if not isinstance(program, SequenceProgram):
+        return "it runs event sequences only"
+    if reason := linked_unsupported([bound.branch for bound in program.branches], program.query):
+        return reason
+    bound = program.branches[0]
+    components, absences = bound.branch.components, bound.branch.absences
+    if len(components) + len(absences) > MOST_BITS:
+        return f"it runs at most {MOST_BITS} events, absent ones among them"
+    for one in bound.conditions:
+        a = one.condition.absence
+        if a is not None and any(
+            components[c].is_group and c > absences[a].after for c in one.component_of_variable.values()
+        ):
+            return f"condition {one.condition.conjunct + 1} ties an absent event to a later Kleene closure"
+    window, clock = program.window, program.clock
+    is_timed = window.within is not None or window.strict_time
+    if is_timed and clock in program.schema and program.schema[clock].kind == FLOAT:
+        return f"it counts whole ticks, and the clock {clock!r} is of floating point"
+    return None
+
+
+def conditions_in_python(program: SequenceProgram) -> tuple[int, ...]:
+    """Return the numbers, from 1, of the conditions that keep the engines from running as machine code."""
+    bound = program.branches[0]
+    slow = [one for one in bound.conditions if comparisons_of(bound, one) is None]
+    return tuple(sorted({one.condition.conjunct + 1 for one in slow}))
+
+
+def described(program: SequenceProgram, *, chains: bool) -> list[tuple[str, str]]:
+    """Return what `explain` says of the engines: labels and texts."""
+    lines = []
+    if chains:
+        names, pattern = variables_of(program), _pattern(program, None, None)
+        together = [name for name, is_coverable in zip(names, pattern.coverable, strict=True) if is_coverable]
+        alone = [name for name in names if name not in together]
+        text = f"of {', '.join(together)}" if together else "none: every component is tied to other events"
+        lines.append(("chains", text + (f"; single partial matches of {', '.join(alone)}" if alone else "")))
+    if slow := conditions_in_python(program):
+        text = f"{', '.join(map(str, slow))} as Python, slowly: no comparison of two events"
+        lines.append(("conditions", text))
+    by = "combining chains: no match is made" if chains and not slow else "making every match, one at a time"
+    lines.append(("counting", f"by {by}"))
+    return lines
+
+
+def variables_of(program: SequenceProgram) -> tuple[str, ...]:
+    """Return the variables of the components."""
+    return tuple(component.variable for component in program.branches[0].branch.components)
+
+
+# --- a program as a plain pattern ---------------------------------------------------------------------------
+
+
+def _pattern(
+    program: SequenceProgram, window_ticks: int | None, conditions: PlainConditions | None
+) -> PlainPattern:
+    """Return the pattern of a program; without ``conditions`` it is only to be looked at."""
+    bound = program.branches[0]
+    branch = bound.branch
+    own: list[Comparison | Predicate] = []
+    of_absence: list[list[Comparison | Predicate]] = [[] for _ in branch.absences]
+    for i, one in enumerate(bound.conditions):
+        target = own if one.condition.absence is None else of_absence[one.condition.absence]
+        target += _conditions(bound, i, one, conditions)
+    return PlainPattern(
+        len(branch.components),
+        window_ticks,
+        tuple(own),
+        frozenset(c for c, component in enumerate(branch.components) if component.high is None),
+        tuple(
+            PlainAbsence(absence.after, tuple(beside))
+            for absence, beside in zip(branch.absences, of_absence, strict=True)
+        ),
+        program.window.strict_time,
+    )
+
+
+def _conditions(
+    bound: BoundBranch, i: int, one: BoundCondition, conditions: PlainConditions | None
+) -> Iterator[Comparison | Predicate]:
+    compared = comparisons_of(bound, one)
+    if compared is not None:
+        for c in compared:
+            yield Comparison(c.left, c.sign, c.right, _name(c.left_term), _name(c.right_term))
+        return
+    named = tuple(dict.fromkeys(one.component_of_variable.values()))
+    if one.condition.absence is None:
+        holds = None if conditions is None else partial(_holds, conditions, i)
+        yield Predicate(named or (one.condition.decided_at,), holds, one.condition.each)
+    else:
+        yield Predicate(named, None if conditions is None else partial(_holds_beside, conditions, i))
+
+
+def _path(conditions: PlainConditions, bound: BoundEvents) -> tuple[np.ndarray, np.ndarray, int]:
+    path = conditions.places.place_of_position[[x for events in bound for x in events]]
+    first = np.zeros(len(bound) + 1, np.int64)
+    np.cumsum([len(events) for events in bound], out=first[1:])
+    return path, first, len(path) - 1
+
+
+def _holds(conditions: PlainConditions, i: int, bound: BoundEvents) -> bool:
+    return conditions.holds(i, *_path(conditions, bound))
+
+
+def _holds_beside(conditions: PlainConditions, i: int, bound: BoundEvents, y: int) -> bool:
+    place = int(conditions.places.place_of_position[y])
+    return conditions.holds_beside(i, place, *_path(conditions, bound))
+
+
+def _name(term: Term) -> str:
+    """Return the name of the column with the values of a side; whichever event it is computed of."""
+    if term.op == "element":
+        return f"column {term.data[-1]}"
+    return f"{term.kind} {term.op} {term.data}({', '.join(map(_name, term.args))})"
+
+
+class PlainQuery:
+    """A program and events as a pattern and plain events, in stream order."""
+
+    def __init__(self, program: SequenceProgram, events: Events):
+        self.program, self.events = program, events
+        self.bound = program.branches[0]
+        self.places = Places(program, events)
+        slow = bool(conditions_in_python(program))
+        conditions = PlainConditions(self.places, self.bound) if slow else None
+        self.pattern = _pattern(program, self._window_ticks(), conditions)
+
+    @cached_property
+    def time(self) -> np.ndarray:
+        """Ticks of every position; without a window or strict times they do not matter."""
+        window = self.program.window
+        if window.within is None and not window.strict_time:
+            return np.zeros(self.events.n_events, np.int64)
+        return self.places.time[self.places.place_of_position]
+
+    def _window_ticks(self) -> int | None:
+        window, time = self.program.window, self.time
+        if window.within is None or not len(time):
+            return None
+        if window.is_empty:
+            return 0
+        # Differences of ticks are whole numbers.
+        ticks = math.floor(window.within) if window.closed else math.ceil(window.within) - 1
+        # A window that all events fit into is none, and nothing overflows by it.
+        return None if ticks >= int(time[-1]) - int(time[0]) else ticks
+
+    @cached_property
+    def plain(self) -> PlainEvents:
+        """The events as the engines take them."""
+        program, bound, place = self.program, self.bound, self.places.place_of_position
+        accept = accepted(self.places)
+        if program.window.is_empty:
+            accept[:] = 0
+
+        def rows(all_terms) -> np.ndarray:
+            tests = [test_of(program, terms) for terms in all_terms]
+            return accept[np.array(tests, np.int64)][:, place]
+
+        return PlainEvents(
+            self.time,
+            rows(bound.accepts),
+            self.events.partition_of_event,
+            rows(bound.absent_accepts) if bound.absent_accepts else None,
+            {name: values[place] for name, values in self._columns().items()},
+        )
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        """Return the values of all sides of comparisons, by place."""
+        compared = [comparisons_of(self.bound, one) or () for one in self.bound.conditions]
+        sides = [side for some in compared for c in some for side in (c.left_term, c.right_term)]
+        terms = {_name(side): side for side in sides}
+        inputs, n = self.places.inputs, self.places.n
+        made = {name: inputs.columns[term.data[-1]] for name, term in terms.items() if term.op == "element"}
+        computed = {name: term for name, term in terms.items() if name not in made}
+        if computed:
+            source = write_values(self.program, list(computed.values()), dtypes_of(inputs))
+            outs = [np.empty(n, stored_dtype(term)) for term in computed.values()]
+            kernel(self.program, source.text, "values")(0, n, *inputs.arguments(), *outs)
+            made |= dict(zip(computed, outs, strict=True))
+        return {name: _with_null(values, terms[name]) for name, values in made.items()}
+
+    def block(self, matches: PlainMatches, begin: int = 0) -> MatchBlock:
+        """Return matches of events that begin at position ``begin``, in canonical order."""
+        n = len(matches.first_item_of_match) - 1
+        component = matches.component_of_item
+        if component is None:
+            component = np.tile(np.arange(matches.n_components), n)
+        block = MatchBlock(
+            matches.event_of_item + begin,
+            component.astype(np.int16),
+            matches.first_item_of_match,
+            np.zeros(n, np.int16),
+        )
+        return block if matches.component_of_item is None else block.sorted()
+
+
+def _with_null(values: np.ndarray, term: Term) -> np.ndarray:
+    if values.dtype.kind == "f":
+        return values.astype(np.float64, copy=False)
+    if term.kind in (TEXT, BOOLEAN):  # a missing code is negative
+        return np.where(values < 0, NULL_INTEGER, values.astype(np.int64))
+    return values.astype(np.int64, copy=False)

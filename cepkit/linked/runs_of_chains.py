@@ -1,0 +1,211 @@
+"""LinkedCEP: skip-till-any sequences with chains of partial matches instead of single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+import numpy as np
+
+from cepkit.errors import CepError
+from cepkit.language.sequences.branches import Branch
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.linked.kernel_machine import KernelMachine
+from cepkit.linked.python_machine import PlainMachine
+from cepkit.linked.sequences import OUTPUTS, Counters, PlainEvents, PlainMatches, PlainPattern
+
+KLEENE = ("runs",)
+
+
+class LinkedCEP:
+    """Finds every match of a sequence (skip-till-any-match), several partial matches at a time.
+
+    Events that follow each other, that the same components accept and that have the same predecessors stand
+    in one chain. A new event looks at the newest event of each chain only; the matches of the whole chain are
+    combined at the end, or only counted.
+
+    Parameters
+    ----------
+    pattern : PlainPattern
+        Conditions that are Python functions (`Predicate`) make it run in plain Python, slowly.
+    output : {"all", "count", "latest"}
+        ``all``: the matches. ``count``: their number, in time that does not depend on it. ``latest``: no
+        match, but the coverages: of every chain of the last component the newest match.
+    kleene : {"runs"}
+        How Kleene closures are matched: every subset of events is a partial match of its own.
+    compiled : bool
+        False: in plain Python whatever the conditions are.
+
+    Raises
+    ------
+    CepError
+        For an unknown output or kind of Kleene closure.
+
+    Notes
+    -----
+    Time per event O(chains of the component before), memory O(live chains + events pushed). With bundles of
+    one event, or when no component is coverable, chains are runs and nothing is gained.
+
+    Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2
+    (CombineMatch).
+    Differs: as printed they lose and invent matches as soon as there are conditions between events, windows,
+    repeated types, partitions, equal times or Kleene closures, and end with the stream. Here a chain shares
+    its predecessors, only components that no condition ties to others have chains of more than one event,
+    the window is cut again when matches are combined, and matches come as soon as they end.
+
+    Examples
+    --------
+    >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
+    >>> engine = LinkedCEP(PlainPattern(3))
+    >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches
+    14
+    >>> engine.counters.nodes, engine.counters.copies
+    (13, 10)
+    """
+
+    def __init__(
+        self, pattern: PlainPattern, *, output: str = "all", kleene: str = "runs", compiled: bool = True
+    ):
+        if output not in OUTPUTS:
+            raise CepError(f"output {output!r} is not known. Outputs: {list(OUTPUTS)}")
+        if kleene not in KLEENE:
+            raise CepError(f"kleene {kleene!r} is not known. Ways: {list(KLEENE)}")
+        self.pattern, self.output = pattern, output
+        if compiled and pattern.is_compiled:
+            self._machine = KernelMachine(pattern, pattern.coverable, output, _advance_chains(output))
+        else:
+            self._machine = PlainMachine(pattern, pattern.coverable, output)
+
+    def push(self, events: PlainEvents) -> PlainMatches:
+        """Take more events, which must not be older; return the matches that end in them.
+
+        With output ``count`` the matches are only counted, with ``latest`` neither. Any cutting of a stream
+        into pushes gives the same matches in the same order, and the same counters but ``peak_live``.
+
+        Raises
+        ------
+        OrderError
+            When time falls.
+        CepError
+            When the arrays do not fit the pattern.
+        ResultTooLargeError
+            When the matches that end in one event do not fit the memory.
+        """
+        return self._machine.push(events)
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Take more events as `push` does; return how many matches end in each of those at ``positions``.
+
+        With output ``count``; ``positions`` rise, are counted from the first of ``events``, and name all
+        events in which matches may end.
+        """
+        return self._machine.count_at(events, positions)
+
+    @property
+    def counters(self) -> Counters:
+        """What has been made so far; do not change it."""
+        return self._machine.counters
+
+    @property
+    def coverages(self) -> np.ndarray:
+        """With output ``latest``: the coverages so far, int64, (n_coverages, n_components).
+
+        In canonical order. A Kleene closure is represented by its latest event.
+        """
+        if self.output != "latest":
+            raise CepError(f"an engine with output {self.output!r} keeps no coverages. Use output='latest'")
+        return self._machine.rows
+
+
+def _advance_chains(output: str):
+    from cepkit.kernels import linked as kernel
+
+    number = OUTPUTS.index(output)
+
+    def advance(tables, events, store, parts, scratch, out, start, stop, report):
+        kernel.advance_chains(tables, events, store, parts, scratch, out, start, stop, number, report)
+
+    return advance
+
+
+def match_linked(pattern: PlainPattern, events: PlainEvents, *, output: str = "all") -> PlainMatches:
+    """Return the matches of a whole stream; see `LinkedCEP`."""
+    return LinkedCEP(pattern, output=output).push(events)
+
+
+# --- queries ----------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def coverable_states(pattern: Branch | PlainPattern) -> tuple[bool, ...]:
+    """Return for each component whether its events may share a chain.
+
+    That is so when no condition names the component together with another one (partition keys do not count)
+    and it is no Kleene closure.
+    """
+    raise TypeError(f"no components in {type(pattern).__name__}")
+
+
+@coverable_states.register
+def _(pattern: PlainPattern) -> tuple[bool, ...]:
+    return pattern.coverable
+
+
+@coverable_states.register
+def _(pattern: Branch) -> tuple[bool, ...]:
+    named = {j for j, component in enumerate(pattern.components) if component.is_group}
+    for condition in pattern.conditions:
+        places = {j for _, j in condition.components}
+        if len(places) > 1 or condition.absence is not None:
+            named |= places
+    return tuple(j not in named for j in range(len(pattern.components)))
+
+
+def linked_unsupported(branches: Branch | Sequence[Branch], query: SequenceQuery | None = None) -> str | None:
+    """Return why LinkedCEP cannot find the matches of a query; None when it can.
+
+    Parameters
+    ----------
+    branches : Branch or sequence of Branch
+        The query in normal form; of several branches the engine takes none.
+    query : SequenceQuery, optional
+        For what stands in no branch: limits on events and gaps, what happens after a match.
+    """
+    if not isinstance(branches, Branch):
+        if len(branches) != 1:
+            return f"it runs one row of events; any_of, all_of and optional parts make {len(branches)}"
+        branches = branches[0]
+    return _branch_reason(branches) or (_query_reason(query) if query is not None else None)
+
+
+def _branch_reason(branch: Branch) -> str | None:
+    if branch.options:
+        return "it runs no alternatives (any_of)"
+    for component in branch.components:
+        name = component.variable
+        for strategy in (component.step, component.inner):
+            if strategy != "any":
+                return f"{name!r} has strategy {strategy!r}; it runs 'any' only"
+        if component.rounds or (component.low, component.high) not in ((1, 1), (1, None)):
+            return f"{name!r} is repeated a certain number of times; it runs single events and '+' only"
+        if component.preference != "all" or component.until is not None:
+            return f"the loop of {name!r} has a preference or an 'until'; it runs neither"
+    for absence in branch.absences:
+        if absence.spanning or absence.before != absence.after + 1:
+            return (
+                f"{absence.variable!r} must be absent over several events; it looks between neighbours only"
+            )
+        if not 0 <= absence.after < len(branch.components) - 1:
+            return (
+                f"{absence.variable!r} must be absent at an edge of the window; it looks between events only"
+            )
+    return None
+
+
+def _query_reason(query: SequenceQuery) -> str | None:
+    if query.after_match != ("none", None):
+        return "matches take nothing from each other in it (after_match)"
+    for name in ("within_events", "gap_within"):
+        if getattr(query, name) is not None:
+            return f"it has no {name}"
+    return None

@@ -1,0 +1,339 @@
+"""The arrays of one run of agents: who serves what; queues, logs and blocks, which grow when full."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
+from cepkit.errors import CepError
+from cepkit.parallel.agents.agents import Agents, read_only
+from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, Terms
+from cepkit.parallel.compile.join_source import memo_partner, memo_size
+
+_LINE = 16  # numbers that a processor fetches together: two cache lines
+
+
+class AgentRun:
+    """The arrays of one run of agents; whoever calls the kernels with them grows those that are full."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        crew: Crew,
+        terms: Terms,
+        *,
+        costs: Costs | None = None,
+        arrival: np.ndarray | None = None,
+        own: tuple[int, int, int] | None = None,
+        seed: int = 0,
+        room: int = 256,
+    ):
+        from cepkit.kernels import agents as k
+
+        self.k, self.agents, self.crew, self.terms = k, agents, crew, terms
+        self.is_real = costs is None
+        if crew.allocation not in ALLOCATIONS:
+            raise CepError(f"allocation {crew.allocation!r} is not known. There are {list(ALLOCATIONS)}")
+        if terms.removal not in REMOVALS:
+            raise CepError(f"removal {terms.removal!r} is not known. There are {list(REMOVALS)}")
+        self.n_stages = len(agents.stages)
+        self.groups = self._groups()
+        self.net = self._network(costs or Costs(), arrival, own)
+        self._make_state(own, seed, room)
+
+    # --- who serves what
+
+    def _groups(self) -> list[list[int]]:
+        stages = self.agents.stage_of_agent
+        groups = [[stages[a] for a in own] for own in self.crew.fused]
+        for own in groups:
+            if any(b != a + 1 or self.agents.stages[b][2] == 0 for a, b in pairwise(own)):
+                raise CepError(f"fuse={list(self.crew.fused)}: agents that are fused follow each other")
+        taken = {s for own in groups for s in own}
+        if len(taken) < sum(map(len, groups)):
+            raise CepError(f"fuse={list(self.crew.fused)}: an agent is in one pair only")
+        return sorted([*groups, *([s] for s in stages if s not in taken)])
+
+    def _threads_of_groups(self) -> list[int]:
+        crew, n_groups = self.crew, len(self.groups)
+        if crew.of_agent is not None:
+            of = list(crew.of_agent)
+            if len(of) != n_groups or sum(of) != crew.n_threads:
+                raise CepError(
+                    f"threads by agent {of} do not fit {n_groups} agents and {crew.n_threads} threads"
+                )
+            return of
+        return [crew.n_threads // n_groups + (g < crew.n_threads % n_groups) for g in range(n_groups)]
+
+    def _served(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return which kinds of work of every stage a thread takes, and what it takes first."""
+        k, crew, n = self.k, self.crew, self.crew.n_threads
+        serves, home = np.zeros((self.n_stages, n, 2), np.uint8), np.full((n, 2), -1, np.int64)
+        if not self.groups:
+            return serves, home
+        least = {"static": 2, "state_dynamic": 1}.get(crew.allocation, 0) * len(self.groups)
+        if n < max(1, least) or (crew.allocation == "sequential" and n != 1):
+            wanted = "1 thread" if crew.allocation == "sequential" else f"at least {max(1, least)} threads"
+            raise CepError(f"threads={n}: {len(self.groups)} agents, {crew.allocation}, take {wanted}")
+        homes = []
+        for g, n_own in enumerate(self._threads_of_groups()):
+            n_events = crew.of_events[g] if crew.of_events else (n_own + 1) // 2
+            homes += [(g, k.EVENTS if i < n_events else k.PARTIALS) for i in range(n_own)]
+        for r, (g, kind) in enumerate(homes):
+            home[r] = self.groups[g][0], kind
+            if crew.allocation == "static":
+                serves[self.groups[g], r, kind] = 1
+            elif crew.allocation == "state_dynamic":
+                serves[self.groups[g], r] = 1
+            else:
+                serves[list(self.agents.stage_of_agent), r] = 1
+        if not serves[list(self.agents.stage_of_agent)].any(axis=1).all():
+            raise CepError(f"{crew}: an agent has no thread for its events or for its partial matches")
+        return serves, home
+
+    def _network(self, costs: Costs, arrival: np.ndarray | None, own):
+        k, agents, terms = self.k, self.agents, self.terms
+        serves, home = self._served()
+        stages = np.zeros((self.n_stages, 13), np.int64)
+        group_of = {s: group for group in self.groups for s in group}
+        for s, (b, plan, rank) in enumerate(agents.stages):
+            join = plan.joins[rank]
+            is_last = rank + 1 == len(plan.joins)
+            stages[s, k.COMPONENT], stages[s, k.N_COMPONENTS] = join.component, len(plan.joins)
+            stages[s, k.NEXT], stages[s, k.BRANCH] = -1 if is_last else s + 1, b
+            stages[s, k.IS_START], stages[s, k.IS_LOOP] = rank == 0, join.is_loop
+            stages[s, k.IN_ORDER] = plan.is_appending(join)
+            stages[s, k.HAS_AGENT] = s in group_of
+            is_begun_by_test = rank == 0 and join.taking
+            stages[s, k.IS_TESTED] = bool(
+                join.low > 1 or join.is_in_front or join.completing or join.absences or is_begun_by_test
+            )
+            own_group = group_of.get(s, [s])
+            stages[s, k.IS_FUSED] = s + 1 in own_group and s in group_of
+            stages[s, k.GROUP] = own_group[0]
+        stages[:, k.N_EVENT_WORKERS] = serves[:, :, k.EVENTS].sum(axis=1)
+        stages[:, k.N_MATCH_WORKERS] = serves[:, :, k.PARTIALS].sum(axis=1)
+        cost = np.zeros((self.n_stages, 2, 5))
+        cost[:, :, k.ITEM], cost[:, :, k.LOOK], cost[:, :, k.LOCK] = costs.item, costs.look, costs.lock
+        n_agents, n_given = len(agents.stage_of_agent), np.size(costs.comparison)
+        if np.ndim(costs.comparison) and n_given != n_agents:
+            raise CepError(
+                f"Costs: comparison has {n_given} values for {n_agents} agents, {list(agents.labels)}. "
+                "Give one each, or one number for all"
+            )
+        cost[list(agents.stage_of_agent), :, k.COMPARE] = np.reshape(costs.comparison, (-1, 1))
+        cost[:, :, k.SEND] = np.where(stages[:, k.IS_FUSED], 0.0, costs.send)[:, None]
+        if costs.match is not None:
+            cost[stages[:, k.NEXT] < 0, :, k.SEND] = costs.match
+        options = np.zeros(14, np.int64)
+        is_sequential = self.crew.allocation == "sequential"
+        options[k.ALLOCATION] = ALLOCATIONS.index(self.crew.allocation)
+        options[k.BATCH], options[k.CHUNK] = terms.batch, 1 if is_sequential else terms.chunk
+        options[k.IS_SCOPED], options[k.REMOVAL] = terms.scoped, REMOVALS.index(terms.removal)
+        options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = terms.keep, terms.backlog, terms.trace
+        options[k.START_END] = k.END if own is None else own[1]
+        options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
+        options[k.IS_RISING], options[k.IS_TIMED] = agents.places.is_one_partition, arrival is not None
+        options[k.SOURCE_BY_THREADS] = self.is_real or is_sequential
+        deliveries, events, by_place = agents.arrays_of_events
+        if own is not None:
+            low, high = np.searchsorted(deliveries[1], [own[0], own[2]])
+            deliveries = np.ascontiguousarray(deliveries[:, low:high])
+        n = agents.places.n
+        time = np.zeros(n) if arrival is None else np.ascontiguousarray(arrival, np.float64)
+        made = (
+            stages, events, agents.first_event, deliveries, by_place, time, serves, home, cost, options,
+        )  # fmt: skip
+        return k.Network(*map(read_only, made))
+
+    # --- arrays
+
+    def _make_state(self, own, seed: int, room: int) -> None:
+        k, agents = self.k, self.agents
+        n_stages, n_threads = self.n_stages, self.crew.n_threads
+        n_own = n_threads + 1  # the source needs the same
+        n_components = max((len(plan.joins) for plan in agents.plans), default=1)
+        width = n_components + (4 if any(j.is_loop for plan in agents.plans for j in plan.joins) else 0)
+        n_rows = max(1, min(self.terms.batch, 64))
+        n_blocks = max(room, n_own * (2 * (k.MOST_HITS // n_rows + 2) + 2 * self.terms.chunk + 2))
+        self.blocks = k.Blocks(
+            np.zeros((n_blocks, n_rows, width), np.int64),
+            np.zeros((n_blocks, n_rows, n_components), np.int32),
+            np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 16), np.int64),
+            np.zeros(n_blocks, np.int64), np.full((n_stages, n_blocks), -1, np.int64),
+            np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
+            np.zeros((2, n_stages, room + n_own, 5), np.int64), self._memo(),
+        )  # fmt: skip
+        n_found = (room + n_own * k.MOST_HITS + self.terms.chunk) if self.terms.keep else 0
+        self.found = k.Found(
+            np.zeros((n_found, width), np.int64), np.zeros((n_found, n_components), np.int32),
+            np.zeros(n_found, np.int64), np.zeros(n_found),
+        )  # fmt: skip
+        hand = _of_threads(n_own, 24)
+        empty = [k.CHAIN_NEXT, k.CHAIN_LOOP, k.OWN_CHAIN]
+        hand[:, empty] = -1
+        hand[:, k.OPEN_NEXT] = hand[:, k.OPEN_LOOP] = -1
+        hand[:, k.RANDOM] = seed * 7919 + np.arange(n_own)
+        hand[:, k.FOREIGN] = agents.stage_of_agent[0] if agents.stage_of_agent else 0
+        n_spare = 2 * (k.MOST_HITS // n_rows + 2) + 2 * self.terms.chunk + 2
+        self.own = k.Own(
+            hand, np.zeros((n_own, n_spare), np.int64), self._lists(),
+            np.zeros((n_own, 3, k.MOST_HITS), np.int64),
+            _of_threads(n_own, width + 2), _of_threads(n_own, n_components + 2),
+            _of_threads(n_own, 4), _of_threads(n_own, 3),
+            np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), _of_threads(n_own, 5).astype(np.float64),
+            np.zeros((n_own, 2, n_stages), np.int64),
+        )  # fmt: skip
+        n_shared = k.N_OF_RUN + n_stages * k.N_OF_STAGE + n_own * k.N_OF_THREAD
+        self.control = np.zeros(n_shared * 8, np.int64)
+        shared = self.control[::8]
+        shared[k.OUTSTANDING] = self.net.deliveries.shape[1]
+        shared[k.N_FREE], shared[k.NEXT_PASS] = n_blocks, 8
+        of_stage = shared[k.N_OF_RUN : k.N_OF_RUN + n_stages * k.N_OF_STAGE].reshape(n_stages, k.N_OF_STAGE)
+        begin = agents.first_event[:-1]
+        if own is not None:
+            starts = [
+                np.searchsorted(
+                    self.net.events[k.POSITION, agents.first_event[s] : agents.first_event[s + 1]], own[0]
+                )
+                for s in range(n_stages)
+            ]
+            begin = begin + np.array(starts, np.int64)
+        of_stage[:, k.EVENT_HEAD] = of_stage[:, k.EVENT_TAIL] = begin
+        of_thread = shared[k.N_OF_RUN + n_stages * k.N_OF_STAGE :].reshape(n_own, k.N_OF_THREAD)
+        of_thread[:, k.MARK], of_thread[:, k.EPOCH] = -1, k.END
+        self.of_stage = of_stage
+        self.trace = np.zeros((1 << 12 if self.terms.trace else 1, k.N_TRACE_COLUMNS))
+
+    def _memo(self) -> np.ndarray:
+        """Return what conditions came to; nothing is known yet."""
+        is_used = any(
+            memo_partner(plan, plan.joins[rank]) is not None for _, plan, rank in self.agents.stages
+        )
+        return np.zeros(memo_size(self.net.events.shape[1]) if is_used else 1, np.int64)
+
+    def _lists(self) -> np.ndarray:
+        length = max(len(self.blocks.state), self.blocks.log.shape[2])
+        return np.zeros((self.crew.n_threads + 1, 3, length), np.int64)
+
+    @property
+    def shared(self) -> np.ndarray:
+        """The numbers that threads share."""
+        return self.control[::8]
+
+    def grow(self, why: int) -> None:
+        """Make the array longer that a kernel found too short."""
+        k = self.k
+        if why == k.MORE_BLOCKS:
+            self._grow_blocks()
+        elif why == k.MORE_LOG:
+            self._grow_log()
+        elif why == k.MORE_MATCHES:
+            self.found = k.Found(*(_twice(array) for array in self.found))
+        elif why == k.MORE_TRACE:
+            self.trace = _twice(self.trace)
+        elif why == k.MORE_ITEMS:
+            b, f = self.blocks, self.found
+            self.blocks = b._replace(items=_twice(b.items, 2))
+            self.found = f._replace(items=_twice(f.items, 1))
+            path = _of_threads(len(self.own.path), self.blocks.items.shape[2] + 2)
+            self.own = self.own._replace(path=path)
+
+    def _grow_blocks(self) -> None:
+        k, old, n = self.k, self.blocks, len(self.blocks.state)
+        if 2 * n >= 1 << 24:
+            raise CepError(
+                "agents: more than 2^24 blocks of partial matches wait or are kept; take a larger batch"
+            )
+        queue = np.full((self.n_stages, 2 * n), -1, np.int64)
+        for s in range(self.n_stages):
+            numbers = np.arange(self.of_stage[s, k.HEAD], self.of_stage[s, k.TAIL])
+            queue[s, numbers % (2 * n)] = old.queue[s, numbers % n]
+        n_free = int(self.shared[k.N_FREE])
+        free = np.zeros(2 * n, np.int64)
+        free[:n] = np.arange(2 * n - 1, n - 1, -1)  # those used before are taken first
+        free[n : n + n_free] = old.free[:n_free]
+        self.shared[k.N_FREE] = n + n_free
+        self.blocks = k.Blocks(
+            _twice(old.items), _twice(old.sizes), _twice(old.limits, 1), _twice(old.header),
+            _twice(old.state), queue, free, old.log, old.memo,
+        )  # fmt: skip
+        self._renew_lists()
+
+    def _grow_log(self) -> None:
+        k, old = self.k, self.blocks.log
+        length = old.shape[2]
+        log = np.zeros((2, self.n_stages, 2 * length, 5), np.int64)
+        for kind, (low, end) in enumerate(((k.EVENTS_LOW, k.EVENTS_NEXT), (k.PARTIALS_LOW, k.PARTIALS_NEXT))):
+            for s in range(self.n_stages):
+                numbers = np.arange(self.of_stage[s, low], self.of_stage[s, end])
+                log[kind, s, numbers % (2 * length)] = old[kind, s, numbers % length]
+        self.blocks = self.blocks._replace(log=log)
+        self._renew_lists()
+
+    def _renew_lists(self) -> None:
+        k, old, lists = self.k, self.own.lists, self._lists()
+        for r, hand in enumerate(self.own.hand):
+            if hand[k.PHASE] == k.TAKEN:  # it goes on where it stopped; else they are written anew
+                n = max(hand[k.N_BLOCKS], hand[k.N_RANGES])
+                lists[r, :, :n] = old[r, :, :n]
+        self.own = self.own._replace(lists=lists)
+
+    # --- outcome
+
+    def left(self) -> int:
+        """Return how many events and partial matches are kept."""
+        return int(self.of_stage[:, [self.k.EVENTS_HELD, self.k.PARTIALS_HELD]].sum())
+
+    def n_matches(self) -> int:
+        """Return how many matches were found."""
+        return int(self.own.counts[:, :, self.k.N_COMPLETE].sum())
+
+    def block(self) -> MatchBlock:
+        """Return the matches in the order in which they were found; by branch."""
+        n, places, made = int(self.shared[self.k.N_FOUND]), self.agents.places, []
+        for b, plan in enumerate(self.agents.plans):
+            own = np.flatnonzero(self.found.branch[:n] == b)
+            if not any(join.is_loop for join in plan.joins):  # one event of each component
+                made.append(self._block_of_singles(b, own, len(plan.joins)))
+                continue
+            sizes = self.found.sizes[own, : len(plan.joins)].astype(np.int64)
+            n_items = sizes.sum(axis=1)
+            first = np.concatenate([[0], np.cumsum(n_items)])
+            columns = np.arange(first[-1]) - np.repeat(first[:-1], n_items)
+            found = self.found.items[np.repeat(own, n_items), columns]
+            components = np.tile(np.arange(len(plan.joins), dtype=np.int16), len(own))
+            made.append(
+                MatchBlock(
+                    places.position_of_place[found],
+                    np.repeat(components, sizes.ravel()),
+                    first,
+                    np.full(len(own), b, np.int16),
+                )
+            )
+        return joined(made) if made else EMPTY
+
+    def _block_of_singles(self, b: int, own: np.ndarray, n_components: int) -> MatchBlock:
+        found = self.found.items[own, :n_components].ravel()
+        return MatchBlock(
+            self.agents.places.position_of_place[found],
+            np.tile(np.arange(n_components, dtype=np.int16), len(own)),
+            np.arange(len(own) + 1, dtype=np.int64) * n_components,
+            np.full(len(own), b, np.int16),
+        )
+
+
+def _twice(array: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Return the array with zeros behind, twice as long along an axis."""
+    shape = list(array.shape)
+    shape[axis] *= 2
+    made = np.zeros(shape, array.dtype)  # pages of zeros take no time until they are used
+    made[tuple(map(slice, array.shape))] = array
+    return made
+
+
+def _of_threads(n: int, width: int) -> np.ndarray:
+    """Return a row per thread, on cache lines of its own: what one writes is not taken from another."""
+    return np.zeros((n, -(-(width + _LINE) // _LINE) * _LINE), np.int64)

@@ -1,0 +1,198 @@
+"""A program's agents: its stages, the events that each takes, and the code and arrays of their joins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.engines.shared.kernels import accepted, dtypes_of
+from cepkit.engines.shared.places import Places
+from cepkit.errors import UnsupportedQueryError
+from cepkit.events import Events
+from cepkit.parallel.compile.join_source import world_rows, write_joins
+from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
+
+
+def agents_unsupported(program: SequenceProgram) -> str | None:
+    """Return why agents cannot run a program, None when they can; completes "it …"."""
+    if not program.compiled:
+        return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    return next((reason for bound in program.branches if (reason := joins_unsupported(bound))), None)
+
+
+@dataclass(frozen=True)
+class Agents:
+    """The agents of a program over some events: one per join, behind the first of each branch.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        One that `agents_unsupported` has nothing against.
+    events : Events
+        With the program's columns.
+    orders : sequence of sequence of int, optional
+        For every branch its components in the order in which they are joined; default: the query's
+        ``evaluation_order``, or first to last.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        When agents cannot run the program.
+    """
+
+    program: SequenceProgram
+    events: Events
+    orders: Sequence[Sequence[int]] | None = None
+
+    def __post_init__(self) -> None:
+        if reason := agents_unsupported(self.program):
+            raise UnsupportedQueryError(f"agents cannot run this query: it {reason}")
+
+    @cached_property
+    def plans(self) -> tuple[JoinPlan, ...]:
+        """The joins of every branch."""
+        branches = self.program.branches
+        orders = self.orders if self.orders is not None else map(self.program.given_order, branches)
+        return tuple(plan_joins(bound, order) for bound, order in zip(branches, orders, strict=True))
+
+    @cached_property
+    def stages(self) -> tuple[tuple[int, JoinPlan, int], ...]:
+        """Branch, plan and number of every join; the first of a branch starts its partial matches."""
+        return tuple((b, plan, rank) for b, plan in enumerate(self.plans) for rank in range(len(plan.joins)))
+
+    @cached_property
+    def stage_of_agent(self) -> tuple[int, ...]:
+        """The stages that have an agent: all but beginnings without a loop."""
+        return tuple(s for s, (_, plan, rank) in enumerate(self.stages) if rank or plan.joins[0].is_loop)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What agents are called: the variables whose events they add, numbered where one comes again."""
+        names, times = [], Counter()
+        for s in self.stage_of_agent:
+            b, plan, rank = self.stages[s]
+            component = plan.bound.branch.components[plan.joins[rank].component]
+            name = component.variable if len(self.plans) == 1 else f"{b}:{component.variable}"
+            times[name] += 1
+            number = f" ({times[name]})" if times[name] > 1 else ""
+            names.append(name + number + ("+" if plan.joins[rank].is_loop else ""))
+        return tuple(names)
+
+    @cached_property
+    def places(self) -> Places:
+        """The events by partition."""
+        return Places(self.program, self.events)
+
+    @cached_property
+    def events_of_stage(self) -> tuple[np.ndarray, ...]:
+        """The places of the events that every stage takes, in stream order."""
+        position, accept = self.places.position_of_place, self._accept
+        taken = []
+        for _, plan, rank in self.stages:
+            of = test_of(self.program, plan.bound.accepts[plan.joins[rank].component])
+            own = np.flatnonzero(accept[of])
+            taken.append(own if self.places.is_one_partition else own[np.argsort(position[own])])
+        return tuple(taken)
+
+    @cached_property
+    def _accept(self) -> np.ndarray:
+        return accepted(self.places)
+
+    @cached_property
+    def first_event(self) -> np.ndarray:
+        """Where the events of every stage begin when these stand one behind the other, (n_stages + 1,)."""
+        return np.cumsum([0, *map(len, self.events_of_stage)]).astype(np.int64)
+
+    @cached_property
+    def last_position(self) -> np.ndarray:
+        """By place: up to which position events are in the window behind it, and never less than before."""
+        position = self.places.position_of_place
+        last = position[np.maximum(self.places.window_end - 1, 0)]
+        if self.places.is_one_partition:
+            return np.maximum.accumulate(last)
+        by_position = np.empty_like(last)
+        by_position[position] = last
+        return np.maximum.accumulate(by_position)[position]
+
+    @cached_property
+    def arrays_of_events(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the source passes on, the events of stages, and positions by place; see `kernels.agents`."""
+        position = self.places.position_of_place
+        by_place = np.stack([np.arange(self.places.n), position, self.last_position])
+        events = by_place[:, np.concatenate(self.events_of_stage)]
+        stage = np.repeat(np.arange(len(self.stages)), np.diff(self.first_event))
+        order = np.lexsort((stage, events[1]))
+        deliveries = np.stack([stage[order], events[1][order]])
+        return deliveries[:, : 0 if self.program.window.is_empty else None], events, by_place
+
+    @cached_property
+    def join(self) -> Callable:
+        """The generated function that joins blocks of partial matches with events."""
+        return self._module.join
+
+    @cached_property
+    def completes(self) -> Callable:
+        """The generated function that tests what a join decides at its end."""
+        return self._module.completes
+
+    @cached_property
+    def _module(self):
+        user = {f"u{i}": function.call for i, function in enumerate(self.program.functions.values())}
+        return load(write_joins(self.program, self.plans, dtypes_of(self.places.inputs)).text, user)
+
+    @cached_property
+    def world(self) -> tuple[np.ndarray, ...]:
+        """What conditions read: see `cepkit.parallel.compile.join_source`."""
+        places, inputs = self.places, self.places.inputs
+        dtypes = dtypes_of(inputs)
+        names = list(world_rows(dtypes))
+        vectors = [inputs.columns[name] for name in names if dtypes[name] == VECTOR]
+        floats = [inputs.columns[name] for name in names if dtypes[name].startswith("float")]
+        integers = [
+            inputs.columns[name] for name in names if dtypes[name] != VECTOR and dtypes[name][0] != "f"
+        ]
+        tables = [np.asarray(table, np.uint8) for table in inputs.tables]
+        starts = np.cumsum([0, *map(len, tables)])[:-1]
+        is_float = [isinstance(constant, float) for constant in inputs.constants]
+        whole = [c for c, floating in zip(inputs.constants, is_float, strict=True) if not floating]
+        limits = [places.later, places.gap_end, places.window_end, places.time_start, places.time_end]
+        return tuple(
+            map(
+                read_only,
+                (
+                    np.stack(limits).astype(np.int64, copy=False),
+                    np.ascontiguousarray(self._accept),
+                    np.array(floats, np.float64).reshape(len(floats), places.n),
+                    np.array(integers, np.int64).reshape(len(integers), places.n),
+                    _stacked(vectors, places.n),
+                    np.array([c for c, f in zip(inputs.constants, is_float, strict=True) if f], np.float64),
+                    np.array([*whole, *starts], np.int64),
+                    np.concatenate(tables) if tables else np.zeros(0, np.uint8),
+                ),
+            )
+        )
+
+
+def _stacked(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """Return matrices as one array; zeros behind shorter rows change no sum over their numbers."""
+    if len(matrices) == 1:
+        return np.ascontiguousarray(matrices[0], np.float64)[None]
+    made = np.zeros((len(matrices), n, max((m.shape[1] for m in matrices), default=0)))
+    for i, matrix in enumerate(matrices):
+        made[i, :, : matrix.shape[1]] = matrix
+    return made
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written: the type that kernels are compiled for."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,307 @@
+"""How the baselines divide a stream: runs by their first event (RIP), by intervals of time, or by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.shared.places import Places
+from cepkit.errors import CepError
+
+KEY_DIVISIONS = ("least_loaded", "hash")
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a stream that one unit looks at by itself.
+
+    Parameters
+    ----------
+    own : tuple of (int, int)
+        Positions, from and to before, whose events are the first of the matches that it keeps.
+    end : int
+        First position not looked at.
+    unit : int
+        Which does it.
+    begin : int
+        First position looked at; ``own[0]``, but for what must be absent in front of a match.
+    starts : tuple of (int, int)
+        Positions at which partial matches begin; matches of those that are not its own are dropped.
+    """
+
+    own: tuple[int, int]
+    end: int
+    unit: int
+    begin: int
+    starts: tuple[int, int]
+
+
+def looked_at(places: Places) -> tuple[np.ndarray, np.ndarray]:
+    """Return what matches that begin with an event depend on: positions from, and to before.
+
+    Parameters
+    ----------
+    places : Places
+        Of any sequence program.
+
+    Returns
+    -------
+    start_of_position, end_of_position : ndarray of int64, shape (n_events,)
+        Its window. An event that must be absent in front of the match lets it begin before the event itself.
+
+    Notes
+    -----
+    Time O(n_events).
+    """
+    absences = [(a, len(b.accepts)) for b in places.program.branches for a in b.branch.absences]
+    position = places.position_of_place
+    start, end = np.arange(places.n, dtype=np.int64), np.empty(places.n, np.int64)
+    # What must be absent is so within the window of time, however few events that of the match may be.
+    ends_late = any(absence.before >= n for absence, n in absences)
+    end_of_place = np.maximum(places.time_end if ends_late else places.window_end, np.arange(1, places.n + 1))
+    end[position] = position[end_of_place - 1] + 1
+    if needs_look_behind(places.program):
+        start[position] = position[places.time_start]
+    return start, end
+
+
+def needs_look_behind(program: SequenceProgram) -> bool:
+    """Whether events in front of a match decide about it: some must be absent there."""
+    return any(absence.after < 0 for bound in program.branches for absence in bound.branch.absences)
+
+
+def rip_chunks(
+    end_of_position: np.ndarray,
+    n_events_per_chunk: int,
+    threads: int,
+    *,
+    start_of_position: np.ndarray | None = None,
+) -> list[Chunk]:
+    """Divide a stream into chunks of equally many first events.
+
+    Parameters
+    ----------
+    end_of_position : ndarray of int64, shape (n_events,)
+        First position that a match which begins with the event does not depend on; see `looked_at`.
+    n_events_per_chunk : int
+        B: chunk k owns the positions from k B to before (k + 1) B.
+    threads : int
+        T: chunk k is done by unit k mod T.
+    start_of_position : ndarray of int64, shape (n_events,), optional
+        First position that such a match depends on; None: its own first event.
+
+    Returns
+    -------
+    list of Chunk
+        In stream order.
+
+    Raises
+    ------
+    CepError
+        When there are no units, or no events in a chunk.
+
+    Notes
+    -----
+    Time O(n_events). Each match begins in one chunk, which sees all that it depends on: the matches of all
+    chunks are those of the stream, each once, whatever the strategy. An after-match policy is applied to all
+    of them together.
+    Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
+    Event Processing", DEBS 2013.
+    Differs: chunks overlap by what is looked at of the last runs, not by a fixed number of events.
+
+    Examples
+    --------
+    >>> for chunk in rip_chunks(np.array([2, 3, 5, 5, 5]), 2, threads=2):
+    ...     print(chunk.own, chunk.end, chunk.unit)
+    (0, 2) 3 0
+    (2, 4) 5 1
+    (4, 5) 5 0
+    """
+    _at_least_one("threads", threads)
+    _at_least_one("n_events_per_chunk", n_events_per_chunk)
+    low = np.arange(0, len(end_of_position), n_events_per_chunk)
+    if not len(low):
+        return []
+    high = np.minimum(low + n_events_per_chunk, len(end_of_position))
+    end = np.maximum.reduceat(end_of_position, low)
+    begin = low if start_of_position is None else np.minimum.reduceat(start_of_position, low)
+    return [
+        Chunk((own, stop), last, k % threads, first, (own, stop))
+        for k, (own, stop, last, first) in enumerate(zip(*_lists(low, high, end, begin), strict=True))
+    ]
+
+
+def interval_chunks(
+    time: np.ndarray,
+    window: float,
+    multiple: float,
+    threads: int,
+    *,
+    start_filter: bool = True,
+    look_behind: bool = False,
+) -> list[Chunk]:
+    """Divide a stream into intervals of time, each with one window behind it.
+
+    Parameters
+    ----------
+    time : ndarray of int64 or float64, shape (n_events,)
+        Rising.
+    window : float
+        W, in the unit of ``time``, more than 0.
+    multiple : float
+        Length of an interval in windows, at least 1.
+    threads : int
+        T: interval k is done by unit k mod T.
+    start_filter : bool
+        Whether runs begin at the interval's own events only; else at all that it sees, and matches that
+        begin behind it are dropped.
+    look_behind : bool
+        Whether the window in front of an interval is looked at, too: for what must be absent there.
+
+    Returns
+    -------
+    list of Chunk
+        In stream order, intervals without events left out.
+
+    Raises
+    ------
+    CepError
+        An argument is out of its range.
+
+    Notes
+    -----
+    Time O(n_events). An event goes to the units of the intervals of its time and of its time less a window.
+    Overlap costs a factor of 1 + 1 / multiple.
+    Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
+    Differs: there runs begin at all events, as without ``start_filter``; the first window of a stream goes to
+    the last unit, too, and nothing looks behind.
+
+    Examples
+    --------
+    >>> for chunk in interval_chunks(np.array([0, 3, 4, 11, 13, 25]), window=5, multiple=2, threads=2):
+    ...     print(chunk.own, chunk.end, chunk.unit)
+    (0, 3) 5 0
+    (3, 5) 5 1
+    (5, 6) 6 0
+    """
+    _at_least_one("threads", threads)
+    if not window > 0:
+        raise CepError(f"window={window}: intervals take a window in time, above 0")
+    if not multiple >= 1:
+        raise CepError(f"multiple={multiple}: intervals are at least one window long")
+    time = np.asarray(time)
+    if not len(time):
+        return []
+    interval = window * multiple
+    if time.dtype.kind != "f" and float(interval).is_integer() and float(window).is_integer():
+        interval, window = int(interval), int(window)
+    since = time - time[0]
+    number = np.floor_divide(since, interval)
+    last_number = np.floor_divide(since - window, interval)  # of the interval that sees it as overlap
+    numbers, low = np.unique(number, return_index=True)
+    high = np.append(low[1:], len(time))
+    end = np.maximum(np.searchsorted(last_number, numbers, side="right"), high)
+    begin = low
+    if look_behind:
+        begin = np.searchsorted(since, since[low] - window, side="left")
+    made = []
+    for k, own, stop, last, first in zip(*_lists(numbers, low, high, end, begin), strict=True):
+        # Differences are rounded: what a match may span is asked as engines ask it.
+        while last < len(time) and time[last] - time[stop - 1] <= window:
+            last += 1
+        while look_behind and first > 0 and time[own] - time[first - 1] <= window:
+            first -= 1
+        starts = (own, stop) if start_filter else (first, last)
+        made.append(Chunk((own, stop), last, int(k) % threads, first, starts))
+    return made
+
+
+def overlap_factor(chunks: Sequence[Chunk]) -> float:
+    """Return how many events are looked at per event of the stream; 1 without any.
+
+    Examples
+    --------
+    >>> overlap_factor(rip_chunks(np.array([2, 3, 4, 4]), 2, threads=2))
+    1.25
+    """
+    n_own = sum(chunk.own[1] - chunk.own[0] for chunk in chunks)
+    return sum(chunk.end - chunk.begin for chunk in chunks) / n_own if n_own else 1.0
+
+
+def keys_unsupported(program: SequenceProgram) -> str | None:
+    """Return why the matches of a program cannot be found key by key, None when they can.
+
+    It completes "it …".
+    """
+    if not program.query.partition_by:
+        return "has no key that all events of a match share"
+    for bound in program.branches:
+        for number, component in enumerate(bound.branch.components):
+            steps = [component.step] if number else []
+            steps += [component.inner] if component.high != 1 else []
+            if "strict" in steps:
+                return f"may skip no event in front of {component.variable!r}, whichever its key"
+    return None
+
+
+def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_loaded") -> np.ndarray:
+    """Divide partition keys among units.
+
+    Parameters
+    ----------
+    partition_of_event : ndarray of int, shape (n_events,)
+        From 0; a stream's own order of events holds in every unit.
+    threads : int
+        T.
+    how : str
+        ``"least_loaded"``: keys with the most events first, each to the unit with the fewest so far;
+        ``"hash"``: by the key alone.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_partitions,)
+        The unit of each key; ``key_blocks(p, T)[p]`` is the unit of each event.
+
+    Raises
+    ------
+    CepError
+        When there are no units, or the way is not known.
+
+    Notes
+    -----
+    Time O(n_events + n_partitions (log n_partitions + T)). For queries that `keys_unsupported` has nothing
+    against.
+    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012: keys are hashed.
+    Differs: ``"least_loaded"`` needs to know how many events a key has.
+
+    Examples
+    --------
+    >>> key_blocks(np.array([0, 0, 0, 1, 1, 2, 2, 3]), threads=2).tolist()
+    [0, 1, 1, 0]
+    """
+    _at_least_one("threads", threads)
+    if how not in KEY_DIVISIONS:
+        raise CepError(f"how={how!r} is not known. There are {list(KEY_DIVISIONS)}")
+    size = np.bincount(partition_of_event)
+    if how == "hash":
+        mixed = np.arange(len(size), dtype=np.uint64) * _GOLDEN >> np.uint64(33)
+        return (mixed % np.uint64(threads)).astype(np.int64)
+    unit = np.zeros(len(size), np.int64)
+    load = np.zeros(threads, np.int64)
+    for key in np.argsort(-size, kind="stable"):
+        unit[key] = np.argmin(load)
+        load[unit[key]] += size[key]
+    return unit
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise CepError(f"{name}={value}: there must be at least 1")
+
+
+def _lists(*arrays: np.ndarray) -> list[list]:
+    return [np.asarray(array).tolist() for array in arrays]

@@ -1,0 +1,367 @@
+"""What a parallel run gave and what it took, on real threads or in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
+from cepkit.errors import CepError, nearest
+from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.model.statistics import agent_statistics
+from cepkit.parallel.trace.trace import SOURCE_THREAD, Actions, Lengths, Trace
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from cepkit.widgets.view import View
+
+VIEWS = ("threads", "buffers")
+
+
+@dataclass(frozen=True, repr=False)
+class ParallelRun:
+    """What a parallel engine did to find the matches of a query: ``matches.run``.
+
+    Parameters
+    ----------
+    engine : str
+        As one would write it.
+    measured : bool
+        True: on real threads; False: in virtual time.
+    n_matches : int
+        Exact, before any after-match policy.
+    makespan : float
+        From the start to the end of the last thread, and at least until the source has passed all on, ns.
+    busy : ndarray of float64, shape (n_threads,)
+        How long each thread worked, ns.
+    agents : tuple of str
+        Labels: the variables whose events they add.
+    looked, compared, taken : ndarray of int64, shape (n_agents, 2)
+        Pairs seen, pairs in order and in one window, whose conditions were tested, and items taken; by the
+        kind of worker: event, match.
+    sent, looped : ndarray of int64, shape (n_agents,)
+        Partial matches passed on to the next agent, and those that went back to their own.
+    n_locks : int
+        Buffers of other workers looked into: synchronisation actions.
+    n_units : int
+        Independent runs that this is the sum of; 1 but for divided streams.
+    most_bytes : float
+        Greatest size of all buffers and queues together; NaN when measured. Of units the sum of their own
+        greatest sizes.
+    mean_latency, greatest_latency : float
+        From the arrival of a match's newest event to its detection, ns; NaN when measured or without matches.
+    left : int
+        Items in buffers at the end: 0 unless removal is ``"never"``.
+    trace : Trace, optional
+        When it was asked for.
+    block : MatchBlock
+        The matches in no particular order; empty when they were only counted.
+    found_at : ndarray of float64
+        When each was found, ns; in the order of ``block``.
+    """
+
+    engine: str
+    measured: bool
+    n_matches: int
+    makespan: float
+    busy: np.ndarray
+    agents: tuple[str, ...]
+    looked: np.ndarray
+    compared: np.ndarray
+    taken: np.ndarray
+    sent: np.ndarray
+    looped: np.ndarray
+    n_locks: int
+    n_units: int = 1
+    most_bytes: float = float("nan")
+    mean_latency: float = float("nan")
+    greatest_latency: float = float("nan")
+    left: int = 0
+    trace: Trace | None = None
+    block: MatchBlock = EMPTY
+    found_at: np.ndarray | None = None
+    _measure: Callable[[], tuple[AgentRates, ...]] | None = field(default=None, compare=False)
+
+    @cached_property
+    def rates(self) -> tuple[AgentRates, ...] | None:
+        """What the cost model of the agents is computed from, by branch, measured now on a sample.
+
+        None where the run has no trace.
+        """
+        return None if self._measure is None else self._measure()
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads there were."""
+        return len(self.busy)
+
+    @property
+    def n_items(self) -> int:
+        """Events and partial matches taken by all threads."""
+        return int(self.taken.sum())
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the threads' time in which they did nothing."""
+        whole = self.makespan * self.n_threads
+        return 1 - float(self.busy.sum()) / whole if whole else 0.0
+
+    def plot(self, what: str = "threads") -> go.Figure:
+        """Draw the trace.
+
+        Parameters
+        ----------
+        what : str
+            ``"threads"``: what each thread did over time; ``"busy"``: how busy each was; ``"lengths"``: how
+            long the agents' queues and buffers were.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        CepError
+            For another text, or a run that has no trace.
+        """
+        from cepkit.parallel.plots.runs import draw_busy, draw_lengths, draw_threads
+
+        draw = {"threads": draw_threads, "busy": draw_busy, "lengths": draw_lengths}
+        if what not in draw:
+            raise CepError(f"plot: {what!r} is not known.{nearest(str(what), draw)} There are {list(draw)}")
+        if self.trace is None:
+            raise CepError("plot: this run has no trace. Give trace=True to match or simulate")
+        return draw[what](self.trace, title=self.engine)
+
+    def view(self, what: str = "threads", **settings: Any) -> View:
+        """Return a view of the trace to look into, beside what the cost model says.
+
+        Parameters
+        ----------
+        what : str
+            ``"threads"``: what each thread did over time, and the threads of each agent; ``"buffers"``: how
+            long the agents' queues and buffers were.
+        **settings
+            ``title``, and ``rates`` in the place of the run's own; None: without models.
+
+        Returns
+        -------
+        ThreadView or BufferView
+
+        Raises
+        ------
+        CepError
+            For another text, or a run that has no trace.
+        """
+        if what not in VIEWS:
+            raise CepError(f"view: {what!r} is not known.{nearest(str(what), VIEWS)} There are {list(VIEWS)}")
+        if self.trace is None:
+            raise CepError("view: this run has no trace. Give trace=True to match or simulate")
+        if "rates" not in settings:
+            settings["rates"] = self.rates
+        return view_of_trace(self.trace, what, **settings)
+
+    def __repr__(self) -> str:
+        how = "measured" if self.measured else "simulated"
+        return (
+            f"{self.engine}, {how}: {self.n_matches:,} matches in {self.makespan / 1e6:,.1f} ms, "
+            f"{self.n_threads} thread{'s' if self.n_threads != 1 else ''} idle {self.idle_share:.0%}\n"
+            f"{self.n_items:,} items taken, {int(self.compared.sum()):,} pairs compared, "
+            f"{int(self.sent.sum() + self.looped.sum()):,} partial matches sent"
+        )
+
+
+def view_of_trace(trace: Trace, what: str, **settings: Any) -> View:
+    """Return the view of this name; see `ParallelRun.view`."""
+    if what == "threads":
+        from cepkit.parallel.views.thread_view import ThreadView
+
+        return ThreadView(trace, **settings)
+    from cepkit.parallel.views.buffer_view import BufferView
+
+    return BufferView(trace, **settings)
+
+
+def outcome(
+    run: AgentRun,
+    engine: str,
+    makespan: float,
+    busy: np.ndarray,
+    most_bytes: float = float("nan"),
+    start: float | None = None,
+) -> ParallelRun:
+    """Return what a run of agents gave and took; ``start``: of its trace, as of `trace_of`."""
+    k, own, stages = run.k, run.own, list(run.agents.stage_of_agent)
+    counts = own.counts.sum(axis=0)[stages]
+    n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
+    has_latency = n and not run.is_real
+    return ParallelRun(
+        engine=engine,
+        measured=run.is_real,
+        n_matches=n,
+        makespan=makespan,
+        busy=busy,
+        agents=run.agents.labels,
+        looked=counts[:, k.LOOKED : k.LOOKED + 2],
+        compared=counts[:, k.COMPARED : k.COMPARED + 2],
+        taken=counts[:, k.N_ITEMS : k.N_ITEMS + 2],
+        sent=counts[:, k.N_SENT],
+        looped=counts[:, k.N_LOOPED],
+        n_locks=int(counts[:, k.N_LOCKS].sum()),
+        most_bytes=most_bytes,
+        mean_latency=float(own.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
+        greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
+        left=run.left(),
+        trace=trace_of(run, start) if run.terms.trace else None,
+        block=run.block(),
+        found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
+        _measure=_rates_of(run) if run.terms.trace else None,
+    )
+
+
+def _rates_of(run: AgentRun) -> Callable[[], tuple[AgentRates, ...]]:
+    """Return what measures the rates and selectivities of a run's events."""
+    agents = run.agents
+    return partial(agent_statistics, agents.program, agents.events, agents.orders)
+
+
+def summed(
+    engine: str, runs: list[ParallelRun], makespan: float, busy: np.ndarray, unit: list[int]
+) -> ParallelRun:
+    """Return the runs of a stream's parts as one; ``unit``: the thread of each."""
+    n = sum(run.n_matches for run in runs)
+    found = [run for run in runs if run.n_matches]
+    of_unit = np.zeros(len(busy))
+    for run, own in zip(runs, unit, strict=True):
+        of_unit[own] = max(of_unit[own], run.most_bytes)
+
+    def total(name: str):
+        return sum(getattr(run, name) for run in runs)
+
+    return ParallelRun(
+        engine=engine,
+        measured=runs[0].measured,
+        n_matches=n,
+        makespan=makespan,
+        busy=busy,
+        agents=runs[0].agents,
+        looked=total("looked"),
+        compared=total("compared"),
+        taken=total("taken"),
+        sent=total("sent"),
+        looped=total("looped"),
+        n_locks=total("n_locks"),
+        n_units=len(runs),
+        most_bytes=float(of_unit.sum()),
+        mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
+        greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
+        left=total("left"),
+        trace=_joined_trace(runs, len(busy), unit) if runs[0].trace is not None else None,
+        block=joined([run.block for run in runs]),
+        found_at=np.concatenate([run.found_at for run in runs]),
+    )
+
+
+def _joined_trace(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Trace:
+    """Return the traces of a stream's parts as one; queues and buffers of an agent are those of all parts."""
+    done = [
+        run.trace.done._replace(thread=np.where(run.trace.done.thread < 0, SOURCE_THREAD, own))
+        for run, own in zip(runs, unit, strict=True)
+    ]
+    read = [run.trace.lengths_read for run in runs]
+    part = np.repeat(np.arange(len(runs)), [len(of.time) for of in read])
+    time, agent, *lengths = (np.concatenate(column) for column in zip(*read, strict=True))
+    # By part and agent what a reading changes, then by agent what all these come to.
+    order = np.lexsort((time, agent, part))
+    is_first = np.diff(part[order] * (agent.max(initial=0) + 1) + agent[order], prepend=-1) != 0
+    in_time = np.lexsort((time[order], agent[order]))
+    is_first_of_agent = np.diff(agent[order][in_time], prepend=-1) != 0
+    group = np.cumsum(is_first_of_agent) - 1
+    summed_lengths = []
+    for length in lengths:
+        change = np.where(is_first, length[order], np.diff(length[order], prepend=0))[in_time]
+        running = np.cumsum(change)
+        before = (running - change)[is_first_of_agent]
+        summed_lengths.append(running - before[group] if len(group) else running)
+    return Trace(
+        runs[0].measured, n_threads, runs[0].agents,
+        Actions(*(np.concatenate(column) for column in zip(*done, strict=True))),
+        Lengths(time[order][in_time], agent[order][in_time], *summed_lengths),
+    )  # fmt: skip
+
+
+def began(run: AgentRun) -> float:
+    """Return when the first action of a run's trace began: on the machine's clock, or 0 in virtual time."""
+    n = int(run.shared[run.k.N_TRACED])
+    return float(run.trace[:n, run.k.BEGIN].min(initial=np.inf)) if run.is_real and n else 0.0
+
+
+def trace_of(run: AgentRun, start: float | None = None) -> Trace:
+    """Return what every thread did, and the lengths of queues and buffers that follow from it.
+
+    Times are those since ``start``; None: since the first action.
+    """
+    k, agents = run.k, run.agents
+    n = int(run.shared[k.N_TRACED])
+    rows = run.trace[:n]
+    rows = rows[np.argsort(rows[:, k.UNTIL], kind="stable")]
+    agent_of_stage = np.full(run.n_stages + 1, -1)
+    agent_of_stage[list(agents.stage_of_agent)] = np.arange(len(agents.stage_of_agent))
+    stage = rows[:, k.OF_STAGE].astype(np.int64)
+    start = began(run) if start is None else start
+    thread = rows[:, k.BY_THREAD].astype(np.int64)
+    thread[thread == run.crew.n_threads] = -1
+    whole = {
+        name: rows[:, column].astype(np.int64)
+        for name, column in (
+            ("n_items", k.WITH_ITEMS), ("compared", k.WITH_COMPARED), ("tested", k.WITH_TESTED),
+            ("sent", k.WITH_SENT), ("looped", k.WITH_LOOPED), ("n_matches", k.WITH_MATCHES),
+            ("removed_events", k.EVENTS_REMOVED), ("removed_partials", k.PARTIALS_REMOVED),
+        )
+    }  # fmt: skip
+    done = Actions(
+        thread=thread, agent=agent_of_stage[stage], action=rows[:, k.ACTION].astype(np.int64),
+        start=rows[:, k.BEGIN] - start, end=rows[:, k.UNTIL] - start, **whole,
+    )  # fmt: skip
+    return Trace(run.is_real, run.crew.n_threads, agents.labels, done, _lengths(run, done, stage))
+
+
+def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
+    """Return the lengths of an agent's queues and buffers after every action that changes them.
+
+    An item goes from the queue to the buffer when an action begins, what an action makes arrives at its end.
+    """
+    k, agents = run.k, run.agents
+    stage_of_delivery = run.net.deliveries[0]
+    is_start = run.net.stages[:, k.IS_START].astype(bool)
+    cursor = np.cumsum(np.where(done.action == k.BY_SOURCE, done.n_items, 0))
+    made = []
+    for a, s in enumerate(agents.stage_of_agent):
+        own = stage == s
+        delivered = np.diff(np.concatenate([[0], np.cumsum(stage_of_delivery == s)])[cursor], prepend=0)
+        arrived = np.where(own, done.looped, 0)
+        if not is_start[s]:
+            arrived += np.where(stage == s - 1, done.sent, 0)
+        came = np.flatnonzero((delivered != 0) | (arrived != 0))
+        taken = [np.flatnonzero(own & (done.action == kind)) for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
+        left = np.flatnonzero(own & ((done.removed_events != 0) | (done.removed_partials != 0)))
+        ends = np.cumsum([0, len(came), *map(len, taken), len(left)])
+        # At one moment first what arrives, then what is taken, then what is removed.
+        time = np.concatenate([done.end[came], *(done.start[of] for of in taken), done.end[left]])
+        change = np.zeros((4, ends[-1]), np.int64)  # queues of events and partial matches, buffers of these
+        change[:2, : ends[1]] = delivered[came], arrived[came]
+        for kind, of in enumerate(taken):
+            change[kind, ends[kind + 1] : ends[kind + 2]] = -done.n_items[of]
+            change[2 + kind, ends[kind + 1] : ends[kind + 2]] = done.n_items[of]
+        change[2:, ends[3] :] = -done.removed_events[left], -done.removed_partials[left]
+        order = np.argsort(time, kind="stable")
+        made.append((time[order], np.full(len(order), a), *np.cumsum(change[:, order], axis=1)))
+    columns = [np.concatenate(column) for column in zip(*made, strict=True)] if made else [np.zeros(0)] * 6
+    # Real threads pass things on in the middle of an action: these may be taken before they have arrived.
+    return Lengths(columns[0], *(np.maximum(column, 0).astype(np.int64) for column in columns[1:]))

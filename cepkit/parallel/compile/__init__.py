@@ -1,0 +1,1 @@
+"""cepkit.parallel.compile"""

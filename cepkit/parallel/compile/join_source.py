@@ -1,0 +1,508 @@
+"""Joins → Python source of the functions that agents call: which events and partial matches fit together.
+
+One call looks through a whole buffer. The functions of all queries have the same types, so that the kernels
+that call them are compiled once, not once per query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cepkit.compile.regex.matching_source import KernelSource, module_header
+from cepkit.compile.sequences.path_writing import PathWriter
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequences.search_source import HELPER, test_of
+from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.compile.shared.terms import Term
+from cepkit.parallel.compile.joins import Join, JoinPlan
+
+_HIGH = 1 << 40  # no limit on the events of a component
+# What every function is given of the events: limits by place, accepted tests, columns by kind, constants.
+WORLD = (
+    "limits", "accept", "floats", "integers", "vectors", "float_constants", "integer_constants", "tables"
+)  # fmt: skip
+WORLD_TYPES = (
+    'T.Array(T.int64, 2, "C", readonly=True)', 'T.Array(T.uint8, 2, "C", readonly=True)',
+    'T.Array(T.float64, 2, "C", readonly=True)', 'T.Array(T.int64, 2, "C", readonly=True)',
+    'T.Array(T.float64, 3, "C", readonly=True)',
+    "read_only(T.float64)", "read_only(T.int64)", "read_only(T.uint8)",
+)  # fmt: skip
+# A call copies the descriptions of all arrays that it is given: too much for a pair.
+_INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
+_ATOMIC = "from cepkit.kernels import atomic"
+_MEMO_BITS = 15  # a memo has at least that many numbers, as a power of 2
+# Rows of ``limits``.
+LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
+
+
+class WorldWriter(PathWriter):
+    """Writes conditions that read columns, constants and tables from the arrays of the world."""
+
+    def __init__(self, program: SequenceProgram, dtypes: Mapping[str, str], is_group: tuple[bool, ...]):
+        super().__init__(program.terms(), dtypes, tuple(program.functions), is_group=is_group, python=False)
+        self.row_of_column = world_rows(dtypes)
+
+    def arguments(self) -> list[str]:
+        """Return the names of the arguments."""
+        return list(WORLD)
+
+    def load(self, column: str, place: str) -> str:
+        """Return the code that reads ``column`` at ``place``."""
+        if self.dtypes[column] == VECTOR:
+            return place
+        array = "floats" if self.dtypes[column].startswith("float") else "integers"
+        return f"{array}[{self.row_of_column[column]}, {place}]"
+
+    def matrix(self, column: str) -> str:
+        """Return the code of the rows of an array column."""
+        return f"vectors[{self.row_of_column[column]}]"
+
+    def value(self, term: Term) -> str:
+        """Return the code of the value."""
+        if term.op == "constant":
+            is_float = self.constants[term.data]
+            of_kind = [data for data, floating in self.constants.items() if floating == is_float]
+            array = "float_constants" if is_float else "integer_constants"
+            return f"{array}[{of_kind.index(term.data)}]"
+        return super().value(term)
+
+    def _holds(self, term: Term, wanted: bool) -> str:
+        if term.op != "table":
+            return super()._holds(term, wanted)
+        code = self.value(term.args[0])
+        n_integers = sum(not floating for floating in self.constants.values())
+        start = f"integer_constants[{n_integers + self.tables.index(term.data)}]"
+        tests = [*self.valid(term.args[0]), f"tables[{start} + {code} + 1] == {int(wanted)}"]
+        return "(" + " and ".join(f"({test})" for test in tests) + ")"
+
+
+def world_rows(dtypes: Mapping[str, str]) -> dict[str, int]:
+    """Return the row of each column in the array of its kind."""
+    floats = [name for name, dtype in dtypes.items() if dtype.startswith("float")]
+    vectors = [name for name, dtype in dtypes.items() if dtype == VECTOR]
+    integers = [name for name in dtypes if name not in (*floats, *vectors)]
+    return {name: i for names in (floats, integers, vectors) for i, name in enumerate(names)}
+
+
+def write_joins(
+    program: SequenceProgram, plans: Sequence[JoinPlan], dtypes: Mapping[str, str]
+) -> KernelSource:
+    """Write the functions of the plans of a program, one per branch.
+
+    Returns
+    -------
+    KernelSource
+        Stages are the joins of all plans, numbered through. Partial matches are paths: the places of their
+        events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All
+        functions end in the arrays of `WORLD`.
+
+        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising,
+        counted, at, path, first, out, report, memo, *WORLD)`` tries all rows of the blocks
+        ``lists[0, :n_blocks]`` with all events in the ranges from ``lists[1]`` to ``lists[2]``, and writes
+        block, row and place of those that fit to ``out``. It returns how many these are; when ``out`` is full
+        it goes on at ``at`` (number of the block, row, number of the range, event or -1) in the next call.
+        The report has the pairs in order and in the window, whose conditions were looked at, the pairs looked
+        at, and those whose conditions were tested, not remembered. ``scoped``: only events in a partial
+        match's window are looked at, found by bisection. ``rising``: places rise from event to event, as in
+        one partition. ``counted``: pairs that fit are only counted, all in one call. ``memo`` has what costly
+        conditions between two events came to, as far as it has room: see `memo_size`.
+
+        ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
+        the number of stages added: whether the only event bound may be the first of its branch.
+
+    Notes
+    -----
+    Time O(pairs looked at) and the conditions; no memory.
+    """
+    return _JoinWriter(program, plans, dtypes).write()
+
+
+class _JoinWriter:
+    def __init__(self, program: SequenceProgram, plans: Sequence[JoinPlan], dtypes: Mapping[str, str]):
+        self.program, self.plans, self.dtypes = program, plans, dtypes
+        self.lines: list[str] = []
+
+    def write(self) -> KernelSource:
+        stages = [(plan, join) for plan in self.plans for join in plan.joins]
+        writer = WorldWriter(self.program, self.dtypes, ())
+        self.lines = [*module_header().splitlines(), _ATOMIC, *writer.similarities]
+        tables = {
+            "N": [len(plan.joins) for plan, _ in stages],
+            "COMPONENT": [join.component for _, join in stages],
+            "HIGH": [_HIGH if join.high is None else join.high for _, join in stages],
+            "IN_ORDER": [int(plan.is_appending(join)) for plan, join in stages],
+        }
+        self.lines += [f"{name} = np.array({values}, np.int64)" for name, values in tables.items()] + ["", ""]
+        for number, plan in enumerate(self.plans):
+            self._conditions(number, plan)
+        for stage, (plan, join) in enumerate(stages):
+            self._fits(stage, self.plans.index(plan), len(plan.joins), join)
+        self._function(_LOADED.splitlines())
+        self._dispatch(stages)
+        self._completing(stages)
+        self._compiled(
+            _JOIN.replace("WORLD_NAMES", ", ".join(WORLD)).replace("HELPER", _INLINED).splitlines()
+        )
+        return KernelSource("\n".join(self.lines) + "\n", ())
+
+    def _function(self, lines: list[str]) -> None:
+        self.lines += [_INLINED, *lines, "", ""]
+
+    def _compiled(self, lines: list[str]) -> None:
+        # User functions may allocate, and nothing tells a cache when what they call changes.
+        cache = "" if self.program.functions else ", cache=True, _nrt=False"
+        types = {"JOIN_TYPES": _JOIN_TYPES, "WORLD": ", ".join(WORLD_TYPES)}
+        for line in lines:
+            made = line.replace("OPTIONS", f'nogil=True, error_model="numpy"{cache}')
+            if made.startswith("@njit"):
+                for name, of in types.items():
+                    made = made.replace(name, of)
+            self.lines.append(made)
+        self.lines += ["", ""]
+
+    def _conditions(self, number: int, plan: JoinPlan) -> None:
+        components = plan.bound.branch.components
+        writer = WorldWriter(self.program, self.dtypes, tuple(c.is_group for c in components))
+        for join in plan.joins:
+            for i in (*join.taking, *join.completing):
+                one = plan.bound.conditions[i]
+                is_taking, c = i in join.taking, one.condition.decided_at
+                # In another order it is decided later; it means the same.
+                is_late = one.condition.each and not is_taking and c != join.component
+                taking = join.component if is_taking else None
+                taken = c if is_late and components[c].is_group else None
+                of, name = one.component_of_variable, f"holds{number}_{i}"
+                self._function(writer.condition(name, one.term, of, top=-1, taking=taking, taken=taken))
+            for a in join.absences:
+                self._absence(writer, number, plan, a)
+
+    def _absence(self, writer: WorldWriter, number: int, plan: JoinPlan, a: int) -> None:
+        absence, n = plan.bound.branch.absences[a], len(plan.joins)
+        names = []
+        for i, one in enumerate(plan.bound.conditions):
+            if one.condition.absence == a:
+                names.append(f"absent{number}_{i}")
+                of = one.component_of_variable
+                self._function(writer.condition(names[-1], one.term, of, top=-1, beside=absence.variable))
+
+        def end(c: int) -> str:
+            return f"path[first[{c + 1}] - 1]"
+
+        if absence.spanning:
+            low, high = f"path[first[{absence.after}]] + 1", end(absence.before)
+        else:
+            low = f"limits[{TIME_START}, {end(n - 1)}]" if absence.after < 0 else f"{end(absence.after)} + 1"
+            high = f"limits[{TIME_END}, path[0]]" if absence.before >= n else f"path[first[{absence.before}]]"
+        row = test_of(self.program, plan.bound.absent_accepts[a])
+        tests = "".join(f" and {_call(name, '0', 'y')}" for name in names)
+        self._function(
+            [
+                f"def free{number}_{a}(path, first, {', '.join(WORLD)}):",
+                f"    for y in range({low}, {high}):",
+                f"        if accept[{row}, y]{tests}:",
+                "            return False",
+                "    return True",
+            ]
+        )
+
+    def _fits(self, stage: int, number: int, n: int, join: Join) -> None:
+        """Write ``placed{stage}(path, first, h, …)``: is the event at depth h in its place; and ``held``."""
+        c, world = join.component, ", ".join(WORLD)
+        lines = [f"def placed{stage}(path, first, h, {world}):", "    e = path[h]"]
+        if join.after is not None or join.is_loop:
+            gap = f" or e >= limits[{GAP_END}, b]"
+            if join.after != c - 1:  # then the event in front is its neighbour only within a loop
+                gap = f" or (first[{c}] < h and e >= limits[{GAP_END}, b])" if join.is_loop else ""
+            lines += ["    if h > 0:", "        b = path[h - 1]"]
+            lines += [f"        if e < limits[{LATER}, b]{gap}:", "            return False"]
+        if join.before is not None:
+            # Of a loop only the last event is its neighbour: see `_completing`.
+            gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 and not join.is_loop else ""
+            lines += ["    b = path[h + 1]", f"    if b < limits[{LATER}, e]{gap}:", "        return False"]
+        self._function([*lines, f"    return path[first[{n}] - 1] < limits[{WINDOW_END}, path[0]]"])
+        tests = [_call(f"holds{number}_{i}", "h", "e") for i in join.taking] or ["True"]
+        lines = [f"def held{stage}(path, first, h, {world}):", "    e = path[h]"]
+        self._function([*lines, f"    return {' and '.join(tests)}"])
+
+    def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
+        world = ", ".join(WORLD)
+        for stage, (plan, join) in enumerate(stages):
+            has_loop = any(one.is_loop for one in plan.joins)
+            lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
+            if join is not plan.joins[-1]:
+                lines = [lines[0], "    counted = 0  # what fits goes on", *lines[1:]]
+            scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
+            self._function(scan.splitlines())
+        given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
+        lines = [f"def scan(stage, {given}, {world}):"]
+        for stage in range(len(stages)):
+            lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
+        self._function([*lines, "    return n, 0, 0, high"])
+
+    def _scan_of_loops(self, n: int) -> list[str]:
+        """Return a scan whose partial matches have n components of any number of events.
+
+        Other branches may have more: what is behind the n-th size was there before.
+        """
+        head = [*_SCAN_HEAD, "    rising = False"]
+        return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
+
+    def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
+        """Return a scan whose partial matches have one event of each bound component: their path is a tuple.
+
+        Nothing that the loop writes can change it, so that values of its events are read once.
+        """
+        known = plan.order[: plan.joins.index(join)]
+        first = [sum(of < c for of in (*known, join.component)) for c in range(len(plan.joins) + 1)]
+        h = first[join.component]
+        parts = [f"items[b, row, {d}]" for d in range(len(known))]
+        names = [f"p{d}" for d in range(len(known))]
+        loads = [f"    {name} = {part}" for name, part in zip(names, parts, strict=True)]
+        whole = [*names[:h], "e", *names[h:]]
+        partner, scan = memo_partner(plan, join), _SCAN
+        if partner is not None:
+            d = sum(of < partner for of in known)
+            scan = [line.replace("PARTNER", f"p{d}") for line in (*_SCAN_BY_WORDS, *_SCAN_WITH_MEMO)]
+        body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in scan]
+        return [
+            *_SCAN_HEAD, *loads, *self._trimmed(plan, join, names),
+            f"    h, first = {h}, ({', '.join(map(str, first))},)", *body,
+        ]  # fmt: skip
+
+    def _trimmed(self, plan: JoinPlan, join: Join, names: list[str]) -> list[str]:
+        """Return the lines that leave the events in their places only, where these are a range."""
+        if not names or not plan.is_appending(join):
+            return ["    rising = False"]
+        end = f"limits[{WINDOW_END}, {names[0]}]"
+        if join.after == join.component - 1:
+            end = f"min({end}, limits[{GAP_END}, {names[-1]}])"
+        return [
+            "    if rising:",
+            f"        later, end = limits[{LATER}, {names[-1]}], {end}",
+            "        while low < high and events[0, low] < later:",
+            "            low += 1",
+            "        while low < high and events[0, high - 1] >= end:",
+            "            high -= 1",
+        ]
+
+    def _completing(self, stages: list[tuple[JoinPlan, Join]]) -> None:
+        world = ", ".join(WORLD)
+        lines = [
+            "@njit([(T.int64, I1, I1, WORLD,)], OPTIONS)",
+            f"def completes(stage, path, first, {world}):",
+        ]
+        for stage, (plan, join) in enumerate(stages):
+            c, number = join.component, self.plans.index(plan)
+            tests = [f"first[{c + 1}] - first[{c}] >= {join.low}"] if join.low > 1 else []
+            if join.is_in_front:
+                tests.append(f"path[first[{c + 1}]] < limits[{GAP_END}, path[first[{c + 1}] - 1]]")
+            tests += [_call(f"holds{number}_{i}", f"first[{c + 1}] - 1", "0") for i in join.completing]
+            tests += [f"free{number}_{a}(path, first, {world})" for a in join.absences]
+            if tests:
+                lines += [f"    if stage == {stage}:", f"        return {' and '.join(tests)}"]
+            if join is plan.joins[0] and join.taking:
+                lines += [f"    if stage == {len(stages) + stage}:"]
+                both = [f"{name}{stage}(path, first, 0, {world})" for name in ("placed", "held")]
+                lines += [f"        return {' and '.join(both)}"]
+        self._compiled([*lines, "    return True"])
+
+
+def memo_partner(plan: JoinPlan, join: Join) -> int | None:
+    """Return the component with whose event alone the conditions of a join compare; None without a memo.
+
+    Many partial matches have the same event there: what it comes to is remembered where that costs less than
+    to find it out again.
+    """
+    rank = plan.joins.index(join)
+    if rank < 2 or any(one.is_loop for one in plan.joins):
+        return None  # with one event bound no pair comes twice
+    own = [plan.bound.conditions[i] for i in join.taking]
+    of = {c for one in own for c in one.component_of_variable.values()} - {join.component}
+    is_costly = any(part.op in ("call", "similarity") for one in own for part in one.term.walk())
+    return of.pop() if is_costly and len(of) == 1 else None
+
+
+def memo_size(n: int) -> int:
+    """Return how many numbers the memo of all agents has, for ``n`` events that they take.
+
+    A number has the place of a bound event in its upper half, and two bits for each of 16 events that follow
+    each other in ``events``: was it tested, did it hold. Which 16 these are, is known from where the number
+    is: at (place * 40503 + word) modulo the size, and there are no more words than that. So one number is
+    all that threads read and write; when they overwrite each other's, something is tested again.
+    """
+    return 1 << max(_MEMO_BITS, (n >> 4).bit_length())
+
+
+def _call(name: str, last: str, place: str) -> str:
+    return f"{name}(path, first, {last}, {place}, {', '.join(WORLD)})"
+
+
+_SCAN_HEAD = [
+    "def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo, "
+    "WORLD):"
+]
+_SCAN = """    compared = 0
+    if counted and rising:
+        for i in range(low, high):
+            e = events[0, i]
+            path[h] = e
+            n += 1 if heldSTAGE(path, first, h, WORLD) else 0
+        return n, high - low, high - low, high
+    for i in range(low, high):
+        e = events[0, i]
+        path[h] = e
+        if not (rising or placedSTAGE(path, first, h, WORLD)):
+            continue
+        compared += 1
+        if heldSTAGE(path, first, h, WORLD):
+            if not counted:
+                out[0, n], out[1, n], out[2, n] = b, row, e
+            n += 1
+            if n == out.shape[1] and not counted:
+                return n, compared, compared, i + 1
+    return n, compared, compared, high""".splitlines()
+# Where all events are in their places, 16 of them at a time.
+_SCAN_BY_WORDS = """    i, begin, tested = low, low, 0
+    while rising and i < high:
+        word = i >> 4
+        end = min(high, word + 1 << 4)
+        m = (PARTNER * 40503 + word) & (len(memo) - 1)
+        known = atomic.load(memo, m)
+        if known >> 32 != PARTNER:
+            known = PARTNER << 32
+        of_these = ((1 << end - i) - 1) << (i & 15)
+        new = of_these & ~(known >> 16)
+        if new:
+            for j in range(i, end):
+                if new >> (j & 15) & 1:
+                    e = events[0, j]
+                    path[h] = e
+                    tested += 1
+                    if heldSTAGE(path, first, h, WORLD):
+                        known |= 1 << (j & 15)
+            known |= of_these << 16
+            atomic.put(memo, m, known)
+        held = known & of_these
+        if counted:  # the bits that are set
+            held -= held >> 1 & 0x5555
+            held = (held & 0x3333) + (held >> 2 & 0x3333)
+            held = held + (held >> 4) & 0x0F0F
+            n += held + (held >> 8) & 31
+            held = 0
+        while held:
+            while not held >> (i & 15) & 1:
+                i += 1
+            out[0, n], out[1, n], out[2, n] = b, row, events[0, i]
+            held &= held - 1
+            n += 1
+            if n == out.shape[1]:
+                return n, i + 1 - begin, tested, i + 1
+        i = end
+    if rising:
+        return n, high - begin, tested, high""".splitlines()
+_SCAN_WITH_MEMO = """    compared, tested, word, m, known = 0, 0, -1, 0, 0
+    for i in range(low, high):
+        e = events[0, i]
+        path[h] = e
+        if not placedSTAGE(path, first, h, WORLD):
+            continue
+        compared += 1
+        if i >> 4 != word:
+            word = i >> 4
+            m = (PARTNER * 40503 + word) & (len(memo) - 1)
+            known = atomic.load(memo, m)
+            if known >> 32 != PARTNER:
+                known = PARTNER << 32
+        bit = 1 << (i & 15)
+        if not known >> 16 & bit:
+            tested += 1
+            known |= bit << 16
+            if heldSTAGE(path, first, h, WORLD):
+                known |= bit
+            atomic.put(memo, m, known)
+        if known & bit:
+            if not counted:
+                out[0, n], out[1, n], out[2, n] = b, row, e
+            n += 1
+            if n == out.shape[1] and not counted:
+                return n, compared, tested, i + 1
+    return n, compared, tested, high""".splitlines()
+_JOIN_TYPES = (
+    'T.int64, T.int64, T.int64, T.Array(T.int64, 2, "C"), T.Array(T.int64, 2, "C"), '
+    'T.Array(T.int64, 3, "C"), T.Array(T.int32, 3, "C"), T.Array(T.int64, 3, "C"), '
+    'T.Array(T.int64, 2, "C", readonly=True), T.int64, T.int64, T.int64, I1, I1, I1, '
+    'T.Array(T.int64, 2, "C"), I1, I1'
+)
+_LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
+    d, s, h = 0, 0, 0
+    for k in range(n_components):
+        first[k] = d
+        for _ in range(sizes[b, row, k]):
+            path[d] = items[b, row, s]
+            d += 1
+            s += 1
+        if k == c:
+            h = d
+            d += 1
+    first[n_components] = d
+    return h"""
+_JOIN = """HELPER
+def first_beyond(values, low, high, limit):
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] > limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit([(JOIN_TYPES, WORLD,)], OPTIONS)
+def join(
+    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, counted, at, path,
+    first, out, report, memo, WORLD_NAMES
+):
+    c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
+    k, row, r, begin = at[0], at[1], at[2], at[3]
+    n, compared, looked, tested = 0, 0, 0, 0
+    while k < n_blocks:
+        b = lists[0, k]
+        n_rows = header[b, 1]
+        while row < n_rows:
+            last, limit = spans[0, b, row], spans[1, b, row]
+            while r < n_ranges:
+                low, high = lists[1, r], lists[2, r]
+                if scoped:
+                    if events[1, low] > limit or (in_order and events[1, high - 1] <= last):
+                        high = low
+                    elif in_order:
+                        if events[1, low] <= last:
+                            low = first_beyond(events[1], low, high, last)
+                    else:
+                        low = first_beyond(events[2], low, high, last - 1)
+                    if high > low and events[1, high - 1] > limit:
+                        high = first_beyond(events[1], low, high, limit)
+                if begin < 0:
+                    looked += high - low
+                else:
+                    low = begin
+                if low < high and sizes[b, row, c] < most:
+                    n, tried, new, begin = scan(
+                        stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, counted,
+                        out, memo, WORLD_NAMES
+                    )
+                    compared += tried
+                    tested += new
+                    if n == out.shape[1] and not counted:
+                        at[0], at[1], at[2], at[3] = k, row, r, begin
+                        report[0], report[1], report[2] = compared, looked, tested
+                        return n
+                r += 1
+                begin = -1
+            row += 1
+            r = 0
+        k += 1
+        row = 0
+    at[0] = k
+    report[0], report[1], report[2] = compared, looked, tested
+    return n"""

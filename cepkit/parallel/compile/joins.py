@@ -1,0 +1,160 @@
+"""A branch as a row of joins: in which order its components are bound, and what each join tests.
+
+The first join starts partial matches; every other adds the events of one component to those that came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition
+from cepkit.errors import CepError
+from cepkit.language.sequences.lines import Absence
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """How the events of a component are added to partial matches.
+
+    Parameters
+    ----------
+    component : int
+        Which.
+    low : int
+        Events that it needs.
+    high : int, optional
+        Events that it may have; None: no limit.
+    after, before : int, optional
+        The nearest components in front of it and behind it that are bound already.
+    taking : tuple of int
+        The conditions of the branch that are tested with every event.
+    completing : tuple of int
+        Those tested when the component is complete.
+    absences : tuple of int
+        Absences decided when the component is complete.
+    """
+
+    component: int
+    low: int
+    high: int | None
+    after: int | None
+    before: int | None
+    taking: tuple[int, ...]
+    completing: tuple[int, ...]
+    absences: tuple[int, ...]
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the component may have several events."""
+        return self.high != 1
+
+    @property
+    def is_in_front(self) -> bool:
+        """Whether it is a loop whose last event has its neighbour behind it bound already."""
+        return self.is_loop and self.before == self.component + 1
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """The joins of a branch in the order in which they are made."""
+
+    bound: BoundBranch
+    joins: tuple[Join, ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The components in the order in which they are bound."""
+        return tuple(join.component for join in self.joins)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether components are bound from the first to the last."""
+        return self.order == tuple(range(len(self.joins)))
+
+    def is_appending(self, join: Join) -> bool:
+        """Whether a join adds events behind all that are bound."""
+        rank = self.joins.index(join)
+        return self.order[: rank + 1] == tuple(range(rank + 1))
+
+
+def joins_unsupported(bound: BoundBranch) -> str | None:
+    """Return why a branch cannot be made of joins, None when it can; completes "it …"."""
+    for number, component in enumerate(bound.branch.components):
+        name = component.variable
+        if number and component.step != "any":
+            return f"may not skip everything in front of {name!r} (strategy {component.step!r})"
+        if component.high != 1 and component.inner != "any":
+            return f"may not skip everything between two {name!r} (strategy {component.inner!r})"
+        if component.preference != "all":
+            return f"wants the {component.preference} choice of {name!r}, joins find all"
+        if component.until is not None:
+            return f"ends the loop of {name!r} by 'until'"
+    return None
+
+
+def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPlan:
+    """Return the joins of a branch.
+
+    Parameters
+    ----------
+    bound : BoundBranch
+        One that `joins_unsupported` has nothing against.
+    order : sequence of int, optional
+        The components in the order in which they are to be bound; default: first to last.
+
+    Raises
+    ------
+    CepError
+        When the order does not name every component once.
+    """
+    n = len(bound.branch.components)
+    order = tuple(range(n)) if order is None else tuple(order)
+    if sorted(order) != list(range(n)):
+        raise CepError(f"evaluation order {list(order)} does not name each of the {n} components once")
+    joins = []
+    for rank, c in enumerate(order):
+        component = bound.branch.components[c]
+        bound_before = order[:rank]
+        numbers = [i for i, one in enumerate(bound.conditions) if _decided(one, order) == rank]
+        conditions = [i for i in numbers if bound.conditions[i].condition.absence is None]
+        taking = tuple(i for i in conditions if _is_taking(bound.conditions[i], c))
+        joins.append(
+            Join(
+                component=c,
+                low=component.low,
+                high=component.high,
+                after=max((other for other in bound_before if other < c), default=None),
+                before=min((other for other in bound_before if other > c), default=None),
+                taking=taking,
+                completing=tuple(i for i in conditions if i not in taking),
+                absences=tuple(
+                    a
+                    for a, absence in enumerate(bound.branch.absences)
+                    if _absence_decided(bound, a, absence, order) == rank
+                ),
+            )
+        )
+    return JoinPlan(bound, tuple(joins))
+
+
+def _decided(one: BoundCondition, order: tuple[int, ...]) -> int:
+    """Return the rank of the join that binds the last component of a condition."""
+    return max((order.index(c) for c in one.component_of_variable.values()), default=0)
+
+
+def _is_taking(one: BoundCondition, component: int) -> bool:
+    """Whether a condition can be tested with every event that ``component`` takes, not only at its end."""
+    return one.condition.each and one.condition.decided_at == component
+
+
+def _absence_decided(bound: BoundBranch, number: int, absence: Absence, order: tuple[int, ...]) -> int:
+    """Return the rank of the join behind which an absence is decided."""
+    n = len(order)
+    if absence.spanning or absence.after < 0 or absence.before >= n:
+        return n - 1  # the edges are those of the whole match
+    needed = {absence.after, absence.before}
+    for one in bound.conditions:
+        if one.condition.absence == number:
+            needed |= set(one.component_of_variable.values())
+    return max(order.index(c) for c in needed)

@@ -1,0 +1,1 @@
+"""The parallel engines as values, on real threads."""

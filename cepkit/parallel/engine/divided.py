@@ -1,0 +1,300 @@
+"""Parallel engines that divide a stream: into chunks, or by partition keys; each part on one thread."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Real
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.errors import CepError, truth, whole_number
+from cepkit.events import Events
+from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.chunks import (
+    Chunk,
+    interval_chunks,
+    key_blocks,
+    keys_unsupported,
+    looked_at,
+    rip_chunks,
+)
+from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, Terms
+from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, summed
+from cepkit.parallel.agents.threads import run_agents, run_units
+from cepkit.parallel.engine.engines import ParallelEngine
+from cepkit.parallel.simulation.simulation import simulate_agents
+
+_CHUNKS_PER_THREAD = 16
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Divided(ParallelEngine):
+    """Independent parts of a stream, each found by one thread, event by event."""
+
+    @abstractmethod
+    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
+        """Return the thread, the agents and the chunk of every part."""
+
+    @property
+    @abstractmethod
+    def n_threads(self) -> int:
+        """How many threads."""
+
+    def crew(self, program: SequenceProgram, events: Events) -> Crew:
+        """Return the one thread of each part, which has all of the part to itself."""
+        return ONE_BY_ONE
+
+    def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
+        """Find the matches on real threads; see `ParallelEngine.run`."""
+        self.check(program)
+        parts = self.parts(program, events)
+        terms = Terms(keep=keep or self._filters(program), trace=trace)
+        for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
+            agents.join, agents.world, agents.arrays_of_events  # noqa: B018
+        made = [
+            (unit, partial(AgentRun, agents, ONE_BY_ONE, terms, own=_own(chunk)))
+            for unit, agents, chunk in parts
+        ]
+        runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
+        start = min((began(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
+        alone = [
+            self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), agents, chunk, keep)
+            for run, (_, agents, chunk) in zip(runs, parts, strict=True)
+        ]
+        units = [unit for unit, _, _ in parts]
+        return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, True, trace)
+
+    def simulate(
+        self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
+        event_bytes=64.0, on_wait=None,
+    ) -> ParallelRun:  # fmt: skip
+        """Find the matches in virtual time; see `ParallelEngine.simulate`.
+
+        A thread begins with its next part when it has done the last one and the part's first event is there.
+        """
+        self.check(program)
+        clock, busy = np.zeros(self.n_threads), np.zeros(self.n_threads)
+        alone, units = [], []
+        for unit, agents, chunk in self.parts(program, events):
+            own_arrival = (
+                arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
+            )
+            made = simulate_agents(
+                agents, ONE_BY_ONE, Terms(keep=keep or self._filters(program), trace=trace),
+                costs=costs, arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
+                on_wait=on_wait,
+            )  # fmt: skip
+            clock[unit] = max(clock[unit], made.makespan)
+            busy[unit] += made.busy[0]
+            alone.append(self._own_matches(made, agents, chunk, keep, own_arrival))
+            units.append(unit)
+        return self._sum(program, events, alone, float(clock.max()), busy, units, False, trace)
+
+    def _filters(self, program: SequenceProgram) -> bool:
+        """Return whether parts find matches of others, which `_own_matches` drops."""
+        return False
+
+    def _own_matches(
+        self,
+        run: ParallelRun,
+        agents: Agents,
+        chunk: Chunk | None,
+        keep: bool,
+        arrival: np.ndarray | None = None,
+    ) -> ParallelRun:
+        return run
+
+    def _sum(self, program, events, alone, makespan, busy, units, measured, trace) -> ParallelRun:
+        if not alone:
+            terms = Terms(keep=False, trace=trace)
+            nothing = run_agents(Agents(program, events), ONE_BY_ONE, terms)
+            return replace(
+                nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
+            )
+        return summed(str(self), alone, makespan, busy, units)
+
+
+def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
+    return None if chunk is None else (chunk.starts[0], chunk.starts[1], chunk.end)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RIP(_Divided):
+    """Chunks of the stream, each with the window behind it, one after the other to each thread.
+
+    Parameters
+    ----------
+    threads : int
+        How many, 512 at most.
+    chunk : int, optional
+        Events whose matches a chunk finds; None: so many that every thread gets 16 chunks.
+    multiple : float, optional
+        Instead: length of a chunk in windows of time, as OpenCEP divides.
+    start_filter : bool
+        With ``multiple``: whether a chunk begins matches with its own events only. OpenCEP begins them in the
+        overlap, too, and drops them at the end; so do chunks of queries that say their ``evaluation_order``.
+
+    Notes
+    -----
+    Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
+    Event Processing", DEBS 2013; OpenCEP for ``multiple``.
+    Differs: each chunk is matched by agents on one thread, as all engines here; see `rip_chunks`.
+    """
+
+    summary = "chunks of the stream, each with the window behind it"
+
+    threads: int = 2
+    chunk: int | None = None
+    multiple: float | None = None
+    start_filter: bool = True
+
+    def __post_init__(self):
+        whole_number("RIP: threads", self.threads, 1, MOST_THREADS)
+        truth("RIP: start_filter", self.start_filter)
+        if self.multiple is not None and not (
+            isinstance(self.multiple, Real) and 1 <= self.multiple < float("inf")
+        ):
+            raise CepError(f"RIP: multiple={self.multiple!r}: a number is meant, 1 window or more")
+        if self.chunk is not None:
+            whole_number("RIP: chunk", self.chunk, 1)
+            if self.multiple is not None:
+                raise CepError("RIP: chunk and multiple say the same thing in two ways; give one")
+        elif not self.start_filter and self.multiple is None:
+            raise CepError("RIP: start_filter=False goes with multiple")
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self.threads
+
+    def _filters(self, program: SequenceProgram) -> bool:
+        # In another order of evaluation a match's first event is not the one that is joined first.
+        return not self.start_filter or bool(program.query.evaluation_order)
+
+    def reason_against(self, program: SequenceProgram) -> str | None:
+        """Return why the engine cannot run a program, None when it can."""
+        if self.multiple is not None and not program.window.within:
+            return "has no window in time above 0, which multiple counts"
+        return ParallelEngine.reason_against(self, program)
+
+    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
+        """Return the thread, the agents and the chunk of every part."""
+        agents = Agents(program, events)
+        places = agents.places
+        if not places.n:
+            return []
+        end = looked_at(places)[1]
+        if self.multiple is not None:
+            time = places.time[places.place_of_position]
+            chunks = interval_chunks(
+                time,
+                float(program.window.within),
+                self.multiple,
+                self.threads,
+                start_filter=self.start_filter,
+            )
+        else:
+            size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
+            chunks = rip_chunks(end, size, self.threads)
+        if program.query.evaluation_order and self.start_filter:
+            chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
+        return [(chunk.unit, agents, chunk) for chunk in chunks]
+
+    def _own_matches(
+        self,
+        run: ParallelRun,
+        agents: Agents,
+        chunk: Chunk | None,
+        keep: bool,
+        arrival: np.ndarray | None = None,
+    ) -> ParallelRun:
+        if not self._filters(agents.program):
+            return run
+        first = run.block.first
+        own = np.flatnonzero((first >= chunk.own[0]) & (first < chunk.own[1]))
+        block, found_at, late = run.block.take(own), run.found_at[own], np.full(1, np.nan)
+        if len(own) and not run.measured:
+            late = found_at - (0.0 if arrival is None else arrival[block.last])
+        return replace(
+            run,
+            n_matches=len(own),
+            block=block if keep else block.take(slice(0, 0)),
+            found_at=found_at if keep else found_at[:0],
+            mean_latency=float(late.mean()),
+            greatest_latency=float(late.max()),
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DataParallel(_Divided):
+    """Partition keys divided among threads.
+
+    Parameters
+    ----------
+    threads : int
+        How many, 512 at most.
+    how : str
+        ``"least_loaded"``: keys with the most events first, each to the thread with the fewest so far;
+        ``"hash"``: by the key alone.
+
+    Notes
+    -----
+    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
+    """
+
+    summary = "partition keys divided among threads"
+
+    threads: int = 2
+    how: str = "least_loaded"
+
+    def __post_init__(self):
+        whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
+        key_blocks(np.zeros(0, np.int64), 1, self.how)
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self.threads
+
+    def reason_against(self, program: SequenceProgram) -> str | None:
+        """Return why the engine cannot run a program, None when it can."""
+        return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
+
+    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
+        """Return the thread and the agents of every part; positions are those of its own events."""
+        unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
+        made = []
+        for r in range(self.threads):
+            positions = np.flatnonzero(unit == r)
+            if len(positions):
+                made.append((r, Agents(program, _part_of(events, positions)), None))
+        return made
+
+    def _own_matches(
+        self,
+        run: ParallelRun,
+        agents: Agents,
+        chunk: Chunk | None,
+        keep: bool,
+        arrival: np.ndarray | None = None,
+    ) -> ParallelRun:
+        block = run.block
+        return replace(
+            run, block=replace(block, event_of_item=agents.events.row_of_event[block.event_of_item])
+        )
+
+
+def _part_of(events: Events, positions: np.ndarray) -> Events:
+    """Return some events; ``row_of_event`` is their position among all."""
+    keys, partition = np.unique(events.partition_of_event[positions], return_inverse=True)
+    return Events(
+        len(positions),
+        {name: column.take(positions) for name, column in events.columns.items()},
+        partition.astype(events.partition_of_event.dtype),
+        len(keys),
+        positions,
+    )

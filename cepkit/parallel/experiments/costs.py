@@ -1,0 +1,132 @@
+"""The cost model of hybrid agents against counts of a run: evaluations per agent, and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from cepkit.errors import CepError
+from cepkit.parallel.model.allocation import allocate_agents
+from cepkit.parallel.model.costs import evaluation_rates, event_loads
+from cepkit.parallel.model.rates import AgentRates
+
+__all__ = ["evaluations_per_agent", "threads_per_agent"]
+
+
+def evaluations_per_agent(
+    rates: AgentRates, compared: Sequence[Sequence[float]], duration_s: float
+) -> pd.DataFrame:
+    """Return how many pairs each agent evaluates, as counted and as the models expect.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of the events of the run.
+    compared : sequence of (float, float), by agent
+        Pairs whose conditions were looked at, by event workers and by match workers.
+    duration_s : float
+        Of the events, in seconds of their clock, above 0.
+
+    Returns
+    -------
+    DataFrame
+        A row per agent and source: ``agent`` (the place of its component among the joins, from 1), ``source``
+        (``measured``, ``simplex``, ``paper``: pairs of both kinds of workers, ``paper, one side``: those of
+        one kind), ``per_second``, and ``error`` relative to what was measured (NaN where that is 0).
+
+    Raises
+    ------
+    CepError
+        When there is not a count for each agent, or the events last no time.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV. On Poisson streams the paper's pairs are 2 (i - 1)! times too many.
+
+    Examples
+    --------
+    >>> three = AgentRates((1.0, 1.0, 1.0), window=6.0)
+    >>> table = evaluations_per_agent(three, [(600, 0), (1750, 50)], 100.0)
+    >>> table[table["source"] == "simplex"]
+       agent   source  per_second  error
+    1      2  simplex         6.0    0.0
+    5      3  simplex        18.0    0.0
+    """
+    if len(compared) != len(rates.agents):
+        raise CepError(f"compared: counts of {len(compared)} agents. There are {len(rates.agents)}")
+    if not duration_s > 0:
+        raise CepError(f"duration_s={duration_s}: events that last no time have no rates")
+    measured = [float(sum(counts)) / duration_s for counts in compared]
+    sources = {
+        "measured": measured,
+        "simplex": evaluation_rates(rates),
+        "paper": evaluation_rates(rates, "paper"),
+        "paper, one side": event_loads(rates, "paper"),
+    }
+    rows = [
+        {
+            "agent": component + 1,
+            "source": source,
+            "per_second": values[a],
+            "error": values[a] / measured[a] - 1 if measured[a] else float("nan"),
+        }
+        for a, component in enumerate(rates.agents)
+        for source, values in sources.items()
+    ]
+    return pd.DataFrame(rows, columns=["agent", "source", "per_second", "error"])
+
+
+def threads_per_agent(
+    rates: AgentRates,
+    threads: Iterable[int],
+    compared: Sequence[Sequence[float]] | None = None,
+    sent: Sequence[float] | None = None,
+) -> pd.DataFrame:
+    """Return how each model divides numbers of threads among agents.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of the events.
+    threads : iterable of int
+        Numbers of threads; neighbours are fused where there are too few.
+    compared, sent : sequence, by agent, optional
+        As of `cepkit.parallel.model.costs.measured_loads`; without them ``measured`` is left out.
+
+    Returns
+    -------
+    DataFrame
+        A row per model, number and agent: ``cost_model``, ``threads``, ``agents`` (as text, fused ones
+        together: ``3+4``), ``own``, ``event_workers``, ``match_workers``, ``share`` of the load.
+
+    Examples
+    --------
+    >>> three = AgentRates((1.0, 1.0, 1.0), window=60.0)
+    >>> threads_per_agent(three, [12]).drop(columns=["threads", "share"])
+      cost_model agents  own  event_workers  match_workers
+    0      paper      2    2              1              1
+    1      paper      3   10              1              9
+    2    simplex      2    2              1              1
+    3    simplex      3   10              1              9
+    """
+    models = ["paper", "simplex", *([] if compared is None or sent is None else ["measured"])]
+    rows = []
+    for model in models:
+        for n in threads:
+            made = allocate_agents(rates, n, model, compared=compared, sent=sent)
+            total = sum(made.loads)
+            for g, components in enumerate(made.agents):
+                rows.append(
+                    {
+                        "cost_model": model,
+                        "threads": n,
+                        "agents": "+".join(str(c + 1) for c in components),
+                        "own": made.threads[g],
+                        "event_workers": made.event_workers[g],
+                        "match_workers": made.match_workers[g],
+                        "share": made.loads[g] / total if total else float("nan"),
+                    }
+                )
+    columns = ["cost_model", "threads", "agents", "own", "event_workers", "match_workers", "share"]
+    return pd.DataFrame(rows, columns=columns)

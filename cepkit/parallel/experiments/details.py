@@ -1,0 +1,354 @@
+"""Inside hybrid agents: models and counts, buffers, bursts, and real threads beside virtual time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from cepkit.parallel.agents.crew import Costs, Crew
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.engine.engines import Hybrid, Sequential
+from cepkit.parallel.experiments.costs import evaluations_per_agent
+from cepkit.parallel.experiments.figures import (
+    COMPARED,
+    CORES,
+    COSTS,
+    Runs,
+    simulated,
+    speedup,
+    system_of,
+)
+from cepkit.parallel.experiments.workloads import VARIABLES, Workload, prepared, sensors
+from cepkit.parallel.model.statistics import agent_statistics
+from cepkit.parallel.simulation.calibration import calibrate_costs
+from cepkit.parallel.trace.trace import ACTIONS, Trace
+
+__all__ = [
+    "buffers",
+    "bursts",
+    "by_cost_model",
+    "evaluations",
+    "machine_load",
+    "measured",
+    "network_of",
+    "spread",
+]
+
+
+def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
+    """Return how many pairs each agent evaluates, as counted and by the models.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As of `evaluations_per_agent`, with ``data`` in front.
+    """
+    program, events = prepared(workload, window_min or workload.windows_min[2])
+    (rates,) = agent_statistics(program, events)
+    run = simulated(Sequential(), program, events, costs)
+    seconds = (workload.frame["ts"].iloc[-1] - workload.frame["ts"].iloc[0]).total_seconds()
+    table = evaluations_per_agent(rates, run.compared.tolist(), seconds)
+    table.insert(0, "data", workload.name)
+    return table
+
+
+def by_cost_model(
+    workload: Workload,
+    threads: Sequence[int],
+    *,
+    window_min: float | None = None,
+    allocation: str = "state_dynamic",
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how well each cost model divides threads among agents.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per number of threads and model: ``threads``, ``cost_model``, ``threads_of_agents`` (text),
+        ``speedup`` over the sequential run, ``idle_share``.
+    """
+    runs, rows = Runs([workload], costs), []
+    query = (workload.name, "SEQ", window_min or workload.windows_min[2], len(workload.types))
+    program, events = runs.prepared(*query)
+    for n in threads:
+        for model in ("paper", "simplex", "measured"):
+            engine = Hybrid(threads=n, allocation=allocation, cost_model=model)
+            run = engine.simulate(program, events, costs=costs)
+            rows.append(
+                {
+                    "threads": n,
+                    "cost_model": model,
+                    "threads_of_agents": " ".join(map(str, engine.crew(program, events).of_agent)),
+                    "speedup": runs.sequential(*query).makespan / run.makespan,
+                    "idle_share": run.idle_share,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def buffers(
+    workload: Workload,
+    *,
+    window_min: float | None = None,
+    threads: int = 8,
+    load: float = 0.8,
+    allocation: str = "state_dynamic",
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how full event and match buffers are, beside the models.
+
+    Parameters
+    ----------
+    workload, window_min, threads, load, costs
+        As of `paced`; None: the workload's third window.
+    allocation : str
+        Of the hybrid.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per removal rule (``watermark``, ``window``), agent and ``buffer`` (``events``, ``partial
+        matches``): ``mean`` and ``most`` items over the run; ``by_window``, what a window holds: e W, and m W
+        / (i - 1) of partial matches; ``by_delay``, with the delay d of their removal: e d (watermark), e (W +
+        d) (window), m (W / (i - 1) + d). The delay is what events stay under the watermark rule: there the
+        model is no forecast.
+
+    Notes
+    -----
+    Buffers are emptied in passes, more rarely the more there is; hence most of the delay. Threads take one
+    item at a time: whole batches would be removed only when none of their items is needed.
+    Source: HYPERSONIC, section IV-A: events stay for W + d, partial matches for W - d, d being their delay
+    behind the events.
+    """
+    window_min = window_min or workload.windows_min[2]
+    runs = Runs([workload], costs)
+    query = (workload.name, "SEQ", window_min, len(workload.types))
+    program, events = runs.prepared(*query)
+    (rates,) = agent_statistics(program, events)
+    arrival = np.arange(events.n_events) * (runs.sequential(*query).makespan / events.n_events / load)
+    rows, delay_of_agent = [], {}
+    for removal in ("watermark", "window"):
+        engine = Hybrid(
+            threads=threads, allocation=allocation, cost_model="measured", removal=removal, batch=1
+        )
+        run = simulated(engine, program, events, costs, arrival, trace=True)
+        for a, of in enumerate(run.trace.agents_frame().to_dict("records")):
+            n_events, n_partials = map(int, run.taken[a])
+            left, share = rates.agents[a], rates.in_window[rates.agents[a]] / max(1, n_events)
+            delay = delay_of_agent.setdefault(a, of["mean_event_buffer"] / max(1, n_events))
+            stay = {"events": share, "partial matches": share / left}
+            own = {"events": delay + share * (removal == "window"), "partial matches": delay + share / left}
+            for name, short, n in (("events", "event", n_events), ("partial matches", "partial", n_partials)):
+                rows.append(
+                    {
+                        "removal": removal,
+                        "agent": of["agent"],
+                        "buffer": name,
+                        "mean": of[f"mean_{short}_buffer"],
+                        "most": of[f"most_{short}_buffer"],
+                        "by_window": n * stay[name],
+                        "by_delay": n * own[name],
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def spread(
+    shuffled: Sequence[float] = (0.0, 0.1, 0.3, 1.0),
+    *,
+    workload: Workload | None = None,
+    window_min: float | None = None,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+    seed: int = 7,
+) -> pd.DataFrame:
+    """Return how systems fare when events of a pattern come close together, and when they are spread.
+
+    Parameters
+    ----------
+    shuffled : sequence of float
+        Shares of the events whose types, with their values, change places at random: 0 leaves them in runs,
+        1 spreads them over the stream.
+    workload : Workload, optional
+        None: `sensors`.
+    window_min : float, optional
+        None: the workload's third.
+    threads, costs
+        As of `speedup`.
+    seed : int
+        Of the shuffling.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per share and system, and behind them those of all events shuffled and at equal distances:
+        ``events`` (text), ``system, speedup, busiest_share`` (of the work, of one thread),
+        ``sequential_us``, ``matches``.
+    """
+    workload = sensors() if workload is None else workload
+    window_min = window_min or workload.windows_min[2]
+    rows = []
+    for share, is_even in [*((share, False) for share in shuffled), (1.0, True)]:
+        rng = np.random.default_rng(seed)
+        frame = workload.frame.copy()
+        n = len(frame)
+        moved = np.flatnonzero(rng.random(n) < share)
+        order = np.arange(n)
+        order[moved] = rng.permutation(moved)
+        for column in (workload.event_type, workload.value):
+            frame[column] = workload.frame[column].take(order).array
+        if is_even:
+            first, last = frame["ts"].iloc[0], frame["ts"].iloc[-1]
+            frame["ts"] = pd.date_range(first, last, periods=n).astype(frame["ts"].dtype)
+        made = _at_one_point(replace(workload, frame=frame), window_min, threads, costs)
+        what = "as they come" if not share else f"{share:.0%} shuffled"
+        rows.append(made.assign(events=what + ", equal distances" * is_even))
+    return _ordered(rows, "events")
+
+
+def bursts(
+    n_bursts: Sequence[int] = (1, 3, 10),
+    *,
+    n_days: int = 4,
+    share: float = 0.3,
+    window_min: float = 20.0,
+    length: int = 4,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+    seed: int = 7,
+) -> pd.DataFrame:
+    """Return how systems fare when part of the runs of a pattern's activities is moved into bursts.
+
+    Parameters
+    ----------
+    n_bursts : sequence of int
+        Into how many.
+    n_days, share, seed
+        As of `sensors`.
+    window_min, length, threads, costs
+        As of `speedup`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per number of bursts and system, with the columns of `spread`; ``n_bursts`` for ``events``.
+    """
+    rows = []
+    for n in n_bursts:
+        workload = sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n)
+        made = _at_one_point(workload, window_min, threads, costs, length)
+        rows.append(made.assign(n_bursts=n))
+    return _ordered(rows, "n_bursts")
+
+
+def _at_one_point(workload: Workload, window_min: float, threads: int, costs: Costs, length: int = 6):
+    made = speedup(
+        [workload], "window", [window_min], patterns=("SEQ",), threads=threads, length=length, costs=costs
+    )
+    return made.assign(sequential_us=made["speedup"] * made["makespan_us"])
+
+
+def _ordered(rows: list[pd.DataFrame], first: str) -> pd.DataFrame:
+    columns = [first, "system", "speedup", "busiest_share", "sequential_us", "matches"]
+    return pd.concat(rows, ignore_index=True)[columns]
+
+
+def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
+    """Return a run's agents as `cepkit.parallel.plots.network.network_dot` takes them; of a sequence without loops."""
+    done, agents = trace.agents_frame(), list(trace.agents)
+    role = trace.threads()[["agent", "role"]].astype(str)
+    types = dict(zip(VARIABLES, workload.types, strict=False))
+    homes = {
+        kind: [int(((role["agent"] == a) & (role["role"] == kind)).sum()) for a in agents] for kind in ACTIONS
+    }
+    return pd.DataFrame(
+        {
+            "agent": agents,
+            "events": [types[a] for a in agents],
+            "start": [workload.types[0], *[None] * (len(agents) - 1)],
+            "next": [*agents[1:], None],
+            "loops": False,
+            "event_threads": homes["events"],
+            "partial_threads": homes["partials"],
+            **{name: done[name].to_numpy() for name in ("taken_events", "taken_partials")},
+            "sent": np.append(done["sent"].to_numpy()[:-1], done["n_matches"].iloc[-1]),
+        }
+    )
+
+
+def machine_load() -> str:
+    """Return how many processes run on how many cores: times of threads say something on idle ones only.
+
+    Examples
+    --------
+    >>> machine_load().endswith("cores")
+    True
+    """
+    of_a_minute = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return f"load {of_a_minute} on {os.cpu_count()} cores"
+
+
+def measured(
+    workload: Workload,
+    threads: Sequence[int] = (1, 2),
+    *,
+    window_min: float | None = None,
+    systems: Sequence[str] = (*COMPARED[:1], "RIP"),
+    repetitions: int = 5,
+) -> pd.DataFrame:
+    """Return speed-ups on real threads beside those of virtual time.
+
+    Parameters
+    ----------
+    workload, window_min
+        As of `by_cost_model`.
+    threads : sequence of int
+        No more than the machine has cores, to say something.
+    systems : sequence of str
+        Names of `SYSTEMS`.
+    repetitions : int
+        The median counts.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
+        simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind. Costs
+        are those of this machine, measured once for each kind of crew.
+    """
+    program, events = prepared(workload, window_min or workload.windows_min[2])
+
+    @cache
+    def costs_of(crew: Crew) -> Costs:
+        return calibrate_costs(program, events, crew=crew)
+
+    def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
+        engine = system_of(name)(n, events.n_events)
+        found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
+        virtual = engine.simulate(program, events, costs=costs_of(engine.crew(program, events)))
+        return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
+
+    one, *sequential = both("sequential", 1)
+    rows = []
+    for name in systems:
+        for n in threads:
+            run, real, virtual = both(name, n)
+            rows.append(
+                {
+                    "system": name,
+                    "threads": n,
+                    "matches": run.n_matches,
+                    "same_matches": run.n_matches == one.n_matches,
+                    "measured_ms": real / 1e6,
+                    "simulated_ms": virtual / 1e6,
+                    "measured_speedup": sequential[0] / real,
+                    "simulated_speedup": sequential[1] / virtual,
+                }
+            )
+    return pd.DataFrame(rows)

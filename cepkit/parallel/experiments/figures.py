@@ -1,0 +1,444 @@
+"""The experiments of the HYPERSONIC paper in virtual time: figures 6 to 10.
+
+Everything returns tidy frames; nothing is drawn here. `hybrid_details` looks into the agents.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.regex.matching import usable_threads
+from cepkit.errors import CepError, nearest
+from cepkit.events import Events
+from cepkit.experiments.sweeps import sweep
+from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, Terms
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.engine.divided import RIP
+from cepkit.parallel.engine.engines import Hybrid, ParallelEngine, Sequential
+from cepkit.parallel.experiments.workloads import PATTERNS, VARIABLES, Workload, prepared
+from cepkit.parallel.simulation.simulation import simulate_agents
+
+__all__ = [
+    "COMPARED",
+    "CORES",
+    "COSTS",
+    "SYSTEMS",
+    "Runs",
+    "fusion",
+    "never_pruned",
+    "paced",
+    "rip_chunks_per_thread",
+    "simulated",
+    "speedup",
+]
+
+CORES = 24  # of the paper's machine
+COSTS = Costs()
+CHUNKS = 4  # of RIP for every thread
+_MOST_WORKERS = 8  # points of a sweep at once: each takes memory of its own
+# By the number of threads and of events.
+SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
+    "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
+    "hybrid, state-dynamic": lambda threads, n: Hybrid(
+        threads=threads, allocation="state_dynamic", cost_model="measured"
+    ),
+    "hybrid, static": lambda threads, n: Hybrid(threads=threads, allocation="static", cost_model="measured"),
+    "RIP": lambda threads, n: RIP(threads=threads, chunk=max(1, -(-n // (CHUNKS * threads)))),
+    "sequential": lambda threads, n: Sequential(),
+    "sequential, not scoped": lambda threads, n: Sequential(scoped=False),
+}
+COMPARED = ("hybrid, fully dynamic", "hybrid, state-dynamic", "RIP")
+
+
+# --- figures 6 and 9: speed -------------------------------------------------------------------------------
+
+
+class Runs:
+    """Points of sweeps: a run of a system each, beside the sequential one of the same query."""
+
+    def __init__(self, workloads: Iterable[Workload], costs: Costs):
+        if isinstance(workloads, Workload):
+            raise CepError(f"workloads is a workload, {workloads.name!r}. Give a list of them")
+        self.workloads = {workload.name: workload for workload in workloads}
+        self.costs = costs
+        self._made: dict[tuple, Future] = {}
+        self._making = Lock()
+
+    def prepared(self, data: str, pattern: str, window_min: float, length: int):
+        """Return the program and the events of a query."""
+        workload = self.workloads[data]
+        return self._once(
+            lambda: prepared(workload, window_min, length=length, pattern=pattern),
+            (data, pattern, window_min, length),
+        )
+
+    def simulated(self, system: str, threads: int, *query, load: float | None = None) -> ParallelRun:
+        """Return a run; with ``load`` events arrive evenly, at that multiple of the sequential rate."""
+        program, events = self.prepared(*query)
+        arrival = None
+        if load is not None:
+            gap = self.sequential(*query).makespan / events.n_events / load
+            arrival = np.arange(events.n_events) * gap
+        engine = system_of(system)(threads, events.n_events)
+        return simulated(engine, program, events, self.costs, arrival)
+
+    def sequential(self, *query, scoped: bool = True) -> ParallelRun:
+        """Return the run on one thread."""
+        name = "sequential" if scoped else "sequential, not scoped"
+        return self._once(lambda: self.simulated(name, 1, *query), (name, *query))
+
+    def _once(self, make: Callable[[], Any], key: tuple) -> Any:
+        """Return what is made for a key, by the first thread that asks for it."""
+        with self._making:
+            is_first = key not in self._made
+            made = self._made.setdefault(key, Future())
+        if is_first:
+            try:
+                made.set_result(make())
+            except BaseException as error:
+                with self._making:
+                    del self._made[key]  # who asks again tries again
+                made.set_exception(error)
+        return made.result()
+
+
+def system_of(name: str) -> Callable[[int, int], ParallelEngine]:
+    """Return what makes the engine of a system."""
+    if name not in SYSTEMS:
+        raise CepError(f"system {name!r} not known.{nearest(name, SYSTEMS)} There are {list(SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+def _workers() -> int:
+    return min(_MOST_WORKERS, usable_threads())
+
+
+def _check_systems(systems: Sequence[str]) -> None:
+    if isinstance(systems, str):
+        raise CepError(f"systems={systems!r}: give a list, [{systems!r}]")
+    for name in systems:
+        system_of(name)
+
+
+def simulated(
+    engine: ParallelEngine,
+    program: SequenceProgram,
+    events: Events,
+    costs: Costs,
+    arrival: np.ndarray | None = None,
+    *,
+    trace: bool = False,
+) -> ParallelRun:
+    """Return a run in virtual time, in which events are passed on as soon as they have arrived."""
+    if arrival is None or not isinstance(engine, Hybrid):
+        return engine.simulate(program, events, costs=costs_of(engine, costs), arrival=arrival)
+    terms = replace(engine.terms(), keep=False, chunk=1, trace=trace)
+    agents, crew = Agents(program, events), engine.crew(program, events)
+    return simulate_agents(agents, crew, terms, costs=costs, arrival=arrival)
+
+
+def costs_of(engine: ParallelEngine, costs: Costs) -> Costs:
+    """Return what an engine pays: who shares nothing with other threads locks nothing."""
+    return costs if isinstance(engine, Hybrid) else replace(costs, lock=0.0)
+
+
+def _points(workloads, by, values, patterns, systems, threads, length, **more) -> list[dict]:
+    if by not in ("window", "threads", "length"):
+        raise CepError(f"by={by!r}: a sweep goes over 'window', 'threads' or 'length'")
+    points = []
+    for workload in workloads:
+        given = values[workload.name] if isinstance(values, Mapping) else values
+        windows = workload.windows_min
+        for pattern in patterns:
+            for value in windows if given is None else given:
+                at = {"window_min": windows[min(2, len(windows) - 1)], "threads": threads, "length": length}
+                at["window_min" if by == "window" else by] = value
+                workload.query(at["window_min"], length=at["length"], pattern=pattern)  # raises here, once
+                for system in systems:
+                    points.append({"data": workload.name, "pattern": pattern, **at, "system": system, **more})
+    return points
+
+
+def speedup(
+    workloads: Sequence[Workload],
+    by: str,
+    values: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
+    *,
+    patterns: Sequence[str] = PATTERNS,
+    systems: Sequence[str] = COMPARED,
+    threads: int = CORES,
+    length: int = 6,
+    costs: Costs = COSTS,
+    path: str | os.PathLike | None = None,
+) -> pd.DataFrame:
+    """Return how much faster than one thread systems are: figures 6 and 9, simulated.
+
+    Parameters
+    ----------
+    workloads : sequence of Workload
+    by : str
+        ``"window"``, ``"threads"`` or ``"length"`` of the pattern.
+    values : sequence, or mapping of workload names to them, optional
+        Of ``by``; None: the workload's windows.
+    patterns : sequence of str
+        ``"SEQ"``, ``"Kleene"``.
+    systems : sequence of str
+        Names of `SYSTEMS`.
+    threads, length
+        Where ``by`` does not say otherwise.
+    costs : Costs
+        Of a thread's steps. Systems whose threads share nothing pay no locks.
+    path : str or path, optional
+        A folder that keeps the points; see `cepkit.experiments.sweeps.sweep`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per point and system: ``data, pattern, window_min, threads, length, system``; ``makespan_us``;
+        ``speedup`` over the sequential run that looks only at what is in a window, ``speedup_not_scoped``
+        over the one that looks at all its buffers hold; ``matches``; ``same_matches`` (bool: as many as the
+        sequential run); ``events_per_ms``; ``idle_share``; ``most_kb`` of all buffers and queues;
+        ``busiest_share`` of the work, of one thread.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section VII, figures 6 and 9.
+    """
+    _check_systems(systems)
+    runs = Runs(workloads, costs)
+
+    def point(data, pattern, window_min, threads, length, system) -> dict:
+        query = (data, pattern, window_min, length)
+        run, one = runs.simulated(system, threads, *query), runs.sequential(*query)
+        wide = runs.sequential(*query, scoped=False)
+        return {
+            "makespan_us": run.makespan / 1e3,
+            "speedup": one.makespan / run.makespan,
+            "speedup_not_scoped": wide.makespan / run.makespan,
+            "matches": run.n_matches,
+            "same_matches": run.n_matches == one.n_matches == wide.n_matches,
+            "events_per_ms": runs.prepared(*query)[1].n_events / run.makespan * 1e6,
+            "idle_share": run.idle_share,
+            "most_kb": run.most_bytes / 1e3,
+            "busiest_share": float(run.busy.max() / run.busy.sum()),
+        }
+
+    points = _points(workloads, by, values, patterns, systems, threads, length)
+    return sweep(point, points, path, name=f"speedup by {by}", workers=_workers(), progress=False)
+
+
+# --- figures 7 and 8: latency and memory ------------------------------------------------------------------
+
+
+def paced(
+    workloads: Sequence[Workload],
+    by: str,
+    values: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
+    *,
+    loads: Sequence[float] = (0.8, 8.0),
+    systems: Sequence[str] = (*COMPARED, "sequential"),
+    threads: int = CORES,
+    length: int = 6,
+    costs: Costs = COSTS,
+    path: str | os.PathLike | None = None,
+) -> pd.DataFrame:
+    """Return latency and memory where events arrive at a fixed rate: figures 7 and 8, simulated.
+
+    Parameters
+    ----------
+    workloads, by, values, systems, threads, length, costs, path
+        As of `speedup`; the pattern is a sequence.
+    loads : sequence of float
+        Rates, as multiples of what the sequential run can do on the same query.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per point, load and system: ``data, pattern, window_min, threads, length, system, load``;
+        ``mean_latency_us`` and ``greatest_latency_us`` from the arrival of a match's newest event, NaN
+        without matches; ``most_kb`` of all buffers and queues; ``matches``.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section VII, figures 7 and 8.
+    Differs: the paper does not say at which rate events arrive.
+    """
+    _check_systems(systems)
+    runs = Runs(workloads, costs)
+
+    def point(data, pattern, window_min, threads, length, system, load) -> dict:
+        run = runs.simulated(system, threads, data, pattern, window_min, length, load=load)
+        return {
+            "mean_latency_us": run.mean_latency / 1e3,
+            "greatest_latency_us": run.greatest_latency / 1e3,
+            "most_kb": run.most_bytes / 1e3,
+            "matches": run.n_matches,
+        }
+
+    points = [
+        point
+        for load in loads
+        for point in _points(workloads, by, values, ("SEQ",), systems, threads, length, load=load)
+    ]
+    return sweep(point, points, path, name=f"paced by {by}", workers=_workers(), progress=False)
+
+
+def never_pruned(
+    workload: Workload,
+    n_events: Sequence[int],
+    *,
+    window_min: float | None = None,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return what the sequential baseline costs by how it keeps its buffers: where large speed-ups come from.
+
+    Parameters
+    ----------
+    workload : Workload
+    n_events : sequence of int
+        First events of the stream that are searched.
+    window_min : float, optional
+        None: the workload's first.
+    threads, costs
+        Of the hybrid.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per number of events and baseline (``scoped``; ``not scoped``: all that the buffers hold is
+        looked at; ``never pruned``: and they hold everything): ``events``, ``baseline``, ``makespan_us``,
+        ``pairs_seen``, ``speedup`` of the fully dynamic hybrid over it.
+    """
+    rows = []
+    for n in n_events:
+        part = replace(workload, frame=workload.frame.iloc[:n])
+        program, events = prepared(part, window_min or workload.windows_min[0])
+        fast = Hybrid(threads=threads).simulate(program, events, costs=costs)
+        for name, terms in (
+            ("scoped", Terms(keep=False)),
+            ("not scoped", Terms(keep=False, scoped=False, removal="window")),
+            ("never pruned", Terms(keep=False, scoped=False, removal="never")),
+        ):
+            own = replace(costs, lock=0.0)
+            run = simulate_agents(Agents(program, events), ONE_BY_ONE, terms, costs=own)
+            rows.append(
+                {
+                    "events": events.n_events,
+                    "baseline": name,
+                    "makespan_us": run.makespan / 1e3,
+                    "pairs_seen": int(run.looked.sum()),
+                    "speedup": run.makespan / fast.makespan,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def fusion(
+    workloads: Sequence[Workload],
+    by: str,
+    values: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
+    *,
+    allocations: Sequence[str] = ("static", "state_dynamic"),
+    threads: int = 10,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return what it brings to let two neighbouring agents share their threads: figure 10, simulated.
+
+    The pair is the one with the least work, as counted.
+
+    Parameters
+    ----------
+    workloads, values, costs
+        As of `speedup`.
+    by : str
+        ``"window"`` or ``"threads"``.
+    allocations : sequence of str
+        Of the hybrid; with fully dynamic threads fusion saves queues only.
+    threads : int
+        Where ``by`` does not say otherwise.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per point and allocation: ``data, window_min, threads, allocation``, ``fused`` (text),
+        ``events_per_ms``, ``events_per_ms_fused``, ``gain`` (their ratio - 1).
+
+    Notes
+    -----
+    Source: HYPERSONIC, sections VI-B and VII, figure 10: two of five agents.
+    """
+    runs = Runs(workloads, costs)
+
+    def point(data, pattern, window_min, threads, length, system) -> dict:
+        query = (data, pattern, window_min, length)
+        program, events = runs.prepared(*query)
+        work = runs.sequential(*query).looked.sum(axis=1) + 1
+        least = int(np.argmin(work[1:] + work[:-1]))
+        pair = (VARIABLES[least + 1], VARIABLES[least + 2])
+        apart = Hybrid(threads=threads, allocation=system, cost_model="measured")
+        rates = [
+            events.n_events / engine.simulate(program, events, costs=costs).makespan * 1e6
+            for engine in (apart, replace(apart, fuse=[pair]))
+        ]
+        return {
+            "fused": "+".join(pair),
+            "events_per_ms": rates[0],
+            "events_per_ms_fused": rates[1],
+            "gain": rates[1] / rates[0] - 1,
+        }
+
+    points = _points(workloads, by, values, ("SEQ",), allocations, threads, 6)
+    return sweep(point, points, workers=_workers(), progress=False).rename(columns={"system": "allocation"})
+
+
+def rip_chunks_per_thread(
+    workloads: Sequence[Workload],
+    chunks: Sequence[int] = (1, 4, 16),
+    *,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return RIP's speed-up by how finely it divides the stream, beside the fully dynamic hybrid's.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per workload, window and number of ``chunks`` of every thread: ``data, window_min, chunks,
+        speedup, hybrid_speedup``; ``items_taken_again``: what overlaps add, as a share.
+
+    Notes
+    -----
+    Few chunks repeat little and leave threads idle; with one chunk per thread there is no stream any more.
+    """
+    runs, rows = Runs(workloads, costs), []
+    for workload in workloads:
+        for window_min in workload.windows_min:
+            query = (workload.name, "SEQ", window_min, len(workload.types))
+            program, events = runs.prepared(*query)
+            one = runs.sequential(*query)
+            hybrid = runs.simulated("hybrid, fully dynamic", threads, *query)
+            for n in chunks:
+                engine = RIP(threads=threads, chunk=-(-events.n_events // (n * threads)))
+                run = engine.simulate(program, events, costs=costs_of(engine, costs))
+                rows.append(
+                    {
+                        "data": workload.name,
+                        "window_min": window_min,
+                        "chunks": n,
+                        "speedup": one.makespan / run.makespan,
+                        "hybrid_speedup": one.makespan / hybrid.makespan,
+                        "items_taken_again": run.n_items / one.n_items - 1,
+                    }
+                )
+    return pd.DataFrame(rows)

@@ -1,0 +1,1 @@
+"""The cost model of agents: rates, costs and the allocation of threads."""

@@ -1,0 +1,319 @@
+"""The cost model of hybrid agents, its second half: the work that arrivals make, per second, and the memory.
+
+See `cepkit.parallel.model.rates` for the values and the two models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, inf
+
+from cepkit.errors import CepError
+from cepkit.parallel.model.rates import (
+    AgentRates,
+    Delay,
+    agent_flows,
+    arrival_rates,
+    event_buffer_sizes,
+    match_buffer_sizes,
+    sending_rates,
+    shares_left,
+)
+
+_NS_PER_S = 1e9
+_MOST_WORKERS = 1 << 31
+
+
+def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
+    """Return how many pairs each agent's event workers evaluate, 1/s.
+
+    Parameters
+    ----------
+    rates, model, delay
+        As of `match_buffer_sizes`.
+
+    Returns
+    -------
+    tuple of float, by agent
+        l_event,i: events of the partner times partial matches kept.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: e_i abs(MB_i), with abs(MB_i) = m_i W.
+    Differs: simplex counts partners in order and window only: m_i in_window_i / (i - 1).
+
+    Examples
+    --------
+    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
+    >>> event_loads(four, "paper"), event_loads(four)
+    ((6.0, 36.0, 216.0), (6.0, 18.0, 36.0))
+    """
+    if model == "paper":
+        sizes = match_buffer_sizes(rates, model, delay)
+        return tuple(rates.rates[c] * size for c, size in zip(rates.agents, sizes, strict=True))
+    return _pairs(rates, model, delay, lambda left, n: left**n)
+
+
+def match_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
+    """Return how many pairs each agent's match workers evaluate, 1/s; arguments as of `event_loads`.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: m_i abs(IB_i), with abs(IB_i) = e_i W.
+    Differs: in simplex only the events that came within the delay of a partial match are left for it: no pair
+    is evaluated twice, and without delay all are the event workers'.
+
+    Examples
+    --------
+    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
+    >>> match_loads(four, "paper"), match_loads(four)
+    ((6.0, 36.0, 216.0), (0.0, 0.0, 0.0))
+    """
+    if model == "paper":
+        sizes = event_buffer_sizes(rates, "window", delay)
+        return tuple(m * size for m, size in zip(arrival_rates(rates, model), sizes, strict=True))
+    return _pairs(rates, model, delay, lambda left, n: 1 - left**n)
+
+
+def _pairs(
+    rates: AgentRates, model: str, delay: Delay, share: Callable[[float, int], float]
+) -> tuple[float, ...]:
+    """Return pairs in order by agent: the share of those with n events, by what the delay leaves."""
+    return tuple(
+        sum(m * rates.partners(flow.component, n) * share(left, n) for n, m in flow.arriving.items())
+        for flow, left in zip(agent_flows(rates, model), shares_left(rates, delay), strict=True)
+    )
+
+
+def evaluation_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
+    """Return how many pairs each agent evaluates, 1/s; arguments as of `arrival_rates`.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: 2 e_i m_i W.
+    Differs: in simplex each pair in order and in a window is evaluated once, whatever the delay.
+    """
+    pairs = zip(event_loads(rates, model), match_loads(rates, model), strict=True)
+    return tuple(event + match for event, match in pairs)
+
+
+def computation(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
+    """Return the time for conditions, ns per second by agent: c_i (l_event,i + l_match,i).
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: comp_i = 2 c_i e_i m_i W.
+
+    Examples
+    --------
+    >>> computation(AgentRates((1.0, 2.0), window=10.0, evaluation_cost=5.0), "paper")
+    (200.0,)
+    """
+    made = evaluation_rates(rates, model)
+    return tuple(rates.evaluation_cost[c] * n for c, n in zip(rates.agents, made, strict=True))
+
+
+def synchronisation(
+    rates: AgentRates,
+    event_workers: Sequence[float],
+    match_workers: Sequence[float],
+    model: str = "simplex",
+) -> tuple[float, ...]:
+    """Return the time for locks and queues, ns per second by agent.
+
+    Parameters
+    ----------
+    rates, model
+        As of `arrival_rates`.
+    event_workers, match_workers : sequence of float, by agent
+        T_IB,i and T_MB,i: every item locks the buffers of all workers of the other kind.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: sync_i = b_i (e_i + m_i) T_i / 2 + q_i m_{i+1}.
+    Differs: the paper's is the case of equally many workers of both kinds.
+
+    Examples
+    --------
+    >>> two = AgentRates((1.0, 2.0), window=10.0, lock_cost=50.0, send_cost=30.0)
+    >>> synchronisation(two, [1], [3])  # 50 * (2 * 3 + 1 * 1) + 30 * 20
+    (950.0,)
+    """
+    m, sent = arrival_rates(rates, model), sending_rates(rates, model)
+    made = []
+    for a, c in enumerate(rates.agents):
+        locks = rates.rates[c] * match_workers[a] + m[a] * event_workers[a]
+        made.append(rates.lock_cost[c] * locks + rates.send_cost[c] * sent[a])
+    return tuple(made)
+
+
+def agent_loads(
+    rates: AgentRates,
+    event_workers: Sequence[float],
+    match_workers: Sequence[float],
+    model: str = "simplex",
+) -> tuple[float, ...]:
+    """Return the work of each agent, ns per second: computation and synchronisation.
+
+    Parameters
+    ----------
+    rates, event_workers, match_workers, model
+        As of `synchronisation`. Before threads are allocated, half of T / n each.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: load_i = comp_i + sync_i.
+    """
+    waits = synchronisation(rates, event_workers, match_workers, model)
+    return tuple(map(sum, zip(computation(rates, model), waits, strict=True)))
+
+
+def measured_loads(
+    rates: AgentRates,
+    compared: Sequence[Sequence[float]],
+    sent: Sequence[float],
+    locked: Sequence[float] | None = None,
+) -> tuple[float, ...]:
+    """Return the work of agents from counts of a run, ns by agent.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Of its costs.
+    compared : sequence of (float, float), by agent
+        Pairs whose conditions were looked at, by event workers and by match workers.
+    sent : sequence of float, by agent
+        Partial matches.
+    locked : sequence of float, by agent, optional
+        Buffers; None: not counted.
+
+    Raises
+    ------
+    CepError
+        When there is not a count for each agent.
+
+    Examples
+    --------
+    >>> two = AgentRates((1.0, 1.0), 1.0, evaluation_cost=5.0, send_cost=50.0)
+    >>> measured_loads(two, [(90, 10)], [3])
+    (650.0,)
+    """
+    agents = rates.agents
+    locked = [0.0] * len(agents) if locked is None else locked
+    for name, counts in (("compared", compared), ("sent", sent), ("locked", locked)):
+        if len(counts) != len(agents):
+            raise CepError(f"{name}: counts of {len(counts)} agents. There are {len(agents)}")
+    return tuple(
+        rates.evaluation_cost[c] * float(sum(compared[a]))
+        + rates.send_cost[c] * float(sent[a])
+        + rates.lock_cost[c] * float(locked[a])
+        for a, c in enumerate(agents)
+    )
+
+
+def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]:
+    """Return how many workers of one kind each agent can keep busy, at least 1.
+
+    Returns
+    -------
+    tuple of int, by agent
+        The offered load e_i m_i W tau_i, rounded up; tau_i: seconds per evaluation. In simplex that of the
+        pairs in order.
+
+    Notes
+    -----
+    The evaluations between two events are 1 / (e_i tau_i), between two partial matches 1 / (m_i tau_i); with
+    its own of the two each bound of the paper is the same offered load.
+    Source: HYPERSONIC, section IV: event workers up to m_i W / p, match workers up to e_i W / p.
+    Differs: the paper takes one p for both; see `printed_worker_bounds`.
+
+    Examples
+    --------
+    >>> needed_workers(AgentRates((1e3, 1e4), window=60.0, evaluation_cost=5.0))
+    (3,)
+    """
+    loads = event_loads(rates, model) if model == "paper" else evaluation_rates(rates, model)
+    busy = [n * rates.evaluation_cost[c] / _NS_PER_S for c, n in zip(rates.agents, loads, strict=True)]
+    return tuple(max(1, ceil(min(load, _MOST_WORKERS))) for load in busy)
+
+
+def printed_worker_bounds(
+    rates: AgentRates, p: float, model: str = "paper"
+) -> tuple[tuple[float, float], ...]:
+    """Return the printed bounds on event and match workers, by agent; p: evaluations between two items.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: m_i W / p and e_i W / p.
+    Differs: kept as printed. With one p for both kinds they are wrong where e_i is not m_i.
+
+    Examples
+    --------
+    >>> printed_worker_bounds(AgentRates((1.0, 4.0), window=10.0), p=5.0)
+    ((2.0, 8.0),)
+    """
+    m = arrival_rates(rates, model)
+    w = rates.window
+    return tuple((m_i * w / p, rates.rates[c] * w / p) for c, m_i in zip(rates.agents, m, strict=True))
+
+
+def total_computation(rates: AgentRates, model: str = "simplex") -> float:
+    """Return the time for conditions of all agents, ns per second."""
+    return sum(computation(rates, model))
+
+
+def total_synchronisation(
+    rates: AgentRates,
+    event_workers: Sequence[float],
+    match_workers: Sequence[float],
+    model: str = "simplex",
+) -> float:
+    """Return the time for locks and queues of all agents, ns per second; as `synchronisation`."""
+    return sum(synchronisation(rates, event_workers, match_workers, model))
+
+
+def memory_bytes(
+    rates: AgentRates,
+    model: str = "simplex",
+    *,
+    removal: str = "window",
+    delay: Delay = 0.0,
+    as_printed: bool = False,
+) -> float:
+    """Return the bytes of all buffers: events, and partial matches with all their events.
+
+    Parameters
+    ----------
+    rates, model, removal, delay
+        As of `event_buffer_sizes` and `match_buffer_sizes`.
+    as_printed : bool
+        Whether an event of a partial match counts as often as its own agent, not the one that keeps it,
+        has arrivals; m_1, which there is not, is e_1. For single events without delay.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: sum_i (e_i v_i W + sum_{j<i} v_j m_j W).
+    Differs: m_j is a misprint for m_i. A loop's partial match counts its mean number of events.
+
+    Examples
+    --------
+    >>> three = AgentRates((1.0, 2.0, 3.0), window=10.0, bytes_per_event=8.0)
+    >>> memory_bytes(three, "paper"), memory_bytes(three, "paper", as_printed=True)
+    (3680.0, 640.0)
+    """
+    v, agents = rates.bytes_per_event, rates.agents
+    events = event_buffer_sizes(rates, removal, delay)
+    total = sum(v[c] * size for c, size in zip(agents, events, strict=True))
+    if as_printed:
+        m = dict(zip(agents, arrival_rates(rates, model), strict=True))
+        m[0] = m.get(0, rates.rates[0])
+        return total + sum(v[j] * m[j] * rates.window for c in agents for j in range(c))
+    kept = match_buffer_sizes(rates, model, delay)
+    for flow, size in zip(agent_flows(rates, model), kept, strict=True):
+        c, arrivals = flow.component, sum(flow.arriving.values())
+        mean = sum(n * m for n, m in flow.arriving.items()) / arrivals if 0 < arrivals < inf else c
+        # One event of every component in front; what there is more of is the loops'.
+        loops = [v[j] for j in range(c + 1) if rates.repeats[j][1] != 1]
+        more = max(mean - c, 0.0) * sum(loops) / len(loops) if loops else 0.0
+        total += size * (sum(v[:c]) + more)
+    return total

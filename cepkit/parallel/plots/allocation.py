@@ -1,0 +1,174 @@
+"""How many threads each agent had, and how many the cost model would have given it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, column_not_found
+from cepkit.parallel.model.allocation import thread_shares
+from cepkit.parallel.model.costs import agent_loads
+from cepkit.parallel.model.rates import AgentRates, event_buffer_sizes, match_buffer_sizes
+from cepkit.parallel.plots.threads import run_title
+from cepkit.parallel.trace.trace import Trace
+from cepkit.plots import theme
+from cepkit.plots.text import cut, escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+COLUMNS = ("agent", "modelled", "busy", "home")
+WORDS = {"modelled": "cost model", "busy": "busy, on average", "home": "at home"}
+_PATTERNS = {"modelled": "/", "busy": "", "home": "."}
+_PIXELS = 62
+
+
+def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) -> pd.DataFrame:
+    """Return how many threads worked for each agent, beside the cost model's.
+
+    Parameters
+    ----------
+    trace : Trace
+    rates : sequence of AgentRates, by branch, optional
+        What the model is computed from; None: ``modelled`` is missing.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per agent: ``agent``; ``modelled`` (float64: its share of all threads by its load, simplex
+        model, not rounded), ``busy`` (float64: threads that worked for it at a time, on average), ``home``
+        (int64: threads that spent most of their time on it).
+
+    Raises
+    ------
+    CepError
+        When the rates are of another number of agents.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV: T_i = T load_i / sum_j load_j.
+    """
+    agents = trace.agents_frame()
+    threads = trace.threads()
+    own = threads.loc[threads["thread"] >= 0, "agent"].astype(object)
+    modelled = np.full(len(agents), np.nan)
+    if rates is not None:
+        check_rates(trace, rates)
+        half = trace.n_threads / max(1, len(agents)) / 2
+        loads = [
+            load
+            for of in rates
+            if of.agents
+            for load in agent_loads(of, [half] * len(of.agents), [half] * len(of.agents))
+        ]
+        modelled = np.array(thread_shares(loads, trace.n_threads), np.float64)
+    return pd.DataFrame(
+        {
+            "agent": list(trace.agents),
+            "modelled": modelled,
+            "busy": agents["busy"].to_numpy() / trace.makespan if trace.makespan else 0.0,
+            "home": [int((own == agent).sum()) for agent in trace.agents],
+        }
+    )
+
+
+def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
+    """Return how full the models expect buffers to be, as `cepkit.parallel.plots.lengths.length_lines` takes it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Two rows per agent: ``model`` (``"e·W"`` or ``"m·W/(i-1)"``), ``length`` (``event_buffer`` or
+        ``partial_buffer``), ``agent``, ``value``: what a window holds.
+
+    Raises
+    ------
+    CepError
+        When the rates are of another number of agents.
+
+    Notes
+    -----
+    These are what stays where events stay for a window. Removal by watermarks keeps less, and a source that
+    is faster than the agents fills queues and buffers with more.
+    Source: HYPERSONIC, section IV-A; partial matches by the simplex model.
+    """
+    check_rates(trace, rates)
+    sizes = {
+        ("e·W", "event_buffer"): [n for of in rates for n in event_buffer_sizes(of)],
+        ("m·W/(i−1)", "partial_buffer"): [n for of in rates for n in match_buffer_sizes(of)],
+    }
+    rows = [
+        (model, length, agent, float(value))
+        for (model, length), values in sizes.items()
+        for agent, value in zip(trace.agents, values, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=["model", "length", "agent", "value"])
+    return frame[np.isfinite(frame["value"])].reset_index(drop=True)
+
+
+def check_rates(trace: Trace, rates: Sequence[AgentRates]) -> None:
+    """Raise CepError unless there are rates for each of a trace's agents."""
+    n = sum(len(of.agents) for of in rates)
+    if n != len(trace.agents):
+        raise CepError(f"rates: of {n} agents. The run has {len(trace.agents)}: {list(trace.agents)}")
+
+
+def allocation_bars(
+    allocation: pd.DataFrame, *, measured: bool | None = None, title: str | None = None
+) -> go.Figure:
+    """Draw the threads of each agent, by the model and as they worked, as bars.
+
+    Parameters
+    ----------
+    allocation : pandas.DataFrame
+        As of `allocation_frame`.
+    measured, title
+        As for `cepkit.parallel.plots.threads.action_lanes`.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a column is missing.
+    """
+    import plotly.graph_objects as go
+
+    for name in COLUMNS:
+        if name not in allocation.columns:
+            raise column_not_found("allocation_bars", name, allocation.columns)
+    figure = go.Figure(layout={"template": "none"})
+    labels = [escaped(cut(str(agent))) for agent in allocation["agent"]]
+    colours = [theme.PALETTE[a % len(theme.PALETTE)] for a in range(len(allocation))]
+    for name in [of for of in COLUMNS[1:] if allocation[of].notna().any()]:
+        values = allocation[name].astype(float)
+        ground = [colour + theme.TINT_ALPHA for colour in colours]
+        figure.add_bar(
+            orientation="h",
+            x=values,
+            y=labels,
+            name=WORDS[name],
+            marker={
+                "color": colours,
+                "line": {"color": colours, "width": 1},
+                "pattern": {"shape": _PATTERNS[name], "fgcolor": colours, "bgcolor": ground, "size": 5},
+            },
+            text=[f"{value:.3g}" for value in values],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate=f"<b>%{{y}}</b>, {WORDS[name]}: %{{x:.3~g}} threads<extra></extra>",
+        )
+    lines = run_title(title, measured)
+    top = 30 + 18 * len(lines)
+    figure.update_layout(
+        title=theme.title_at_left(lines or [""]),
+        barmode="group",
+        margin={"l": 60, "r": 30, "t": top, "b": 50},
+        **theme.layout(top + 50 + max(100, _PIXELS * len(labels))),
+    )
+    figure.update_xaxes(title={"text": "threads"}, rangemode="tozero", gridcolor=theme.GRID, zeroline=False)
+    figure.update_yaxes(title={"text": "agent"}, autorange="reversed", automargin=True, showgrid=False)
+    if allocation.empty:
+        figure.add_annotation(text="no agents", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")
+    return figure

@@ -1,0 +1,240 @@
+"""How long the queues and buffers of a run's agents were over time, as a plotly figure of tidy data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, column_not_found, nearest
+from cepkit.parallel.plots.threads import clock_title, run_title
+from cepkit.parallel.trace.trace import LENGTHS, clock_unit
+from cepkit.plots import theme
+from cepkit.plots.text import cut, escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_READINGS = 1000  # of an agent, drawn one by one
+BINS = 150  # of a line with more of them
+RANGE_ALPHA = "24"  # of the area between the least and the greatest, two hexadecimal digits
+PANEL_PIXELS = 190
+MODEL_MARKS = 9
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_UNITS = {"event_queue": "events", "event_buffer": "events"}
+
+
+def length_lines(
+    lengths: pd.DataFrame,
+    *,
+    models: pd.DataFrame | None = None,
+    until: float | None = None,
+    measured: bool | None = None,
+    title: str | None = None,
+) -> go.Figure:
+    """Draw a panel per queue and buffer, with a line per agent and, level, what models say of it.
+
+    Parameters
+    ----------
+    lengths : pandas.DataFrame
+        As `Trace.lengths` gives them: ``time`` (ns), ``agent``, ``event_queue, partial_queue, event_buffer,
+        partial_buffer``.
+    models : pandas.DataFrame, optional
+        A row per level line: ``model`` (its name, such as ``"e·W"``), ``length`` (of which it is, a column of
+        ``lengths``), ``agent``, ``value``.
+    until : float, optional
+        End of the run, ns; None: the last reading.
+    measured : bool, optional
+        Whether times are those of the machine's clock (True) or virtual (False), for the titles.
+    title : str, optional
+        Taken literally.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Of an agent with more than 1,000 readings the mean over each of 150 bins is drawn, and an area from
+        the least to the greatest.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a column is missing.
+    CepError
+        When a model is of a length that is not known.
+    """
+    from plotly.subplots import make_subplots
+
+    from cepkit.plots.lean import LeanFigure
+
+    _check(lengths, models)
+    end = max(until or 0.0, float(lengths["time"].max()) if len(lengths) else 0.0)
+    unit, size = clock_unit(end)
+    figure = make_subplots(
+        rows=2,
+        cols=2,
+        shared_xaxes=True,
+        vertical_spacing=0.13,
+        horizontal_spacing=0.1,
+        subplot_titles=[name.replace("partial_", "partial match ").replace("_", " ") for name in LENGTHS],
+        figure=LeanFigure(),
+    )
+    agents = list(dict.fromkeys([*_agents(lengths["agent"]), *([] if models is None else models["agent"])]))
+    styles = theme.style_of_variables([str(agent) for agent in agents])
+    in_legend: set[str] = set()
+    is_binned = False
+    for panel, name in enumerate(LENGTHS):
+        at = {"row": panel // 2 + 1, "col": panel % 2 + 1}
+        # A panel without a trace would have no axes.
+        figure.add_scatter(x=[0.0], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
+        for a, agent in enumerate(agents):
+            own = lengths[(lengths["agent"] == agent).to_numpy(bool)]
+            if own.empty:
+                continue
+            line = _line(own["time"].to_numpy(), own[name].to_numpy(), end)
+            is_binned |= line.least is not None
+            time, values = line.time, line.values
+            label = escaped(cut(str(agent)))
+            colour = styles[str(agent)].colour
+            if line.least is not None:
+                figure.add_scatter(
+                    x=(np.append(time, time[::-1]) / size).astype(np.float32),
+                    y=np.append(line.least, line.greatest[::-1]),
+                    mode="lines",
+                    line={"width": 0},
+                    fill="toself",
+                    fillcolor=colour + RANGE_ALPHA,
+                    legendgroup=f"agent {agent}",
+                    showlegend=False,
+                    hoverinfo="skip",
+                    **at,
+                )
+            shape = "hv" if line.least is None else "linear"
+            figure.add_scatter(
+                x=(time / size).astype(np.float32),
+                y=values.astype(np.float32),
+                mode="lines",
+                line={"shape": shape, "width": 1.5, "color": colour, "dash": DASHES[a % len(DASHES)]},
+                name=label,
+                legendgroup=f"agent {agent}",
+                showlegend=label not in in_legend,
+                hovertemplate=f"<b>{label}</b>: %{{y:,.4~g}}<br>at %{{x:.4~g}} {unit}<extra></extra>",
+                **at,
+            )
+            in_legend.add(label)
+        if models is not None:
+            _add_models(figure, models[models["length"] == name], models, styles, end / size, at)
+        figure.update_yaxes(title={"text": _UNITS.get(name, "partial matches")}, **at)
+    if models is not None:
+        for model, symbol in _symbols(models).items():
+            marker = {"color": theme.INK, "symbol": symbol, "size": 6}
+            figure.add_scatter(
+                x=[None], y=[None], mode="lines+markers", line={"color": theme.INK, "width": 1},
+                marker=marker, name=escaped(cut(str(model))), legendgroup=f"model {model}", row=1, col=1,
+            )  # fmt: skip
+    note = f"mean and range in {BINS} bins" if is_binned else ""
+    _lay_out(
+        figure, run_title(title, measured, note), clock_title("time since the run's begin", unit, measured)
+    )
+    figure.update_xaxes(range=[0, end / size or 1.0])
+    if lengths.empty:
+        figure.add_annotation(text="no readings", showarrow=False, x=0.02, y=0.98, xref="paper", yref="paper")
+    return figure
+
+
+def _check(lengths: pd.DataFrame, models: pd.DataFrame | None) -> None:
+    for name in ("time", "agent", *LENGTHS):
+        if name not in lengths.columns:
+            raise column_not_found("length_lines", name, lengths.columns)
+    for name in ("model", "length", "agent", "value") if models is not None else ():
+        if name not in models.columns:
+            raise column_not_found("length_lines: models", name, models.columns)
+    unknown = [] if models is None else [name for name in models["length"] if name not in LENGTHS]
+    if unknown:
+        raise CepError(
+            f"length_lines: models: length {unknown[0]!r} is not known.{nearest(str(unknown[0]), LENGTHS)} "
+            f"There are {list(LENGTHS)}"
+        )
+
+
+def _agents(column: pd.Series) -> list[str]:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return list(column.cat.categories)
+    return list(dict.fromkeys(column))
+
+
+def _symbols(models: pd.DataFrame) -> dict[str, str]:
+    return {
+        model: f"{theme.SYMBOLS[m % len(theme.SYMBOLS)]}-open"
+        for m, model in enumerate(dict.fromkeys(models["model"]))
+    }
+
+
+class _Line(NamedTuple):
+    """One agent's length: its readings as steps, or of each bin the mean, with the least and the greatest."""
+
+    time: np.ndarray
+    values: np.ndarray
+    least: np.ndarray | None = None
+    greatest: np.ndarray | None = None
+
+
+def _line(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
+    order = np.argsort(time, kind="stable")
+    time, values = time[order], values[order]
+    if len(time) > MOST_READINGS and end:
+        return _binned(time, values, end)
+    if len(time) and time[-1] < end:
+        time, values = np.append(time, end), np.append(values, values[-1])
+    return _Line(time, values)
+
+
+def _binned(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
+    """Return the bins of readings in the order of time; a length is 0 before the first."""
+    edges = np.linspace(0.0, end, BINS + 1)
+    time, values = np.append(0.0, time), np.append(0, values)
+    until = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading
+    last = np.searchsorted(time, edges, side="right") - 1
+    mean = np.diff(until[last] + values[last] * (edges - time[last])) / (end / BINS)
+    least = values[last[:-1]].copy()
+    greatest = least.copy()
+    number = np.minimum(np.searchsorted(edges, time, side="right") - 1, BINS - 1)
+    inside = time > edges[number]
+    np.minimum.at(least, number[inside], values[inside])
+    np.maximum.at(greatest, number[inside], values[inside])
+    return _Line((edges[:-1] + edges[1:]) / 2, mean, least, greatest)
+
+
+def _add_models(figure, rows: pd.DataFrame, models: pd.DataFrame, styles, end: float, at: dict) -> None:
+    """Add a level line with marks for each row."""
+    symbols = _symbols(models)
+    for row in rows.itertuples():
+        colour = styles[str(row.agent)].colour
+        label = f"{escaped(cut(str(row.model)))} of {escaped(cut(str(row.agent)))}"
+        figure.add_scatter(
+            x=np.linspace(0.0, end, MODEL_MARKS),
+            y=np.full(MODEL_MARKS, float(row.value)),
+            mode="lines+markers",
+            line={"color": colour, "width": 1},
+            marker={"color": colour, "symbol": symbols[row.model], "size": 6},
+            legendgroup=f"model {row.model}",
+            showlegend=False,
+            hovertemplate=f"<b>{label}</b>: %{{y:,.4~g}}<extra></extra>",
+            **at,
+        )
+
+
+def _lay_out(figure: go.Figure, lines: list[str], time_title: str) -> None:
+    top, bottom = 58 + 18 * len(lines), 60
+    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
+    figure.update_xaxes(**line)
+    figure.update_xaxes(title={"text": time_title}, row=2)
+    figure.update_yaxes(rangemode="tozero", automargin=True, **line)
+    figure.update_annotations(font={"size": 12, "color": theme.INK})
+    figure.update_layout(
+        title=theme.title_at_left(lines),
+        hovermode="closest",
+        legend={"tracegroupgap": 4},
+        margin={"l": 60, "r": 20, "t": top, "b": bottom},
+        **theme.layout(top + bottom + 2 * PANEL_PIXELS + 40),
+    )

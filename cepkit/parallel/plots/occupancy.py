@@ -1,0 +1,75 @@
+"""How long queues and buffers were in a part of a run, in bins of equal length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cepkit.errors import whole_number
+from cepkit.parallel.trace.trace import LENGTHS, Trace
+
+BINS = 240
+
+
+class Occupancy(NamedTuple):
+    """Of each length (place in LENGTHS), agent and bin; a length is 0 before an agent's first reading."""
+
+    edges: np.ndarray  # float64, (n_bins + 1,): ns since the run's begin
+    mean: np.ndarray  # float64, (4, n_agents, n_bins): over the time of the bin
+    least: np.ndarray  # int64, (4, n_agents, n_bins): held for some time in the bin, or read in it
+    greatest: np.ndarray  # int64, (4, n_agents, n_bins)
+
+
+def occupancy(trace: Trace, begin: float = 0.0, until: float | None = None, n_bins: int = BINS) -> Occupancy:
+    """Return the lengths of all queues and buffers from ``begin`` to ``until``, in bins.
+
+    Parameters
+    ----------
+    trace : Trace
+    begin, until : float
+        ns; None: the end of the run, or the last reading where that is later.
+    n_bins : int
+        1 or more.
+
+    Notes
+    -----
+    O(n log n + agents x n_bins) for n readings.
+
+    Examples
+    --------
+    >>> from cepkit.parallel.trace.trace import Actions, Lengths
+    >>> one, none = np.array([1]), np.array([0])
+    >>> done = Actions(none, none, one, [0.0], [8.0], one, [7], [7], one, none, none, none, none)
+    >>> read = Lengths([2.0, 6.0], [0, 0], [4, 0], [0, 0], [0, 4], [0, 0])
+    >>> made = occupancy(Trace(False, 1, ("b",), done, read), n_bins=2)
+    >>> made.mean[0, 0].tolist(), made.greatest[2, 0].tolist()
+    ([2.0, 2.0], [0, 4])
+    """
+    whole_number("occupancy: n_bins", n_bins, 1)
+    read, n = trace.lengths_read, len(trace.agents)
+    until = run_end(trace) if until is None else until
+    edges = np.linspace(begin, until, n_bins + 1)
+    mean = np.zeros((len(LENGTHS), n, n_bins))
+    least, greatest = np.zeros((2, len(LENGTHS), n, n_bins), np.int64)
+    width = (until - begin) / n_bins
+    for agent in range(n if width > 0 else 0):
+        own = np.flatnonzero(read.agent == agent)
+        own = own[np.argsort(read.time[own], kind="stable")]
+        time = np.append(0.0, read.time[own])
+        last = np.searchsorted(time, edges, side="right") - 1
+        inside = (time > begin) & (time <= until)
+        number = np.clip(np.searchsorted(edges, time[inside], side="right") - 1, 0, n_bins - 1)
+        for k, name in enumerate(LENGTHS):
+            values = np.append(0, getattr(read, name)[own])
+            held = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading
+            mean[k, agent] = np.diff(held[last] + values[last] * (edges - time[last])) / width
+            least[k, agent] = greatest[k, agent] = values[last[:-1]]
+            np.minimum.at(least[k, agent], number, values[inside])
+            np.maximum.at(greatest[k, agent], number, values[inside])
+    return Occupancy(edges, mean, least, greatest)
+
+
+def run_end(trace: Trace) -> float:
+    """Return when a run ended, and no earlier than its last reading, ns."""
+    return max(trace.makespan, float(trace.lengths_read.time.max(initial=0.0)))

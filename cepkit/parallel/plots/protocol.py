@@ -1,0 +1,294 @@
+"""The steps of a protocol as a figure to play: what is in every queue and buffer, and who does what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import column_not_found
+from cepkit.plots import theme
+from cepkit.plots.text import escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+LANE_PIXELS = 30
+STRIDE = 4  # widths from a step to the next along x: no text reaches that far
+STEP_MS = 1100
+EDGE, HELD_EDGE = 1, 4  # pixels
+WRONG = theme.PALETTE[4]
+_COLUMNS = (
+    "step",
+    "who",
+    "what",
+    "outcome",
+    "agent",
+    "kind",
+    "place",
+    "position",
+    "item",
+    "ticket",
+    "in_hand",
+)
+_COLOURS = {"event": theme.PALETTE[0], "partial": theme.PALETTE[1], "match": theme.PALETTE[2]}
+_SHAPES = {"event": "square", "partial": "diamond-wide", "match": "hexagon"}
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_NAMES = {"event": "event", "partial": "partial match", "match": "match"}
+_LOOKS = {
+    form: {
+        "mode": "markers+text",
+        "marker": {"symbol": symbol, "size": 13, "color": _COLOURS[form] + theme.TINT_ALPHA},
+        "textfont": {"size": 12, "color": theme.INK},
+        "hovertemplate": "<b>%{text}</b> in %{y}<extra></extra>",
+    }
+    for form, symbol in _SHAPES.items()
+} | {
+    name: {"mode": mode, "marker": marker, "textfont": {"size": size, "color": colour}, "hoverinfo": "skip"}
+    for name, mode, marker, size, colour in (
+        ("removed", "markers+text", {"symbol": "x", "size": 12, "color": WRONG}, 13, WRONG),
+        ("acts", "markers", {"symbol": "triangle-right", "size": 15, "color": theme.INK}, 12, theme.INK),
+        ("watermark", "text", None, 12, theme.INK),
+        ("said", "text", None, 14, theme.INK),
+        ("outcome", "text", None, 13, WRONG),
+    )
+}
+
+
+def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int = 0) -> go.Figure:
+    """Draw the steps of a protocol, with a slider and a button to play them.
+
+    Parameters
+    ----------
+    steps : pandas.DataFrame
+        As `cepkit.parallel.experiments.steps.protocol_steps` gives them: a row per step, place and item, with
+        ``step, who, what, outcome, agent, kind, place, position, item, ticket, in_hand``.
+    title : str, optional
+        Taken literally.
+    first : int
+        The step that is shown at first.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A lane per place: events are squares, partial matches diamonds, matches hexagons. What a worker holds
+        has a thick edge, what the step removed is a cross; the arrow points at who acts. All steps are drawn
+        once, side by side along x; a frame per step shows the range of x (`step_range`) that has the step.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a column is missing.
+    """
+    from cepkit.plots.lean import LeanFigure
+
+    for name in _COLUMNS:
+        if name not in steps.columns:
+            raise column_not_found("protocol_figure", name, steps.columns)
+    lanes = _lanes(steps)
+    numbers = list(dict.fromkeys(steps["step"]))
+    by_step = dict(list(steps.groupby("step", sort=False)))
+    width = max(3, int(steps["position"].max()) + 1) if len(steps) else 3
+    made, outcomes, before = [], [], None
+    for place, number in enumerate(numbers):
+        now = by_step[number]
+        outcomes += [now["outcome"].iloc[0]] if now["outcome"].iloc[0] else []
+        made.append(_points(now, before, lanes, width, len(numbers) - 1, ", ".join(outcomes)))
+        for points in made[-1].values():
+            points["x"] += place * STRIDE * width
+        before = now
+    active = numbers.index(first) if first in numbers else 0
+    strip = {name: pd.concat([points[name] for points in made], ignore_index=True) for name in _LOOKS if made}
+    figure = LeanFigure(data=[*(_trace(name, points) for name, points in strip.items()), *_legend()])
+    figure.frames = [
+        {"name": str(number), "layout": {"xaxis": {"range": step_range(place, width)}}}
+        for place, number in enumerate(numbers)
+    ]
+    _lay_out(figure, steps, lanes, width, numbers, active, title)
+    return figure
+
+
+def step_range(place: int, width: int) -> list[float]:
+    """Return the range of x that shows the step at a place, 0 for the first.
+
+    Examples
+    --------
+    >>> step_range(0, 5), step_range(1, 5)
+    ([-0.8, 5.9], [19.2, 25.9])
+    """
+    return [round(place * STRIDE * width + edge, 1) for edge in (-0.8, width + 0.9)]
+
+
+def _lanes(steps: pd.DataFrame) -> dict[str, int]:
+    """Return the lane of each place from the top; those of watermarks are columns at the right."""
+    places = steps.drop_duplicates("place")
+    names = [row.place for row in places.itertuples() if not row.kind.endswith("watermark")]
+    return {name: lane for lane, name in enumerate(names)}
+
+
+def _points(
+    now: pd.DataFrame, before: pd.DataFrame | None, lanes, width: int, last: int, outcome: str
+) -> dict[str, pd.DataFrame]:
+    """Return what is drawn of a step: ``x, y, text, edge`` of the points of each look."""
+    items = now[now["item"].notna() & ~now["kind"].str.endswith("watermark")]
+    who, what, number = (now[name].iloc[0] for name in ("who", "what", "step"))
+    form = _form(items)
+    made = {name: _items(items[form == name], lanes) for name in _SHAPES}
+    gone = _removed(now, before)
+    acts = [lanes[who]] if who in lanes else []
+    marks = now[now["kind"].str.endswith("watermark")]
+    said = f"{escaped(who)} {escaped(what)}" if who else "before the first step"
+    at_outcome = lanes.get("matches", len(lanes) - 1)
+    return made | {
+        "removed": _texts(gone["position"], [lanes[of] for of in gone["place"]], gone["item"]),
+        "acts": _texts([-0.62] * len(acts), acts, [""] * len(acts)),
+        "watermark": _texts(
+            [width - 0.1] * len(marks), [lanes[of] for of in _queues_of(marks, now)], marks["item"]
+        ),
+        "said": _texts([-0.45], [-1.15], [f"{number} of {last}: {said}"], is_markup=True),
+        "outcome": _texts([width - 0.1], [at_outcome], [outcome]),
+    }
+
+
+def _texts(x, y, texts, *, is_markup: bool = False) -> pd.DataFrame:
+    """Return points with texts."""
+    shown = [text if is_markup else escaped(text) for text in texts]
+    return pd.DataFrame({"x": np.asarray(x, float), "y": list(y), "text": pd.Series(shown, dtype=object)})
+
+
+def _trace(look: str, points: pd.DataFrame) -> go.Scatter:
+    """Return the points of a look in all steps."""
+    import plotly.graph_objects as go
+
+    of_look = _LOOKS[look]
+    if look in _SHAPES:
+        edges = {"color": _COLOURS[look], "width": points["edge"].to_numpy(np.uint8)}
+        of_look = of_look | {"marker": of_look["marker"] | {"line": edges}}
+    if of_look["mode"] != "markers":
+        of_look = of_look | {"text": points["text"].tolist(), "textposition": "middle right"}
+    return go.Scatter(x=points["x"].to_numpy(), y=points["y"].to_numpy(float), showlegend=False, **of_look)
+
+
+def _form(items: pd.DataFrame) -> pd.Series:
+    """Return what each item is: in an event's place an event, as is what the source holds."""
+    return items["kind"].map(
+        lambda kind: "match" if kind == "matches" else "partial" if kind.startswith("partial") else "event"
+    )
+
+
+def _items(own: pd.DataFrame, lanes: dict[str, int]) -> pd.DataFrame:
+    tickets = ["" if pd.isna(ticket) else f"{ticket}".translate(_LOWERED) for ticket in own["ticket"]]
+    texts = [f"{escaped(item)}{ticket}" for item, ticket in zip(own["item"], tickets, strict=True)]
+    points = _texts(own["position"], [lanes[place] for place in own["place"]], texts, is_markup=True)
+    return points.assign(edge=np.where(own["in_hand"].to_numpy(bool), HELD_EDGE, EDGE))
+
+
+def _legend() -> list[go.Scatter]:
+    import plotly.graph_objects as go
+
+    looks = [
+        (_NAMES[form], {"symbol": _SHAPES[form], "color": colour + theme.TINT_ALPHA, "line": line})
+        for form, colour in _COLOURS.items()
+        for line in [{"color": colour, "width": EDGE}]
+    ]
+    looks.append(("in hand", {"symbol": "square-open", "color": theme.INK, "line": {"width": HELD_EDGE}}))
+    looks.append(("removed", {"symbol": "x", "color": WRONG}))
+    return [
+        go.Scatter(x=[None], y=[None], mode="markers", marker={"size": 12, **marker}, name=name)
+        for name, marker in looks
+    ]
+
+
+def _removed(now: pd.DataFrame, before: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the items that the step took out of buffers, behind those that are left."""
+    if before is None:
+        return now.iloc[:0]
+    held = before[before["item"].notna() & before["kind"].str.endswith("buffer")]
+    still = set(zip(now["place"], now["ticket"].fillna(-1), strict=True))
+    is_gone = [pair not in still for pair in zip(held["place"], held["ticket"].fillna(-1), strict=True)]
+    gone = held[np.array(is_gone, bool)]
+    n_left = now[now["item"].notna()].groupby("place").size().reindex(gone["place"], fill_value=0)
+    return gone.assign(position=n_left.to_numpy() + gone.groupby("place").cumcount().to_numpy())
+
+
+def _queues_of(marks: pd.DataFrame, now: pd.DataFrame) -> list[str]:
+    queues = now[now["kind"].str.endswith("queue")].drop_duplicates("place")
+    named = {(row.agent, row.kind): row.place for row in queues.itertuples()}
+    return [named[row.agent, row.kind.replace("watermark", "queue")] for row in marks.itertuples()]
+
+
+def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, active: int, title) -> None:
+    kinds = steps.drop_duplicates("place").set_index("place")["kind"]
+    words = {"source": "source", "matches": "matches"}
+    labels = [words.get(kinds[place], f"{escaped(place)} {kinds[place]}") for place in lanes]
+    has_marks = steps["kind"].str.endswith("watermark").any()
+    lines = [escaped(title)] if title else [""]
+    top, bottom = 70, 118
+    shown = {"mode": "immediate", "transition": {"duration": 0}}
+    played = {
+        "fromcurrent": True,
+        "transition": {"duration": 0},
+        "frame": {"duration": STEP_MS, "redraw": False},
+    }
+    controls = {"font": {"color": theme.INK}, "bgcolor": theme.GRID, "bordercolor": theme.INK}
+    slider = {
+        "active": active,
+        "steps": [
+            {"label": str(number), "method": "animate", "args": [[str(number)], shown]} for number in numbers
+        ],
+        "currentvalue": {"visible": False},
+        "pad": {"t": 24},
+        "x": 0.16,
+        "len": 0.84,
+        "tickcolor": theme.INK,
+        **controls,
+    }
+    buttons = {
+        "type": "buttons",
+        "direction": "left",
+        "showactive": False,
+        "x": 0,
+        "y": 0,
+        "xanchor": "left",
+        "yanchor": "top",
+        "pad": {"t": 34},
+        "buttons": [
+            {"label": "play", "method": "animate", "args": [None, played]},
+            {"label": "pause", "method": "animate", "args": [[None], shown]},
+        ],
+        **controls,
+    }
+    figure.update_layout(
+        title=theme.title_at_left(lines),
+        xaxis={"range": step_range(active, width), "visible": False, "fixedrange": True},
+        yaxis={
+            "range": [len(lanes) - 0.4, -1.8],
+            "tickmode": "array",
+            "tickvals": list(lanes.values()),
+            "ticktext": labels,
+            "automargin": True,
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+            "ticks": "",
+        },
+        hovermode="closest",
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
+        sliders=[slider] if len(numbers) > 1 else [],
+        updatemenus=[buttons] if len(numbers) > 1 else [],
+        margin={"l": 60, "r": 20, "t": top, "b": bottom},
+        **theme.layout(top + bottom + LANE_PIXELS * (len(lanes) + 2)),
+    )
+    for lane, kind in zip(lanes.values(), kinds[list(lanes)], strict=True):
+        if kind in ("event queue", "partial queue", "matches"):
+            edge = {"color": theme.GRID, "width": 0.7 if kind == "partial queue" else 2}
+            figure.add_hline(y=lane - 0.5, line=edge, layer="below")
+    if has_marks:
+        figure.add_annotation(
+            text="may still come: from", showarrow=False, y=-1.15,
+            x=(width + 0.7) / (width + 1.7), xref="paper", xanchor="left",
+            font={"size": 11, "color": theme.INK},
+        )  # fmt: skip
+    if not numbers:
+        figure.add_annotation(text="no steps", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")

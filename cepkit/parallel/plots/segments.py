@@ -1,0 +1,168 @@
+"""What threads did in a part of a run, as rectangles in lanes: one per action, or in bins of many."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cepkit.errors import whole_number
+from cepkit.parallel.trace.trace import ACTIONS, Trace, _time_until
+
+MOST_ACTIONS = 3000  # drawn one by one
+MOST_SEGMENTS = 25_000  # in bins
+BINS, FEWEST_BINS = 240, 10
+_DUST = 1e-9  # of a bin: differences of sums leave it where nothing was
+
+
+class Segments(NamedTuple):
+    """Rectangles; the lane of a thread is its place in ``threads``.
+
+    Rows go by lane, then by ``start``. Of a lane's height a segment takes the part from ``low`` to ``high``,
+    0 being the bottom: all of it when it is one action, its share of the time in a bin.
+    """
+
+    threads: np.ndarray  # int64, (n_lanes,)
+    lane: np.ndarray  # int32, (n_segments,)
+    agent: np.ndarray  # int32, (n_segments,): place in the trace's agents; -1: the source
+    action: np.ndarray  # int32, (n_segments,): place in ACTIONS
+    start: np.ndarray  # float64, (n_segments,): ns since the run's begin
+    end: np.ndarray  # float64, (n_segments,)
+    low: np.ndarray  # float32, (n_segments,)
+    high: np.ndarray  # float32, (n_segments,)
+    items: np.ndarray  # float64, (n_segments,): taken by the action; of bins NaN
+    n_bins: int  # 0: every segment is an action
+
+    @property
+    def busy(self) -> float:
+        """The time in all segments, ns; actions that the part cuts count in full."""
+        return float(((self.end - self.start) * (self.high.astype(float) - self.low)).sum())
+
+
+def thread_segments(
+    trace: Trace,
+    begin: float = 0.0,
+    until: float | None = None,
+    *,
+    most: int = MOST_ACTIONS,
+    n_bins: int = BINS,
+) -> Segments:
+    """Return what every thread did from ``begin`` to ``until``.
+
+    Parameters
+    ----------
+    trace : Trace
+    begin, until : float
+        Of the part that is looked at, ns; None: the end of the run.
+    most : int
+        Up to so many actions are segments of their own, uncut; of more the part is divided into bins.
+    n_bins : int
+        At most; fewer where there would be more than 25,000 segments.
+
+    Notes
+    -----
+    O(n log n + threads x agents x n_bins) for the n actions in the part.
+
+    Examples
+    --------
+    >>> one, none = np.array([1]), np.array([0])
+    >>> from cepkit.parallel.trace.trace import Actions
+    >>> done = Actions(none, none, one, [0.0], [1500.0], one, [7], [7], one, none, none, none, none)
+    >>> segments = thread_segments(Trace(False, 2, ("b",), done))
+    >>> segments.threads.tolist(), segments.busy
+    ([0, 1], 1500.0)
+    """
+    whole_number("thread_segments: n_bins", n_bins, 1)
+    until = trace.makespan if until is None else until
+    done, threads = trace.done, trace.threads()["thread"].to_numpy()
+    rows = np.flatnonzero((done.end > begin) & (done.start < until))
+    lane = np.searchsorted(threads, done.thread[rows])
+    order = np.lexsort((done.end[rows], done.start[rows], lane))
+    rows, lane = rows[order], lane[order]
+    kind = (done.agent[rows] + 1) * len(ACTIONS) + done.action[rows]
+    start, end = done.start[rows], done.end[rows]
+    if len(rows) <= most:
+        n = len(rows)
+        items = done.n_items[rows].astype(np.float64)
+        return _segments(threads, lane, kind, start, end, np.zeros(n), np.ones(n), items, 0)
+    first_of_lane = np.searchsorted(lane, np.arange(len(threads) + 1))
+    groups = [
+        (t, code, _time_in(start[own][of], end[own][of]))
+        for t in range(len(threads))
+        for own in (slice(first_of_lane[t], first_of_lane[t + 1]),)
+        for code in np.unique(kind[own])
+        for of in (kind[own] == code,)
+    ]
+    while True:
+        edges = np.linspace(begin, until, n_bins + 1)
+        share = np.array([np.diff(spent(edges)) for _, _, spent in groups]) * (n_bins / (until - begin))
+        group, number = np.nonzero(share > _DUST)
+        if len(group) <= MOST_SEGMENTS or n_bins <= FEWEST_BINS:
+            break
+        n_bins = max(FEWEST_BINS, min(n_bins - 1, n_bins * MOST_SEGMENTS // len(group)))
+    lane_of_group = np.array([t for t, _, _ in groups])
+    kind_of_group = np.array([code for _, code, _ in groups])
+    order = np.lexsort((group, number, lane_of_group[group]))
+    group, number = group[order], number[order]
+    lane, high = lane_of_group[group], np.minimum(share[group, number], 1.0)
+    # Within a lane and bin the segments stand on one another.
+    is_first = np.ones(len(group), bool)
+    is_first[1:] = (np.diff(lane) != 0) | (np.diff(number) != 0)
+    total = np.cumsum(high)
+    base = (total - high)[is_first]
+    top = total - np.repeat(base, np.diff(np.append(np.flatnonzero(is_first), len(group))))
+    items = np.full(len(group), np.nan)
+    return _segments(
+        threads, lane, kind_of_group[group], edges[number], edges[number + 1], top - high, top, items, n_bins
+    )
+
+
+def _time_in(starts: np.ndarray, ends: np.ndarray):
+    return lambda edges: _time_until(edges, starts, ends)
+
+
+def _segments(threads, lane, kind, start, end, low, high, items, n_bins: int) -> Segments:
+    narrow = (np.asarray(of, np.int32) for of in (lane, kind // len(ACTIONS) - 1, kind % len(ACTIONS)))
+    low, high = (np.asarray(np.clip(of, 0.0, 1.0), np.float32) for of in (low, high))
+    return Segments(threads, *narrow, start, end, low, high, items, n_bins)
+
+
+def agent_marks(
+    segments: Segments, begin: float, until: float, n_blocks: int = 36
+) -> list[tuple[int, float, int]]:
+    """Return where the mark of an agent is written into a lane, so that colours are not needed to read it.
+
+    The part from ``begin`` to ``until`` is divided into blocks. A mark stands in the middle of a block of
+    which one agent took a quarter or more, and half of what was worked in it, where that is another agent
+    than in the block before, and in every fifth block of one agent.
+
+    Returns
+    -------
+    list of (int, float, int)
+        Lane, time (ns) and agent, by lane, then by time.
+    """
+    if not until > begin or not len(segments.lane):
+        return []
+    size = (until - begin) / n_blocks
+    start, end = (np.clip((of - begin) / size, 0.0, n_blocks) for of in (segments.start, segments.end))
+    first = np.minimum(start.astype(np.int64), n_blocks - 1)
+    last = np.maximum(np.minimum(np.ceil(end).astype(np.int64) - 1, n_blocks - 1), first)
+    times = last - first + 1
+    row = np.repeat(np.arange(len(start)), times)
+    block = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times) + first[row]
+    part = np.minimum(end[row], block + 1) - np.maximum(start[row], block)
+    n_agents = int(segments.agent.max()) + 2
+    spent = np.zeros((len(segments.threads), n_blocks, n_agents))
+    share = (segments.high - segments.low)[row] * np.maximum(part, 0.0)
+    np.add.at(spent, (segments.lane[row], block, segments.agent[row] + 1), share)
+    agent, most = spent.argmax(axis=2) - 1, spent.max(axis=2)
+    made = []
+    for lane in range(len(segments.threads)):
+        before, at = -1, -n_blocks
+        for b in range(n_blocks):
+            own = int(agent[lane, b])
+            is_clear = most[lane, b] >= max(0.25, 0.5 * spent[lane, b].sum())
+            if own >= 0 and is_clear and (own != before or b - at >= 5):
+                made.append((lane, begin + (b + 0.5) * size, own))
+                before, at = own, b
+    return made

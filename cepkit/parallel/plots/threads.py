@@ -1,0 +1,454 @@
+"""What the threads of a run did over time, each a lane, and how busy they were: figures of tidy data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, column_not_found
+from cepkit.parallel.trace.trace import ACTIONS, IDLE, clock_unit
+from cepkit.plots import theme
+from cepkit.plots.text import cut, escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+LANE = 0.84  # of the distance of two threads
+SOURCE_LABEL = "source"
+MOST_STATES_IN_HINT = 4
+
+# Each kind of work has a pattern and a shade of the agent's colour: the opacity of its ground.
+_PATTERNS = {"source": ".", "events": "", "partials": "/", "removal": "x"}
+_GROUND = {"source": 0.35, "events": 1.0, "partials": 0.4, "removal": 0.15}
+_WORDS = {"source": "delivering", "events": "events", "partials": "partial matches", "removal": "removing"}
+
+
+class Kind(NamedTuple):
+    """A kind of work for an agent; None: for the source."""
+
+    agent: str | None
+    action: str
+
+
+def action_lanes(
+    actions: pd.DataFrame,
+    *,
+    n_threads: int | None = None,
+    measured: bool | None = None,
+    title: str | None = None,
+) -> go.Figure:
+    """Draw every action as a bar in the lane of its thread; gaps are idle.
+
+    Parameters
+    ----------
+    actions : pandas.DataFrame
+        As `Trace.actions` gives them: ``thread, agent, action, start, end, n_items, compared, sent``.
+    n_threads : int, optional
+        Threads that there were; None: those in ``actions``.
+    measured : bool, optional
+        Whether times are those of the machine's clock (True) or virtual (False), for the titles.
+    title : str, optional
+        Taken literally.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        About 120 bytes per action; `state_lanes` is for many.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a column is missing.
+    """
+    from cepkit.plots.lean import LeanFigure
+
+    _check(
+        "action_lanes", actions, ("thread", "agent", "action", "start", "end", "n_items", "compared", "sent")
+    )
+    makespan = float(actions["end"].max()) if len(actions) else 0.0
+    unit, size = clock_unit(makespan)
+    figure = LeanFigure()
+    colours = _colours(actions["agent"])
+    for kind, rows in _by_kind(actions):
+        lengths = (rows["end"] - rows["start"]).to_numpy() / size
+        figure.add_bar(
+            orientation="h",
+            base=rows["start"].to_numpy() / size,
+            x=lengths,
+            y=rows["thread"].to_numpy(),
+            width=LANE,
+            marker=_marker(kind, colours),
+            legendgroup=_group(kind),
+            showlegend=False,
+            # To plotly the value of a bar with a base is its end.
+            customdata=np.column_stack([rows[["n_items", "compared", "sent"]], lengths]),
+            hovertemplate=f"<b>{_named(kind)}</b><br>thread %{{y}}<br>from %{{base:.6~g}} {unit}, "
+            f"for %{{customdata[3]:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, "
+            "%{customdata[1]:,} compared, %{customdata[2]:,} sent<extra></extra>",
+        )
+    spent = actions.assign(time=actions["end"] - actions["start"])
+    lanes = _lanes(actions["thread"], n_threads)
+    _lay_out(
+        figure,
+        lanes,
+        _main_agents(spent),
+        unit,
+        makespan / size,
+        measured,
+        run_title(title, measured),
+        actions,
+        colours,
+    )
+    return figure
+
+
+def state_lanes(
+    states: pd.DataFrame,
+    *,
+    n_threads: int | None = None,
+    measured: bool | None = None,
+    title: str | None = None,
+) -> go.Figure:
+    """Draw what part of each bin of time a thread spent with what, stacked in its lane; empty parts are idle.
+
+    Parameters
+    ----------
+    states : pandas.DataFrame
+        As `Trace.states` gives them: ``thread, bin, start, end, agent, action, share``.
+    n_threads, measured, title
+        As for `action_lanes`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        About 25 bytes per row of ``states``, and 5 per thread and bin.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a column is missing.
+    """
+    from cepkit.plots.lean import LeanFigure
+
+    _check("state_lanes", states, ("thread", "bin", "start", "end", "agent", "action", "share"))
+    makespan = float(states["end"].max()) if len(states) else 0.0
+    unit, size = clock_unit(makespan)
+    figure = LeanFigure()
+    work = states[states["action"] != IDLE]
+    colours = _colours(states["agent"])
+    below = work.groupby(["thread", "bin"], observed=True)["share"].cumsum() - work["share"]
+    work = work.assign(
+        low=work["thread"] + LANE / 2 - LANE * (below + work["share"]),
+        high=work["thread"] + LANE / 2 - LANE * below,
+    )
+    for kind, rows in _by_kind(work):
+        x, y = _outlines(rows.sort_values(["thread", "bin"]), size)
+        marker = _marker(kind, colours)
+        figure.add_scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            line={"width": 0, "color": marker["color"], "shape": "hv"},
+            fill="toself",
+            fillcolor=marker["color"],
+            fillpattern=marker["pattern"],
+            legendgroup=_group(kind),
+            showlegend=False,
+            hoverinfo="skip",
+        )
+    if len(states):
+        figure.add_traces(_hints(states, unit, size))
+    working = set(work["thread"])  # a source that takes no time needs no lane
+    lanes = [of for of in _lanes(states["thread"], n_threads) if of >= 0 or of in working]
+    main = _main_agents(work.assign(time=work["share"]))
+    n_bins = states["bin"].nunique()
+    lines = run_title(title, measured, f"height: part of the time, in {n_bins:,} bins" if n_bins else "")
+    _lay_out(figure, lanes, main, unit, makespan / size, measured, lines, work, colours)
+    return figure
+
+
+def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str | None = None) -> go.Figure:
+    """Draw the part of the time that each thread worked as a bar, in the colour of the agent it served most.
+
+    Parameters
+    ----------
+    threads : pandas.DataFrame
+        As `Trace.threads` gives them: ``thread, agent, role, busy, share, items``.
+    measured, title
+        As for `action_lanes`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a column is missing.
+    """
+    from cepkit.plots.lean import LeanFigure
+
+    _check("busy_bars", threads, ("thread", "agent", "role", "busy", "share", "items"))
+    figure = LeanFigure()
+    colours = _colours(threads["agent"])
+    unit, size = clock_unit(float(threads["busy"].max()) if len(threads) else 0.0)
+    renamed = threads.rename(columns={"role": "action"})
+    for kind, rows in _by_kind(renamed):
+        figure.add_bar(
+            orientation="h",
+            x=100 * rows["share"].to_numpy(),
+            y=rows["thread"].to_numpy(),
+            width=LANE,
+            marker=_marker(kind, colours),
+            legendgroup=_group(kind),
+            showlegend=False,
+            text=[f"{100 * share:.0f} %" for share in rows["share"]],
+            textposition="outside",
+            textfont={"size": 11},
+            cliponaxis=False,
+            customdata=np.stack([rows["busy"].to_numpy() / size, rows["items"].to_numpy(np.float64)], axis=1),
+            hovertemplate=f"<b>thread %{{y}}</b>, mostly {_named(kind)}<br>busy %{{x:.1f}} %, "
+            f"%{{customdata[0]:.4~g}} {unit}<br>%{{customdata[1]:,}} taken<extra></extra>",
+        )
+    main = dict(zip(threads["thread"], threads["agent"].astype(object), strict=True))
+    _lay_out(
+        figure,
+        _lanes(threads["thread"], None),
+        main,
+        "",
+        100.0,
+        measured,
+        run_title(title, measured),
+        renamed,
+        colours,
+    )
+    workers = threads.loc[threads["thread"] >= 0, "share"]
+    mean = 100 * float(workers.mean()) if len(workers) else 0.0
+    figure.add_vline(x=mean, line={"color": theme.INK, "dash": "dash", "width": 1})
+    axis = {"text": f"busy (% of the time; mean of the threads {mean:.0f} %, dashed)"}
+    figure.update_xaxes(title=axis, range=[0, 110], tickvals=[0, 20, 40, 60, 80, 100])
+    return figure
+
+
+def clock_title(what: str, unit: str, measured: bool | None) -> str:
+    """Return the title of an axis of times.
+
+    Examples
+    --------
+    >>> clock_title("time since the begin", "ms", False)
+    'virtual time since the begin (ms)'
+    """
+    return f"{'virtual ' if measured is False else ''}{what}{f' ({unit})' if unit else ''}"
+
+
+def run_title(title: str | None, measured: bool | None, note: str = "") -> list[str]:
+    """Return the lines of a figure's title; the last says whether a run was measured, and the note.
+
+    Examples
+    --------
+    >>> run_title("24 threads", False, "in bins")
+    ['24 threads', 'simulated, in bins']
+    """
+    clock = {None: "", True: "measured", False: "simulated"}[measured]
+    said = [", ".join(part for part in (clock, note) if part)]
+    return [escaped(title), *(line for line in said if line)] if title else said
+
+
+# --- parts
+
+
+def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in frame.columns:
+            raise column_not_found(who, name, frame.columns)
+    role = "role" if "role" in names else "action"
+    unknown = [of for of in frame[role].dropna().unique() if of not in (*ACTIONS, IDLE)]
+    if unknown:
+        raise CepError(f"{who}: {role} {unknown[0]!r} is not known. There are {list(ACTIONS)}")
+
+
+def _by_kind(rows: pd.DataFrame) -> list[tuple[Kind, pd.DataFrame]]:
+    """Return the rows of each agent and action, in the order of agents, then of ACTIONS."""
+    agents, actions = rows["agent"].astype(object), rows["action"].astype(object)
+    made = []
+    for agent in [None, *_agents(rows["agent"])]:
+        own = agents.isna() if agent is None else agents == agent
+        for action in ACTIONS:
+            found = rows[own & (actions == action)]
+            if len(found):
+                made.append((Kind(agent, action), found))
+    return made
+
+
+def _agents(column: pd.Series) -> list[str]:
+    """Return the agents of a column in their own order, which a categorical has."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return list(column.cat.categories)
+    return list(dict.fromkeys(column.dropna()))
+
+
+def _colours(column: pd.Series) -> dict[str | None, str]:
+    agents = _agents(column)
+    return {None: theme.INK} | {
+        agent: theme.PALETTE[a % len(theme.PALETTE)] for a, agent in enumerate(agents)
+    }
+
+
+def _marker(kind: Kind, colours: dict[str | None, str]) -> dict:
+    """Return the colour and the pattern of a kind of work."""
+    colour = colours[kind.agent]
+    if not _PATTERNS[kind.action]:
+        return {"color": colour, "line": {"width": 0}, "pattern": {"shape": ""}}
+    red, green, blue = (int(colour[c : c + 2], 16) for c in (1, 3, 5))
+    ground = f"rgba({red},{green},{blue},{_GROUND[kind.action]})"
+    pattern = {
+        "shape": _PATTERNS[kind.action],
+        "fgcolor": colour,
+        "bgcolor": ground,
+        "size": 5,
+        "solidity": 0.4,
+    }
+    return {"color": colour, "line": {"width": 0}, "pattern": pattern}
+
+
+def _group(kind: Kind) -> str:
+    return SOURCE_LABEL if kind.agent is None else f"agent {kind.agent}"
+
+
+def _named(kind: Kind) -> str:
+    who = SOURCE_LABEL if kind.agent is None else escaped(cut(kind.agent))
+    return f"{who}, {_WORDS[kind.action]}"
+
+
+def _lanes(threads: pd.Series, n_threads: int | None) -> list[int]:
+    found = sorted(set(threads.tolist()))
+    if n_threads is None:
+        return found
+    return [*(of for of in found if of < 0), *range(n_threads)]
+
+
+def _main_agents(rows: pd.DataFrame) -> dict[int, object]:
+    """Return the agent on which each thread spent most time; ``rows`` have ``time``."""
+    known = rows[rows["agent"].notna()]
+    spent = known.groupby(["thread", "agent"], observed=True)["time"].sum()
+    if spent.empty:
+        return {}
+    return {thread: agent for thread, agent in spent.groupby("thread").idxmax()}
+
+
+def _outlines(rows: pd.DataFrame, size: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the outlines of runs of neighbouring bins, each closed by itself, with gaps between.
+
+    From point to point a line goes along x first, then along y: to the right below, and back above.
+    """
+    thread, number = rows["thread"].to_numpy(), rows["bin"].to_numpy()
+    start, end = rows["start"].to_numpy() / size, rows["end"].to_numpy() / size
+    low, high = rows["low"].to_numpy(), rows["high"].to_numpy()
+    breaks = np.flatnonzero((np.diff(thread) != 0) | (np.diff(number) != 1)) + 1
+    x, y = [], []
+    for run in np.split(np.arange(len(rows)), breaks):
+        left, right = start[run], end[run]
+        below, above = _corners(low[run]), _corners(high[run][::-1])
+        x += [left[below], right[-1:], right[::-1][above], left[:1], left[:1], [np.nan]]
+        y += [low[run][below], low[run][-1:], high[run][::-1][above], high[run][:1], low[run][:1], [np.nan]]
+    return np.concatenate(x).astype(np.float32), np.concatenate(y).astype(np.float32)
+
+
+def _corners(heights: np.ndarray) -> np.ndarray:
+    """Return the first of each run of equal heights."""
+    return np.flatnonzero(np.append(True, heights[1:] != heights[:-1]))
+
+
+def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
+    """Return what is said of the threads in each bin, on cells that are not seen: a trace per thread."""
+    import plotly.graph_objects as go
+
+    if not len(states):
+        return []
+    bins = states.drop_duplicates("bin").sort_values("bin")
+    edges = np.append(bins["start"].to_numpy(), bins["end"].to_numpy()[-1:]) / size
+    agents = states["agent"].astype(object).where(states["agent"].notna(), None)
+    words = [
+        IDLE if action == IDLE else _named(Kind(agent, action))
+        for agent, action in zip(agents, states["action"].astype(object), strict=True)
+    ]
+    lines = pd.DataFrame(
+        {"thread": states["thread"], "bin": states["bin"], "share": states["share"], "word": words}
+    )
+    made = []
+    for thread, rows in lines.groupby("thread"):
+        shares = rows.pivot_table(index="bin", columns="word", values="share", aggfunc="sum", fill_value=0.0)
+        shares = shares.reindex(bins["bin"], fill_value=0.0)
+        told = shares.sum().sort_values(ascending=False, kind="stable").index[:MOST_STATES_IN_HINT]
+        said = "".join(f"<br>%{{customdata[{k}]}} % {word}" for k, word in enumerate(told))
+        made.append(
+            go.Heatmap(
+                x0=float(edges[:2].mean()),  # of the first bin's middle; bins are equally long
+                dx=float(edges[-1] / (len(edges) - 1)),
+                y=[thread],
+                z=np.zeros((1, len(bins)), np.uint8),
+                customdata=np.rint(100 * shares[told].to_numpy()).astype(np.uint8)[None],
+                colorscale=[[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]],
+                showscale=False,
+                hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}{said}<extra></extra>",
+            )
+        )
+    return made
+
+
+def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, work, colours) -> None:
+    """Set axes, legend, title and size; ``main`` has each lane's agent, ``length`` the end of the axis."""
+    _add_legend(figure, work, colours)
+    ticks = [
+        SOURCE_LABEL
+        if of < 0
+        else f"{of}" + ("" if pd.isna(main.get(of)) else f" · {escaped(cut(main[of]))}")
+        for of in lanes
+    ]
+    lane_pixels = max(9, min(24, 480 // max(1, len(lanes))))
+    top, bottom = 30 + 18 * len(lines), 60
+    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
+    bounds = [min(lanes, default=0) - 0.5, max(lanes, default=0) + 0.5]
+    figure.update_layout(
+        title=theme.title_at_left(lines),
+        xaxis={
+            "title": {"text": clock_title("time since the run's begin", unit, measured)},
+            "range": [0, length or 1.0],
+            **line,
+        },
+        yaxis={
+            "title": {"text": "thread"},
+            "range": bounds[::-1],
+            "tickmode": "array",
+            "tickvals": lanes,
+            "ticktext": ticks,
+            "tickfont": {"size": 11 if lane_pixels >= 13 else 8},
+            "automargin": True,
+            **line,
+            "showgrid": False,
+        },
+        barmode="overlay",
+        hovermode="closest",
+        legend={"tracegroupgap": 4, "itemsizing": "constant"},
+        margin={"l": 60, "r": 20, "t": top, "b": bottom},
+        **theme.layout(top + bottom + max(lane_pixels * len(lanes), 150)),
+    )
+    if not len(work):
+        figure.add_annotation(
+            text="no thread did anything", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper"
+        )
+
+
+def _add_legend(figure: go.Figure, work: pd.DataFrame, colours: dict[str | None, str]) -> None:
+    """Add an entry per agent, which shows and hides its bars, and one per kind of work."""
+    kinds = [kind for kind, _ in _by_kind(work)]
+    for agent in dict.fromkeys(kind.agent for kind in kinds if kind.agent is not None):
+        marker = {"color": colours[agent], "line": {"width": 0}}
+        group = {"legendgroup": _group(Kind(agent, "events")), "legendgrouptitle": None}
+        figure.add_bar(x=[None], y=[None], marker=marker, name=escaped(cut(agent)), **group)
+    for action in [of for of in ACTIONS if any(kind.action == of for kind in kinds)]:
+        marker = _marker(Kind(None, action), colours)
+        figure.add_bar(x=[None], y=[None], marker=marker, name=_WORDS[action], legendgroup="work")

@@ -1,0 +1,1 @@
+"""Parallel engines in virtual time, and the costs of steps on this machine."""

@@ -1,0 +1,1 @@
+"""What every thread did, step by step."""

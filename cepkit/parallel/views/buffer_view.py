@@ -1,0 +1,207 @@
+"""How long queues and buffers of a run's agents were, beside the cost model: the kernel half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.errors import CepError
+from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.plots.allocation import buffer_models
+from cepkit.parallel.plots.occupancy import BINS, occupancy, run_end
+from cepkit.parallel.plots.runs import draw_lengths
+from cepkit.parallel.plots.threads import clock_title
+from cepkit.parallel.trace.trace import LENGTHS, Trace, clock_unit
+from cepkit.plots import drawing, theme
+from cepkit.widgets.base import Floats
+from cepkit.widgets.view import ResultView, marks_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+WORDS = {
+    "event_queue": "event queues",
+    "partial_queue": "partial match queues",
+    "event_buffer": "event buffers",
+    "partial_buffer": "partial match buffers",
+}
+UNITS = {name: "events" if name.startswith("event") else "partial matches" for name in LENGTHS}
+WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels of the static picture
+
+
+class BufferView(ResultView):
+    """How long queues and buffers were over time: a panel each, with a line per agent.
+
+    A line is the mean of a bin, the area around it reaches from the least to the greatest length in it. Lines
+    differ in colour and dashes, and have the agent's mark at their end; level lines are what the cost model
+    expects a window to hold. Drag over a part of the time to see it closer, in finer bins; double-click for
+    all of it. Keys: left and right move the time that is read, up and down change the agent, ``p`` the panel,
+    ``+``, ``-`` and ``0`` zoom, Escape selects nothing.
+
+    Parameters
+    ----------
+    trace : Trace
+        As ``matches.run.trace``.
+    rates : sequence of AgentRates, by branch, optional
+        What the models are computed from; None: no models.
+    title : str
+        A line above.
+
+    Notes
+    -----
+    ``selected`` is None or a dict: ``length`` (``event_queue``, …), ``agent``, ``start`` and ``end`` of the
+    bin (ns), ``mean``, ``least``, ``greatest``. See `cepkit.parallel.plots.allocation.buffer_models`.
+    """
+
+    _esm = shipped("widgets", "buffer_view.js")
+    _css = shipped("widgets", "buffer_view.css")
+    # Python -> browser
+    title = traitlets.Unicode("").tag(sync=True)
+    agents = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, mark
+    panels = traitlets.List(traitlets.Dict()).tag(sync=True)  # length, label, unit, most and mean by agent
+    models = traitlets.List(traitlets.Dict()).tag(sync=True)  # model, length, agent, value
+    x_label = traitlets.Unicode("").tag(sync=True)
+    unit = traitlets.Unicode("ns").tag(sync=True)
+    unit_ns = traitlets.Float(1.0).tag(sync=True)
+    extent = traitlets.List(traitlets.Float()).tag(sync=True)
+    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # part that the bins divide
+    n_bins = traitlets.Int(BINS).tag(sync=True)
+    mean = Floats().tag(sync=True)  # (panels, agents, n_bins), as the next two
+    least = Floats().tag(sync=True)
+    greatest = Floats().tag(sync=True)
+    version = traitlets.Int(0).tag(sync=True)  # of the columns
+    # browser -> Python
+    window = traitlets.List(traitlets.Float()).tag(sync=True)
+    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+
+    def __init__(self, trace: Trace, *, rates: Sequence[AgentRates] | None = None, title: str = ""):
+        if not isinstance(trace, Trace):
+            raise CepError(f"BufferView: {type(trace).__name__} is no Trace. Give matches.run.trace")
+        self._trace = trace
+        self.models_frame = None if rates is None else buffer_models(trace, rates)
+        end = run_end(trace)
+        unit, size = clock_unit(end)
+        of_agents = trace.agents_frame()
+        super().__init__(
+            title=title,
+            agents=[
+                {"name": name, "mark": mark}
+                for name, mark in zip(trace.agents, marks_of(list(trace.agents)), strict=True)
+            ],
+            panels=[
+                {
+                    "length": name,
+                    "label": WORDS[name],
+                    "unit": UNITS[name],
+                    "most": of_agents[f"most_{name}"].tolist(),
+                    "mean": of_agents[f"mean_{name}"].tolist(),
+                }
+                for name in LENGTHS
+            ],
+            models=[] if self.models_frame is None else self.models_frame.to_dict("records"),
+            x_label=clock_title("time since the run's begin", unit, trace.measured),
+            unit=unit,
+            unit_ns=size,
+            extent=[0.0, end],
+            window=[0.0, end],
+            **self._columns(0.0, end),
+        )
+        self.observe(self._look_closer, "window")
+
+    def figure(self) -> go.Figure:
+        """Return the lengths and models as a plotly figure."""
+        return draw_lengths(self._trace, models=self.models_frame, title=self.title or None)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return what was done for each agent, with the mean and the greatest lengths."""
+        return self._trace.agents_frame()
+
+    def svg(self) -> str:
+        """Return the lengths of the whole run as SVG text."""
+        return _buffers_svg(self)
+
+    def _summary(self) -> str:
+        how = "measured" if self._trace.measured else "simulated"
+        return f"{len(self.agents)} agents, {len(self._trace.lengths_read.time)} readings, {how}"
+
+    # --- parts
+
+    def _columns(self, low: float, high: float) -> dict:
+        made = occupancy(self._trace, low, high)
+        columns = {name: getattr(made, name) for name in ("mean", "least", "greatest")}
+        return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
+
+    def _look_closer(self, change) -> None:
+        low, high = change["new"] if len(change["new"]) == 2 else self.extent
+        low, high = max(low, self.extent[0]), min(high, self.extent[1])
+        if not high > low:
+            return
+        with self.hold_sync():
+            for name, value in self._columns(low, high).items():
+                setattr(self, name, value)
+            self.version += 1
+
+
+def _buffers_svg(view: BufferView) -> str:
+    made = occupancy(view._trace, n_bins=120)
+    end = view.extent[1] or 1.0
+    top, width = 34 if view.title else 10, (WIDTH - 2 * LEFT - 40) / 2
+    parts = [drawing.text(0, 18, view.title, size=15)] if view.title else []
+    middle = (made.edges[:-1] + made.edges[1:]) / 2
+    for p, panel in enumerate(view.panels):
+        x = LEFT + (p % 2) * (width + LEFT + 30)
+        y = top + 18 + (p // 2) * (PANEL + GAP + 14)
+        bottom = y + PANEL
+        levels = [of for of in view.models if of["length"] == panel["length"]]
+        most = max([1.0, *panel["most"]])
+        fitting = [of for of in levels if of["value"] <= 4 * most]
+        scale = PANEL / (1.06 * max([most, *(of["value"] for of in fitting)]))
+        parts.append(drawing.text(x, y - 6, f"{panel['label']} ({panel['unit']})"))
+        for value in drawing.ticks(0.0, PANEL / scale, 4):
+            parts.append(
+                drawing.path(f"M{x:.1f},{bottom - value * scale:.1f}H{x + width:.1f}", stroke=theme.GRID)
+            )
+            words = drawing.tick_text(value)
+            parts.append(drawing.text(x - 6, bottom - value * scale + 4, words, anchor="end", size=11))
+        for value in drawing.ticks(0.0, end / view.unit_ns, 4):
+            at = x + value * view.unit_ns / end * width
+            parts.append(drawing.text(at, bottom + 15, drawing.tick_text(value), anchor="middle", size=11))
+        for a, agent in enumerate(view.agents):
+            colour, dash = theme.PALETTE[a % len(theme.PALETTE)], drawing.DASHES[a % len(drawing.DASHES)]
+            d = drawing.line(x + middle / end * width, bottom - made.mean[p, a] * scale)
+            own = drawing.path(d, fill="none", stroke=colour, stroke_width=1.6, stroke_dasharray=dash or None)
+            parts.append(drawing.titled(own, f"agent {agent['name']}"))
+        for of in fitting:
+            a = [agent["name"] for agent in view.agents].index(of["agent"])
+            y_of = bottom - of["value"] * scale
+            colour = theme.PALETTE[a % len(theme.PALETTE)]
+            parts.append(drawing.path(f"M{x:.1f},{y_of:.1f}h{width:.1f}", stroke=colour, stroke_width=0.8))
+            words = view.agents[a]["mark"]
+            parts.append(drawing.text(x + 8 + 18 * a, y_of - 3, words, size=10))
+        if levels:
+            words = f"{levels[0]['model']}: {', '.join(_level(of, of in fitting) for of in levels)}"
+            parts.append(
+                drawing.text(
+                    x + width, y - 6, drawing.fitting(words, width / 2 - 10, 10), anchor="end", size=10
+                )
+            )
+    y = top + 2 * (PANEL + GAP + 14) + 6
+    parts.append(drawing.text(WIDTH / 2, y, view.x_label, anchor="middle"))
+    x = LEFT
+    for a, agent in enumerate(view.agents):
+        colour, dash = theme.PALETTE[a % len(theme.PALETTE)], drawing.DASHES[a % len(drawing.DASHES)]
+        d = f"M{x},{y + 18}h26"
+        parts.append(drawing.path(d, stroke=colour, stroke_width=2, stroke_dasharray=dash or None))
+        parts.append(drawing.text(x + 31, y + 22, drawing.fitting(agent["name"], 110)))
+        x += 50 + min(len(agent["name"]), 16) * 8
+    if not len(view._trace.lengths_read.time):
+        parts.append(drawing.text(WIDTH / 2, top + PANEL, "no readings", anchor="middle"))
+    return drawing.document(WIDTH, y + 34, view.title or "queues and buffers over time", parts)
+
+
+def _level(of: dict, fits: bool) -> str:
+    return f"{of['agent']} {of['value']:.4g}{'' if fits else ' (above)'}"

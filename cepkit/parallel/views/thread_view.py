@@ -1,0 +1,232 @@
+"""What the threads of a run did, in lanes over time, beside the cost model's allocation: the kernel half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import traitlets
+
+from cepkit._shipped import shipped
+from cepkit.errors import CepError
+from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.plots.allocation import WORDS, allocation_bars, allocation_frame
+from cepkit.parallel.plots.runs import draw_threads
+from cepkit.parallel.plots.segments import MOST_ACTIONS, Segments, agent_marks, thread_segments
+from cepkit.parallel.plots.threads import _WORDS, SOURCE_LABEL, clock_title
+from cepkit.parallel.trace.trace import ACTIONS, Trace, clock_unit
+from cepkit.plots import drawing, theme
+from cepkit.widgets.base import Floats
+from cepkit.widgets.view import ResultView, marks_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+LABELS, WIDTH, AXIS = 132, 900, 34  # pixels
+
+
+class ThreadView(ResultView):
+    """What each thread did over time, coloured by agent, above the threads that every agent had.
+
+    Drag over a part of the time to see it closer, double-click for all of it; of more than 3,000 actions
+    bins are drawn, and the actions themselves when the part has fewer. Colours stand for agents, whose marks
+    are written into the lanes; patterns stand for kinds of work. Keys: arrows go from segment to segment,
+    ``+`` and ``-`` zoom, ``0`` shows all, Escape selects nothing.
+
+    Parameters
+    ----------
+    trace : Trace
+        As ``matches.run.trace``.
+    rates : sequence of AgentRates, by branch, optional
+        For the threads that the cost model gives each agent; None: only how threads worked is said.
+    title : str
+        A line above.
+
+    Notes
+    -----
+    ``selected`` is None or a dict: ``thread, agent, action, start, end`` (ns) of a segment, or ``agent``
+    alone; ``window`` the part of the time that is shown, [from, to] in ns. What is sent is bounded, however
+    long the trace.
+    """
+
+    _esm = shipped("widgets", "thread_view.js")
+    _css = shipped("widgets", "thread_view.css")
+    # Python -> browser
+    title = traitlets.Unicode("").tag(sync=True)
+    lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # label, note
+    agents = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, mark
+    actions = traitlets.List(traitlets.Unicode()).tag(sync=True)  # words for ACTIONS
+    x_label = traitlets.Unicode("").tag(sync=True)
+    unit = traitlets.Unicode("ns").tag(sync=True)
+    unit_ns = traitlets.Float(1.0).tag(sync=True)  # ns in a unit; times below are ns
+    extent = traitlets.List(traitlets.Float()).tag(sync=True)  # of the run
+    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # part that the columns are of
+    n_bins = traitlets.Int(0).tag(sync=True)  # 0: segments are actions
+    lane = Floats().tag(sync=True)
+    agent = Floats().tag(sync=True)
+    action = Floats().tag(sync=True)
+    start = Floats().tag(sync=True)
+    end = Floats().tag(sync=True)
+    low = Floats().tag(sync=True)
+    high = Floats().tag(sync=True)
+    items = Floats().tag(sync=True)
+    marks = traitlets.List(traitlets.Dict()).tag(sync=True)  # lane, time, agent: texts in the lanes
+    version = traitlets.Int(0).tag(sync=True)  # of the columns
+    allocation = traitlets.List(traitlets.Dict()).tag(sync=True)  # agent, modelled, busy, home
+    # browser -> Python
+    window = traitlets.List(traitlets.Float()).tag(sync=True)
+    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+
+    def __init__(self, trace: Trace, *, rates: Sequence[AgentRates] | None = None, title: str = ""):
+        if not isinstance(trace, Trace):
+            raise CepError(f"ThreadView: {type(trace).__name__} is no Trace. Give matches.run.trace")
+        self._trace, self._rates = trace, rates
+        self.allocation_frame = allocation_frame(trace, rates)
+        unit, size = clock_unit(trace.makespan)
+        threads = trace.threads()
+        extent = [0.0, trace.makespan]
+        super().__init__(
+            title=title,
+            lanes=[_lane(row) for row in threads.itertuples()],
+            agents=[
+                {"name": name, "mark": mark}
+                for name, mark in zip(trace.agents, marks_of(list(trace.agents)), strict=True)
+            ],
+            actions=[_WORDS[action] for action in ACTIONS],
+            x_label=clock_title("time since the run's begin", unit, trace.measured),
+            unit=unit,
+            unit_ns=size,
+            extent=extent,
+            window=extent,
+            allocation=[
+                {name: None if _is_missing(value) else value for name, value in row.items()}
+                for row in self.allocation_frame.to_dict("records")
+            ],
+            **self._columns(*extent),
+        )
+        self.observe(self._look_closer, "window")
+
+    def figure(self, what: str = "threads") -> go.Figure:
+        """Return the lanes, or with ``"allocation"`` the threads of each agent, as a plotly figure."""
+        settings = {"title": self.title or None}
+        if what == "threads":
+            return draw_threads(self._trace, **settings)
+        if what == "allocation":
+            return allocation_bars(self.allocation_frame, measured=self._trace.measured, **settings)
+        raise CepError(f"ThreadView: figure {what!r} is not known. There are ['threads', 'allocation']")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return what each thread did; see `Trace.threads`."""
+        return self._trace.threads()
+
+    def svg(self) -> str:
+        """Return the lanes of the whole run as SVG text, with at most some thousand rectangles."""
+        return _threads_svg(self, thread_segments(self._trace, most=1500, n_bins=100))
+
+    def _summary(self) -> str:
+        how = "measured" if self._trace.measured else "simulated"
+        return f"{self._trace.n_threads} threads, {len(self.agents)} agents, {how}"
+
+    # --- parts
+
+    def _columns(self, low: float, high: float) -> dict:
+        whole = len(self._trace.done.start) <= MOST_ACTIONS
+        segments = thread_segments(self._trace, *(self.extent or [0.0, None] if whole else (low, high)))
+        names = ("lane", "agent", "action", "start", "end", "low", "high", "items")
+        made = {name: getattr(segments, name) for name in names}
+        marks = [
+            {"lane": lane, "time": time, "agent": agent}
+            for lane, time, agent in agent_marks(segments, low, high)
+        ]
+        return {**made, "marks": marks, "n_bins": segments.n_bins, "shown": [low, high]}
+
+    def _look_closer(self, change) -> None:
+        """Send the segments of another part of the run."""
+        low, high = change["new"] if len(change["new"]) == 2 else self.extent
+        low, high = max(low, self.extent[0]), min(high, self.extent[1])
+        if not high > low:
+            return
+        with self.hold_sync():
+            for name, value in self._columns(low, high).items():
+                setattr(self, name, value)
+            self.version += 1
+
+
+def _is_missing(value) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _lane(row) -> dict:
+    name = SOURCE_LABEL if row.thread < 0 else str(row.thread)
+    mostly = "" if pd.isna(row.agent) else f" · {row.agent}"
+    note = f"thread {name}: busy {100 * row.share:.0f} %"
+    note += f", mostly agent {row.agent}, {_WORDS[row.role]}" if mostly else ""
+    return {"label": name + mostly, "note": note, "share": float(row.share), "thread": int(row.thread)}
+
+
+def _threads_svg(view: ThreadView, segments: Segments) -> str:
+    n, trace = len(segments.threads), view._trace
+    height_of_lane = max(9, min(20, 420 // max(1, n)))
+    top = 30 if view.title else 8
+    bottom = top + n * height_of_lane
+    right = WIDTH - 12
+    scale = (right - LABELS) / (trace.makespan or 1.0)
+    parts = [drawing.text(0, 18, view.title, size=15)] if view.title else []
+    body, legend, x = [], [], LABELS
+    kinds = [k for k in range(len(ACTIONS)) if (segments.action == k).any()]
+    for a in range(-1, len(view.agents)):
+        colour = theme.INK if a < 0 else theme.PALETTE[a % len(theme.PALETTE)]
+        name = SOURCE_LABEL if a < 0 else view.agents[a]["name"]
+        for k, action in enumerate(ACTIONS):
+            own = np.flatnonzero((segments.agent == a) & (segments.action == k))
+            if not len(own):
+                continue
+            # Ids hold in a whole page, and there may be several pictures in it; the same id looks the same.
+            fill, pattern = colour, drawing.work_pattern(f"cepkit-{action}-{colour[1:]}", action, colour)
+            if pattern:
+                parts.append(pattern)
+                fill = f"url(#cepkit-{action}-{colour[1:]})"
+            y = top + (segments.lane[own] + 1.0) * height_of_lane - 1
+            rows = drawing.rectangles(
+                LABELS + segments.start[own] * scale,
+                y - segments.high[own] * (height_of_lane - 2),
+                LABELS + segments.end[own] * scale,
+                y - segments.low[own] * (height_of_lane - 2),
+            )
+            body.append(drawing.titled(drawing.path(rows, fill=fill), f"{name}, {_WORDS[action]}"))
+        if a >= 0:
+            legend.append(drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=colour))
+            legend.append(drawing.text(x + 17, bottom + AXIS + 16, drawing.fitting(name, 110)))
+            x += 30 + min(len(name), 16) * 8
+    for lane, time, a in agent_marks(segments, 0.0, trace.makespan, 24):
+        y = top + (lane + 0.5) * height_of_lane + 4
+        mark = drawing.text(LABELS + time * scale, y, view.agents[a]["mark"], anchor="middle", size=10)
+        body.append(f'<g stroke="#fff" stroke-width="2.4" paint-order="stroke" fill="#222">{mark}</g>')
+    for lane, of in enumerate(view.lanes):
+        y = top + (lane + 0.5) * height_of_lane + 4
+        words = drawing.fitting(of["label"], LABELS - 12, 11)
+        parts.append(drawing.text(LABELS - 8, y, words, anchor="end", size=min(11, height_of_lane)))
+    for value in drawing.ticks(0.0, trace.makespan / view.unit_ns):
+        x_of_tick = LABELS + value * view.unit_ns * scale
+        parts.append(drawing.path(f"M{x_of_tick:.1f},{top}V{bottom + 4}", stroke=theme.GRID))
+        parts.append(drawing.text(x_of_tick, bottom + 16, drawing.tick_text(value), anchor="middle", size=11))
+    parts.append(drawing.text((LABELS + right) / 2, bottom + 32, view.x_label, anchor="middle"))
+    for k in kinds:
+        action, name = ACTIONS[k], f"cepkit-{ACTIONS[k]}-{theme.INK[1:]}"
+        pattern = drawing.work_pattern(name, action, theme.INK)
+        fill = f"url(#{name})" if pattern else theme.INK
+        swatch = drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=fill)
+        legend.append(pattern + swatch)
+        legend.append(drawing.text(x + 17, bottom + AXIS + 16, _WORDS[action]))
+        x += 34 + len(_WORDS[action]) * 7
+    if not len(segments.lane):
+        parts.append(drawing.text((LABELS + right) / 2, (top + bottom) / 2, "no thread did anything"))
+    y = bottom + AXIS + 42
+    for row in view.allocation:
+        words = [f"{WORDS[name]} {row[name]:.3g}" for name in WORDS if row[name] is not None]
+        parts.append(drawing.text(0, y, f"threads of agent {row['agent']}: {', '.join(words)}"))
+        y += 18
+    label = view.title or "what each thread did over time"
+    return drawing.document(WIDTH, y, label, [*parts, *body, *legend])

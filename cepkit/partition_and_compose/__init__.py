@@ -1,0 +1,1 @@
+"""The paper on regex matching over partitioned streams: operators, experiments, pictures."""

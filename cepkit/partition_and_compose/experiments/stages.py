@@ -1,0 +1,65 @@
+"""Stages before the patterns of "Partition and Compose": ParseTweet, VWAP and MinMax on pandas frames."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pandas as pd
+
+from cepkit.language.expressions.functions import pure
+from cepkit.partition_and_compose.operators.minmax import tumbling_minmax
+from cepkit.partition_and_compose.operators.tags import hashtags, tag_code, tag_mask, tag_sets
+from cepkit.partition_and_compose.operators.vwap import rolling_vwap
+
+VWAP_TRADES = 20
+TRADES_OF_WINDOW = 2
+
+
+def with_vwap(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return trades with ``vwap``, the average price by volume of the symbol's 20 trades up to this one."""
+    vwap = rolling_vwap(frame["symbol"], frame["price"], frame["size"], window=VWAP_TRADES)
+    return frame.assign(vwap=vwap)
+
+
+def with_windows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return ``ts, symbol, mn, mx`` of every two trades of a symbol, at the time of the second one."""
+    windows = tumbling_minmax(frame["symbol"], frame["price"], TRADES_OF_WINDOW)
+    last = frame[["ts", "symbol"]].take(windows.last_event).reset_index(drop=True)
+    return last.assign(mn=windows.mn, mx=windows.mx)
+
+
+def parse_tweets(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return ``id, ts, author, content`` of Atom entries in ``xml``; other columns are not looked at."""
+    parsed = [_parse_entry(entry) for entry in frame["xml"]]
+    tweets = pd.DataFrame(parsed, columns=["id", "ts", "author", "content"])
+    times = pd.to_datetime(tweets["ts"], format="%Y-%m-%dT%H:%M:%S.%fZ")
+    return tweets.assign(ts=times.astype("datetime64[us]"), author=tweets["author"].astype("category"))
+
+
+def with_tag_code(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return tweets with ``tag_code``, a number per set of tags: equal numbers, equal sets."""
+    return frame.assign(tag_code=tag_code(tag_sets(frame["content"])).to_numpy(int))
+
+
+def with_tag_mask(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return tweets with ``tag_mask``: two sets of tags of an author are disjoint when their masks are."""
+    mask = tag_mask(tag_sets(frame["content"]), key=frame["author"])
+    return frame.assign(tag_mask=mask.to_numpy(int))
+
+
+@pure
+def tags_eq(one: str, other: str) -> bool:
+    """Return whether two texts have the same tags. Plain Python that reads both texts: the slow path."""
+    return hashtags(one) == hashtags(other)
+
+
+@pure
+def tags_disjoint(one: str, other: str) -> bool:
+    """Return whether two texts have no tag in common. Plain Python that reads both texts: the slow path."""
+    return not set(hashtags(one)) & set(hashtags(other))
+
+
+def _parse_entry(entry: str) -> tuple[int, str, str, str]:
+    tree = ElementTree.fromstring(entry)
+    author = tree.find("author").findtext("name")
+    return int(tree.findtext("id")), tree.findtext("published"), author, tree.findtext("content")

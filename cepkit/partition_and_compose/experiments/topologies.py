@@ -1,0 +1,315 @@
+"""The parallel topologies of "Partition and Compose", figures 7 and 8, with real threads over open streams.
+
+Split, replicas and merge run at the same time and hand on batches, as they would between machines. This is
+for order and liveness; `match_regex_scaling` measures and simulates speed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from queue import Queue
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.regex.program import Program
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.engines.regex.matching import advance, match_regex
+from cepkit.parallel.merge import OrderedMerge
+from cepkit.partition_and_compose.experiments.benchmark_runs import (
+    BENCHMARKS,
+    Benchmark,
+    benchmark_data,
+    compiled,
+)
+from cepkit.partition_and_compose.experiments.stages import parse_tweets
+from cepkit.partition_and_compose.operators.tags import tag_sets
+
+PULSE_EVERY = 2_000  # events
+_BATCHES_IN_QUEUE = 4  # of a replica, at most
+Match = tuple[int, int]  # positions of the first and last event in the stream
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What came out of a merge."""
+
+    matches: list[Match]  # in the order in which they came out
+    longest_wait: int  # events the split had handed on between the last event of a match and its release
+
+
+def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd.DataFrame:
+    """Run the topologies of figures 7 and 8 and compare what comes out with what one replica finds.
+
+    Parameters
+    ----------
+    widths : iterable of int
+        Replicas of each operator.
+    repetitions : int
+        Blocks of 10,000 events.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per figure and width: ``benchmark``; ``matches``; ``same_matches`` and ``same_order`` as one
+        replica; ``longest_wait`` (events; it depends on the threads) and ``bound``, which it never passes.
+
+    Notes
+    -----
+    Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.3, figures 7 and 8, and section 4.
+    Differs: the split sends pulses in batches with the events.
+    """
+    rows = []
+    finance, twitter = BENCHMARKS["finance1"], twitter1_hashed()
+    trades = finance.prepared(benchmark_data(finance, repetitions))
+    tweets = benchmark_data(twitter, repetitions)
+    expected = {
+        "figure 7": _of_one_replica(finance, trades),
+        "figure 8": _of_one_replica(twitter, twitter.prepared(tweets)),
+    }
+    for width in widths:
+        runs = {
+            "figure 7": (finance, split_and_merge(finance, trades, width)),
+            "figure 8": (twitter, shuffle_and_merge(twitter, tweets, width)),
+        }
+        for figure, (benchmark, merged) in runs.items():
+            rows.append(
+                {
+                    "figure": figure,
+                    "benchmark": benchmark.name,
+                    "width": width,
+                    "matches": len(merged.matches),
+                    "same_matches": sorted(merged.matches) == sorted(expected[figure]),
+                    "same_order": merged.matches == expected[figure],
+                    "longest_wait": merged.longest_wait,
+                    "bound": longest_wait_bound(figure, width),
+                }
+            )
+    return pd.DataFrame(rows).set_index(["figure", "width"]).sort_index()
+
+
+def longest_wait_bound(figure: str, width: int) -> int:
+    """Return how many events the split can be ahead of what the merge releases.
+
+    Those of one pulse, and all that is under way: batches in a queue, in the hands of a replica, and one
+    that the split is about to hand on.
+    """
+    to_match = _BATCHES_IN_QUEUE + 1
+    batches = to_match + 1 if figure == "figure 7" else width * (_BATCHES_IN_QUEUE + to_match) + 2
+    return PULSE_EVERY * (batches + 1)
+
+
+def twitter1_hashed() -> Benchmark:
+    """Return twitter1 on a hash of the tags: who parses alone has no running numbers."""
+    define = {
+        "same": "tag_hash == first(tag_hash)",
+        "same_5th": "count() == :n and tag_hash == first(tag_hash)",
+    }
+    stages = (parse_tweets, with_tag_hash)
+    return replace(BENCHMARKS["twitter1"], name="twitter1", define=define, measures=None, stages=stages)
+
+
+def with_tag_hash(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return tweets with ``tag_hash``, 63 bits of a hash of the tags, equal for equal sets everywhere."""
+    return frame.assign(tag_hash=[_hash(" ".join(tags)) for tags in tag_sets(frame["content"])])
+
+
+def replica_of_key(keys: Iterable[str], width: int) -> np.ndarray:
+    """Return the replica of each key by its hash, int64: the same on every machine."""
+    return np.array([_hash(key) % width for key in keys], dtype=np.int64)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def _of_one_replica(benchmark: Benchmark, frame: pd.DataFrame) -> list[Match]:
+    found = match_regex(*compiled(benchmark, frame), threads=1)
+    return list(zip(found.first.tolist(), found.last.tolist(), strict=True))
+
+
+class Replica:
+    """A MatchRegex operator over part of an open stream."""
+
+    def __init__(self, program: Program, inputs: Inputs):
+        self.kernel = program.matching(inputs)
+        self.state = self.kernel.new_state(1)
+        self.positions = np.empty(0, np.int64)  # in the stream, of the events seen so far
+
+    def matches(self, partition: np.ndarray, inputs: Inputs, positions: np.ndarray) -> list[Match]:
+        """Advance over a batch and return the matches that end in it, by their last event."""
+        if not len(positions):
+            return []
+        self.state.add_partitions(int(partition.max()) + 1)
+        seen = len(self.positions)
+        self.positions = np.concatenate([self.positions, positions])
+        first, last = advance(self.kernel, self.state, partition, inputs, seen)
+        return list(zip(self.positions[first].tolist(), self.positions[last].tolist(), strict=True))
+
+
+class _TweetReplica:
+    """A MatchRegex operator that numbers the authors as they come."""
+
+    def __init__(self, benchmark: Benchmark):
+        self.benchmark = benchmark
+        self.replica: Replica | None = None
+        self.number_of_author: dict[str, int] = {}
+
+    def matches(self, tweets: pd.DataFrame, positions: np.ndarray) -> list[Match]:
+        if tweets.empty:
+            return []
+        program, events = compiled(self.benchmark, tweets)
+        inputs = program.inputs(events.columns)
+        self.replica = self.replica or Replica(program, inputs)
+        number = self.number_of_author
+        partition = [number.setdefault(author, len(number)) for author in tweets["author"]]
+        return self.replica.matches(np.array(partition, dtype=np.int32), inputs, positions)
+
+
+class _Merge:
+    """The ordered merge behind replicas on threads; notes how long matches waited."""
+
+    def __init__(self, n_replicas: int):
+        self._merge: OrderedMerge[Match] = OrderedMerge(n_replicas)
+        self._lock = threading.Lock()
+        self.handed_on = 0  # events that the split has handed on so far
+        self.released: list[Match] = []
+        self.longest_wait = 0
+
+    def take(self, replica: int, matches: list[Match], pulse: int) -> None:
+        with self._lock:
+            for match in matches:
+                self._merge.offer(replica, match[1], match)
+            self._merge.pulse(replica, pulse)
+            for match in self._merge.release():
+                self.longest_wait = max(self.longest_wait, self.handed_on - match[1])
+                self.released.append(match)
+
+
+def _batches(queue: Queue) -> Iterator[tuple]:
+    """Yield what comes in until None; when closed early, let the rest pass so that nobody waits for ever."""
+    batch: tuple | None = ()
+    try:
+        while (batch := queue.get()) is not None:
+            yield batch
+    finally:
+        while batch is not None:
+            batch = queue.get()
+
+
+def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Merged:
+    """Run figure 7: split by the hash of the key, ``width`` replicas, ordered merge with a pulse per batch.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        Of trades or tweets, with a pattern.
+    frame : pandas.DataFrame
+        Behind the benchmark's stages, in stream order.
+    width : int
+        Replicas, each on a thread of its own.
+
+    Returns
+    -------
+    Merged
+    """
+    program, events = compiled(benchmark, frame)
+    inputs = program.inputs(events.columns)
+    codes, keys = pd.factorize(frame[benchmark.partition_by])
+    replica_of_event = replica_of_key(map(str, keys), width)[codes]
+    queues = [Queue(_BATCHES_IN_QUEUE) for _ in range(width)]
+    merge = _Merge(width)
+
+    def replicate(r: int) -> None:
+        replica = Replica(program, inputs)
+        with closing(_batches(queues[r])) as incoming:
+            for positions, pulse in incoming:
+                columns = {name: values[positions] for name, values in inputs.columns.items()}
+                partition = events.partition_of_event[positions]
+                merge.take(r, replica.matches(partition, inputs.with_columns(columns), positions), pulse)
+
+    with ThreadPoolExecutor(width) as pool:
+        running = [pool.submit(replicate, r) for r in range(width)]
+        for start in range(0, events.n_events, PULSE_EVERY):
+            stop = min(start + PULSE_EVERY, events.n_events)
+            merge.handed_on = stop
+            for r in range(width):
+                positions = start + np.flatnonzero(replica_of_event[start:stop] == r)
+                queues[r].put((positions, stop - 1))
+        for queue in queues:
+            queue.put(None)
+        for future in running:
+            future.result()
+    return Merged(merge.released, merge.longest_wait)
+
+
+def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Merged:
+    """Run figure 8: parse batches in turn, shuffle the tweets by author, match, merge.
+
+    ``width`` replicas parse and ``width`` others match. A matching replica puts the batches of all parsers
+    back into their order, which is the same merge: a batch is an output at its number.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+        Its stages run in the parsing replicas and must treat every event by itself.
+    frame : pandas.DataFrame
+        Before the stages: with ``xml``, in stream order.
+    width : int
+
+    Returns
+    -------
+    Merged
+    """
+    to_parse = [Queue(_BATCHES_IN_QUEUE) for _ in range(width)]
+    to_match = [Queue(_BATCHES_IN_QUEUE * width) for _ in range(width)]
+    merge = _Merge(width)
+
+    parsing, lock = set(range(width)), threading.Lock()
+
+    def parse(r: int) -> None:
+        try:
+            with closing(_batches(to_parse[r])) as incoming:
+                for number, start, part in incoming:
+                    parsed = benchmark.prepared(part)
+                    replica_of_event = replica_of_key(parsed["author"].astype(str), width)
+                    for m in range(width):
+                        rows = np.flatnonzero(replica_of_event == m)
+                        batch = (start + rows, start + len(part) - 1, parsed.take(rows))
+                        to_match[m].put((r, number, batch))
+        finally:
+            with lock:
+                parsing.discard(r)
+                is_last = not parsing
+            for queue in to_match if is_last else ():
+                queue.put(None)
+
+    def replicate(m: int) -> None:
+        operator = _TweetReplica(benchmark)
+        in_order: OrderedMerge[tuple] = OrderedMerge(width)
+        with closing(_batches(to_match[m])) as incoming:
+            for parser, number, batch in incoming:
+                in_order.offer(parser, number, batch)
+                for positions, pulse, tweets in in_order.release():
+                    merge.take(m, operator.matches(tweets, positions), pulse)
+        for parser in range(width):  # they have no more to say
+            in_order.pulse(parser, len(frame))
+        for positions, pulse, tweets in in_order.release():
+            merge.take(m, operator.matches(tweets, positions), pulse)
+
+    with ThreadPoolExecutor(2 * width) as pool:
+        running = [pool.submit(work, r) for work in (parse, replicate) for r in range(width)]
+        for number, start in enumerate(range(0, len(frame), PULSE_EVERY)):
+            part = frame.iloc[start : start + PULSE_EVERY]
+            merge.handed_on = start + len(part)
+            to_parse[number % width].put((number, start, part))
+        for queue in to_parse:
+            queue.put(None)
+        for future in running:
+            future.result()
+    return Merged(merge.released, merge.longest_wait)

@@ -1,0 +1,1 @@
+"""Stream operators that the benchmarks of the paper need."""

@@ -1,0 +1,1 @@
+"""The original file formats that can be ingested."""

@@ -1,0 +1,295 @@
+"""CASAS smart homes: a sensor event per line, with activities that begin and end; several layouts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cepkit.pipelines.formats.format import EMPTY, Format, Option, UnknownFormatError, number, parsed
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BEGIN, END = "begin", "end"
+
+_DATE = r"^(\d{4})-(\d{2})-(\d{2})$"
+_TIME = r"^(\d{1,2}):(\d{2}):(\d{2}(?:\.\d{1,6}0*)?)$"
+_ASSIGNED = r'^([^=]+)="?(begin|end)"?$'
+_MARKER = "^(.+) (begin|end)$"
+_STATES = ("ON", "OFF", "OPEN", "CLOSE")
+_LAYOUTS = (
+    "expected 4 to 8 fields: date, time, sensor, value, or date, time, place, sensor, value, or date, time, "
+    "sensor, place, detail, value, kind, and possibly an activity"
+)
+
+
+class Marker(NamedTuple):
+    """An event at which an activity is said to begin or to end."""
+
+    activity: str
+    begins: bool
+
+
+class Spans(NamedTuple):
+    """What the markers of a file come to, see `resolve_markers`."""
+
+    at: list[str | None]  # activity of each marker's own event
+    after: list[str | None]  # activity of the events between it and the next marker
+    n_spans: int
+    n_inside_others: int
+    n_never_ended: int
+    n_never_begun: int
+
+
+def resolve_markers(markers: Iterable[Marker]) -> Spans:
+    """Return which activity goes on at and after each marker.
+
+    A span is a begin and the end after it of the same activity, without another marker of that activity
+    between them; both its events belong to it. Spans may lie in each other and overlap: an event has the
+    activity of the span that began last among those it lies in; when that ends, the one before goes on. A
+    begin that never ends, or that is followed by the same begin, and an end that never began give their
+    activity to their own event only.
+
+    Parameters
+    ----------
+    markers : iterable of Marker
+        Of one file, in the order of time.
+
+    Returns
+    -------
+    Spans
+
+    Notes
+    -----
+    O(markers x spans that are open at a time).
+
+    Examples
+    --------
+    >>> spans = resolve_markers([Marker("Sleep", True), Marker("Read", True), Marker("Sleep", False)])
+    >>> spans.at, spans.after, spans.n_never_ended
+    (['Sleep', 'Read', 'Sleep'], ['Sleep', 'Sleep', None], 1)
+    """
+    markers = list(markers)
+    is_paired = [False] * len(markers)
+    latest: dict[str, int] = {}
+    for i, marker in enumerate(markers):
+        before = latest.get(marker.activity)
+        if not marker.begins and before is not None and markers[before].begins:
+            is_paired[before] = is_paired[i] = True
+        latest[marker.activity] = i
+
+    at: list[str | None] = []
+    after: list[str | None] = []
+    going_on: list[str] = []  # in the order in which they began; an activity has at most one span at a time
+    n_inside_others = 0
+    for marker, paired in zip(markers, is_paired, strict=True):
+        if paired and marker.begins:
+            n_inside_others += bool(going_on)
+            going_on.append(marker.activity)
+        at.append(going_on[-1] if paired else marker.activity)
+        if paired and not marker.begins:
+            going_on.remove(marker.activity)
+        after.append(going_on[-1] if going_on else None)
+    loose = [marker for marker, paired in zip(markers, is_paired, strict=True) if not paired]
+    n_never_ended = sum(marker.begins for marker in loose)
+    return Spans(at, after, sum(is_paired) // 2, n_inside_others, n_never_ended, len(loose) - n_never_ended)
+
+
+def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
+    """Return the sensor events of CASAS files.
+
+    A line has the fields of one of these layouts, separated by blanks, tabs or commas:
+
+    * ``date time sensor value [annotation]``: Aruba, Milan, Cairo, and the CSV files of many homes;
+    * ``date time location sensor value activity``: continuously labelled files;
+    * ``date time sensor location detail value kind [annotation]``: ``*.rawdata.txt`` and ``*.ann.txt`` of the
+      UCI set; the detail is left out.
+
+    An annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
+    ``Activity`` for an event of an activity that goes on. ``Bed to toilet begin`` is of Bed_to_toilet.
+
+    Parameters
+    ----------
+    records : pyspark.sql.DataFrame
+        Of `read_records`.
+    home : str, optional
+        Name of the home in all files; None: each file's name up to its first dot.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Columns of the format but ``activity``, see `finish_casas`. ``ts`` is the wall clock of the home, a
+        time without a zone; ``value`` is the text of the file, and ``level`` that text as a number or NULL;
+        ``location`` and ``kind`` are NULL where the layout has none; ``annotation`` is NULL, ``Activity``,
+        ``Activity begin`` or ``Activity end``.
+
+    Notes
+    -----
+    Of six fields, a last one of ``begin`` or ``end`` tells the first layout from the second.
+    """
+    from pyspark.sql import functions as F
+
+    text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
+    # A column of its own is computed once; inside of other expressions it would be for each use.
+    divided = records.withColumn("fields", F.split(text, r"\s*,\s*|\s+", -1))
+    n = F.size("fields")
+    is_spelled = (n >= 6) & F.lower(F.get("fields", n - 1)).isin(BEGIN, END)
+    layout = F.when(is_spelled | n.isin(4, 5), "plain").when(n == 6, "labelled").when(n.isin(7, 8), "uci")
+    divided = divided.withColumn("layout", layout)
+
+    def place(**index_of_layout: int) -> Column:
+        return F.coalesce(
+            *(F.when(F.col("layout") == kind, F.get("fields", i)) for kind, i in index_of_layout.items())
+        )
+
+    first_word = F.when(F.col("layout") == "plain", 5).when(F.col("layout") == "uci", 8).otherwise(6)
+    words = F.slice("fields", first_word, F.greatest(F.lit(0), n - first_word + 1))
+    written = F.array_join(words, "_")
+    marked = F.when(is_spelled, F.regexp_replace(written, "(?i)_(begin|end)$", " $1")).otherwise(
+        F.regexp_replace(written, f"(?i){_ASSIGNED}", "$1 $2")
+    )
+    marker = F.lower(F.regexp_extract(marked, "(?i) (begin|end)$", 1))
+    annotation = F.when(
+        marker != "", F.concat_ws(" ", F.regexp_extract(marked, r"^(\S*) ", 1), marker)
+    ).otherwise(F.when(marked != "", marked))
+
+    parts = [F.regexp_extract(F.get("fields", 0), _DATE, group).try_cast("int") for group in (1, 2, 3)]
+    parts += [F.regexp_extract(F.get("fields", 1), _TIME, group).try_cast("int") for group in (1, 2)]
+    second = F.regexp_extract(F.get("fields", 1), _TIME, 3).try_cast("decimal(16,6)")
+    values = {
+        "ts": F.try_make_timestamp_ntz(*parts, second),
+        "home": home_of(home),
+        "sensor": place(plain=2, labelled=3, uci=2),
+        "location": place(labelled=2, uci=3),
+        "kind": place(uci=6),
+        "value": place(plain=3, labelled=4, uci=5),
+        "level": number(place(plain=3, labelled=4, uci=5)),
+        "annotation": annotation,
+    }
+    return parsed(
+        divided,
+        values,
+        [
+            (F.trim("text") != "", EMPTY),
+            (F.col("layout").isNotNull(), _LAYOUTS),
+            (F.col("ts").isNotNull(), "the time is not yyyy-mm-dd hh:mm:ss with at most 6 decimals"),
+            (F.col("sensor") != "", "the sensor is empty"),
+            (F.col("value") != "", "the value is empty"),
+            (
+                ~F.coalesce("annotation", F.lit("")).rlike("(?i)^ |=|^(begin|end)$"),
+                "the annotation is not an activity, or an activity and begin or end",
+            ),
+        ],
+    ).drop("fields", "layout")
+
+
+def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFrame, dict]:
+    """Return the events with their ``activity``, and what the report says of the spans.
+
+    An event that names an activity that goes on is of that. Any other has the activity of the spans of its
+    file, see `resolve_markers`; the order is that of time, then of the lines.
+
+    Parameters
+    ----------
+    events : pyspark.sql.DataFrame
+        With ``annotation``.
+    other : str, optional
+        Activity of the events in no span; None: NULL. The UCI set calls it Other_Activity.
+
+    Notes
+    -----
+    The markers, not the events, come to the driver.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
+
+    is_marker = F.coalesce(F.col("annotation").rlike(_MARKER), F.lit(False))
+    found = events.where(is_marker).select("source_file", "ts", "source_line", "annotation").collect()
+    markers_of_file: dict[str, list] = {}
+    for row in sorted(found):
+        markers_of_file.setdefault(row.source_file, []).append(row)
+    rows, totals = [], [0] * 4
+    for file, markers in markers_of_file.items():
+        spans = resolve_markers(_marker(row.annotation) for row in markers)
+        totals = [total + n for total, n in zip(totals, spans[2:], strict=True)]
+        rows += [
+            (file, row.source_line, at, after or "")
+            for row, at, after in zip(markers, spans.at, spans.after, strict=True)
+        ]
+    resolved = events.sparkSession.createDataFrame(
+        rows, "source_file string, source_line bigint, at string, after string"
+    )
+    until_here = (
+        Window.partitionBy("source_file")
+        .orderBy("ts", "source_line")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    going_on = F.nullif(F.last("after", ignorenulls=True).over(until_here), F.lit(""))
+    named = F.when(~is_marker, F.col("annotation"))
+    finished = (
+        events.join(F.broadcast(resolved), ["source_file", "source_line"], "left")
+        .withColumn("activity", F.coalesce(named, "at", going_on, F.lit(other).cast("string")))
+        .drop("at", "after")
+    )
+    is_state = F.col("value").isin(*_STATES) | F.col("level").isNotNull()
+    counts = finished.agg(
+        F.count_if(F.col("activity").isNull() | (F.col("activity") == (other or ""))).alias("none"),
+        F.count_if(~is_state).alias("strange"),
+        F.count_distinct("activity").alias("activities"),
+    ).first()
+    notes = {
+        "activities": counts.activities,
+        "spans of activities": totals[0],
+        "spans that begin in another": totals[1],
+        "begins without an end": totals[2],
+        "ends without a begin": totals[3],
+        "events of no activity": counts.none,
+        f"values that are no number, {', '.join(_STATES[:-1])} or {_STATES[-1]}": counts.strange,
+    }
+    return finished, notes
+
+
+def home_of(home: str | None) -> Column:
+    """Return the name of the home: ``home``, or without one each file's name up to its first dot."""
+    from pyspark.sql import functions as F
+
+    file_name = F.element_at(F.split("source_file", "/"), -1)
+    return F.lit(home) if home else F.regexp_extract(file_name, r"^[^.]+", 0)
+
+
+def _marker(annotation: str) -> Marker:
+    activity, what = annotation.rsplit(" ", 1)
+    return Marker(activity, what == BEGIN)
+
+
+def _name(option: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UnknownFormatError(f"option {option}: {value!r} is not a name")
+    return value.strip()
+
+
+HOME = Option("name of the home; that of the file up to its first dot", partial(_name, "home"))
+FORMAT = Format(
+    name="casas",
+    description="CASAS smart homes: a sensor event per line, with activities that begin and end",
+    columns={
+        "ts": "timestamp_ntz",
+        "home": "string",
+        "sensor": "string",
+        "location": "string",
+        "kind": "string",
+        "value": "string",
+        "level": "double",
+        "annotation": "string",
+        "activity": "string",
+    },
+    partition_by="home",
+    order_by=("ts",),
+    parse=parse_casas,
+    options={
+        "home": HOME,
+        "other": Option("activity of events that are in no span of one; none", partial(_name, "other")),
+    },
+    finish=finish_casas,
+)

@@ -1,0 +1,163 @@
+"""The UCI set of CASAS homes: window attributes per sensor event as CSV, without dates, which are counted."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from cepkit.pipelines.formats.casas import HOME, home_of
+from cepkit.pipelines.formats.format import (
+    EMPTY,
+    STRUCTURE,
+    Format,
+    HeaderError,
+    Option,
+    day_of,
+    number,
+    parsed,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+AREAS = (
+    *("Bathroom", "Bedroom", "Chair", "DiningRoom", "Hall", "Ignore", "Kitchen", "LivingRoom", "Office"),
+    *("OutsideDoor", "WorkArea"),
+)
+# Name in the file -> column.
+ATTRIBUTES = {
+    "lastSensorEventHours": "last_event_hour",
+    "lastSensorEventSeconds": "last_event_seconds",
+    "lastSensorDayOfWeek": "day_of_week",
+    "windowDuration": "window_duration",
+    "timeSinceLastSensorEvent": "since_last_event",
+    "prevDominantSensor1": "prev_dominant1",
+    "prevDominantSensor2": "prev_dominant2",
+    "lastSensorID": "last_sensor_id",
+    "lastSensorLocation": "last_sensor_location",
+    "lastMotionLocation": "last_motion_location",
+    "complexity": "complexity",
+    "activityChange": "activity_change",
+    "areaTransitions": "area_transitions",
+    "numDistinctSensors": "num_distinct_sensors",
+    **{f"sensorCount-{area}": f"count_{area}" for area in AREAS},
+    **{f"sensorElTime-{area}": f"elapsed_{area}" for area in AREAS},
+}
+NAMES = (*ATTRIBUTES, "activity")
+HEADER = ",".join(NAMES)
+FIRST_DAY = "2011-01-03"
+
+
+def parse_casas_features(
+    records: DataFrame, *, start: str | datetime.date = FIRST_DAY, home: str | None = None
+) -> DataFrame:
+    """Return the events of ``*.features.csv`` files.
+
+    The files have the day of the week and the second of the day, but no dates. The first event of a file is
+    on the day ``start``; from then on the days of the week tell how many days passed, fewer than seven.
+    Longer holes are shortened by whole weeks.
+
+    Parameters
+    ----------
+    records : pyspark.sql.DataFrame
+        Of `read_records`.
+    start : str or datetime.date
+        Day of the first event of each file.
+    home : str, optional
+        Name of the home in all files; None: each file's name up to its first dot.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Columns of the format; ``row`` counts the lines of a file, from 1. Attributes are numbers as in the
+        file, areas the codes of the file.
+
+    Raises
+    ------
+    HeaderError
+        When the first line of a file is not `HEADER`.
+    UnknownFormatError
+        When ``start`` is not a day.
+
+    Notes
+    -----
+    An event of an earlier second than the one before, on the same day of the week, is late. One that steps
+    back to the day before shifts what follows by a week. Times are whole seconds: ``row`` completes the
+    order.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
+
+    first_day = day_of(start, "start")
+    _check_headers(records)
+    # A column of its own is computed once; inside of other expressions it would be for each use.
+    fields = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
+    divided = records.withColumn("fields", fields).withColumn(
+        "reason", F.coalesce("reason", F.when(F.col("source_line") == 1, STRUCTURE))
+    )
+    columns = list(ATTRIBUTES.values())
+    checked = parsed(
+        divided,
+        {
+            "home": home_of(home),
+            "row": F.col("source_line") - 1,
+            **{column: number(F.get("fields", i)) for i, column in enumerate(columns)},
+            "activity": F.get("fields", len(columns)),
+        },
+        [
+            (F.trim("text") != "", EMPTY),
+            (F.size("fields") == len(NAMES), f"expected {len(NAMES)} fields as in the first line"),
+            (F.col("last_event_seconds").between(0, 86_399.999999), "the second is not one of a day"),
+            (F.col("day_of_week").isin(*range(7)), "the day of the week is not one of 0 to 6"),
+            *((F.col(column).isNotNull(), f"{name} is not a number") for name, column in ATTRIBUTES.items()),
+            (F.col("activity") != "", "the activity is empty"),
+        ],
+    ).drop("fields")
+    of_file = Window.partitionBy("source_file").orderBy("source_line")
+    weekday = F.when(F.col("reason").isNull(), F.col("day_of_week"))
+    before = F.last(weekday, ignorenulls=True).over(of_file.rowsBetween(Window.unboundedPreceding, -1))
+    steps = F.coalesce(F.pmod(weekday - before, F.lit(7)), F.lit(0)).cast("int")
+    day = F.sum("steps").over(of_file.rowsBetween(Window.unboundedPreceding, Window.currentRow)).cast("int")
+    seconds = F.col("last_event_seconds").cast("decimal(18,6)")
+    time = F.lit(f"{first_day} 00:00:00").cast("timestamp_ntz") + F.make_dt_interval(
+        day, F.lit(0), F.lit(0), seconds
+    )
+    return (
+        checked.withColumn("steps", steps)
+        .withColumn("ts", F.when(F.col("reason").isNull(), time))
+        .drop("steps")
+    )
+
+
+def _check_headers(records: DataFrame) -> None:
+    """Raise HeaderError unless the first line of every file is `HEADER`."""
+    for file, text in records.where("source_line = 1").select("source_file", "text").collect():
+        names = [name.strip() for name in text.split(",")]
+        for i, wanted in enumerate(NAMES):
+            found = names[i] if i < len(names) else "nothing"
+            if found != wanted:
+                raise HeaderError(f"{file}, line 1, column {i + 1}: expected {wanted!r}, found {found!r}")
+        if len(names) > len(NAMES):
+            raise HeaderError(f"{file}, line 1: expected {len(NAMES)} columns, found {len(names)}")
+
+
+FORMAT = Format(
+    name="casas_features",
+    description="CASAS window attributes as CSV (UCI set): a sensor event per line, days counted",
+    columns={
+        "ts": "timestamp_ntz",
+        "home": "string",
+        "row": "bigint",
+        "activity": "string",
+        **dict.fromkeys(ATTRIBUTES.values(), "double"),
+    },
+    partition_by="home",
+    order_by=("ts", "row"),
+    parse=parse_casas_features,
+    options={
+        "start": Option(
+            f"day of the first event of each file, yyyy-mm-dd; {FIRST_DAY}", lambda day: day_of(day, "start")
+        ),
+        "home": HOME,
+    },
+)

@@ -1,0 +1,82 @@
+"""CityBench traffic: a file per road sensor, a report per line, the names of the fields in the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cepkit.pipelines.formats.format import EMPTY, STRUCTURE, Format, integer, parsed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HEADER = "status,avgMeasuredTime,avgSpeed,extID,medianMeasuredTime,TIMESTAMP,vehicleCount,_id,REPORT_ID"
+_TIME = r"^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})$"
+
+
+def parse_citybench(records: DataFrame) -> DataFrame:
+    """Return the reports of CityBench traffic files.
+
+    Parameters
+    ----------
+    records : pyspark.sql.DataFrame
+        Of `read_records`.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Columns of the format. ``ts`` is the time that the file gives, a time without a zone (by the daily
+        profile of the traffic it is UTC); ``avg_speed`` in km/h; ``vehicle_count`` in five minutes;
+        ``arrival`` the number that the portal's database gave the report.
+
+    Notes
+    -----
+    Left out: the measured times, which follow from the speed and the length of the road, and the other
+    number of the sensor. A report is late when its round came to the database after a newer one: within a
+    file that shows only where the file steps back; sort by ``arrival`` to see it over all sensors.
+    """
+    from pyspark.sql import functions as F
+
+    # A column of its own is computed once; inside of other expressions it would be for each use.
+    fields = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
+    is_header = F.trim("text") == HEADER
+    divided = records.withColumn("fields", fields).withColumn(
+        "reason", F.coalesce("reason", F.when(is_header, STRUCTURE))
+    )
+    parts = [F.regexp_extract(F.get("fields", 5), _TIME, group).try_cast("int") for group in range(1, 7)]
+    values = {
+        "ts": F.try_make_timestamp_ntz(*parts[:5], parts[5].cast("decimal(16,6)")),
+        "sensor": integer(F.get("fields", 8)),
+        "avg_speed": integer(F.get("fields", 2)),
+        "vehicle_count": integer(F.get("fields", 6)),
+        "arrival": integer(F.get("fields", 7)),
+    }
+    return parsed(
+        divided,
+        values,
+        [
+            (F.trim("text") != "", EMPTY),
+            (F.size("fields") == 9, f"expected 9 fields: {HEADER.replace(',', ', ')}"),
+            (F.get("fields", 0) == "OK", "the status is not OK"),
+            (F.col("ts").isNotNull(), "the time is not yyyy-mm-ddThh:mm:ss"),
+            (F.col("sensor") > 0, "REPORT_ID is not a positive whole number"),
+            (F.col("avg_speed") >= 0, "avgSpeed is not a whole number"),
+            (F.col("vehicle_count") >= 0, "vehicleCount is not a whole number"),
+            (F.col("arrival") >= 0, "_id is not a whole number"),
+        ],
+    ).drop("fields")
+
+
+FORMAT = Format(
+    name="citybench",
+    description="CityBench road traffic as CSV: a file per sensor, a report every five minutes",
+    columns={
+        "ts": "timestamp_ntz",
+        "sensor": "bigint",
+        "avg_speed": "bigint",
+        "vehicle_count": "bigint",
+        "arrival": "bigint",
+    },
+    partition_by="sensor",
+    order_by=("ts", "arrival"),
+    parse=parse_citybench,
+)

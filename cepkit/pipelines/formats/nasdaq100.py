@@ -1,0 +1,188 @@
+"""The NASDAQ-100 table: a line per minute, a column per symbol, and no times, which are reconstructed."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cepkit.pipelines.formats.format import (
+    EMPTY,
+    STRUCTURE,
+    Format,
+    HeaderError,
+    Option,
+    day_of,
+    first_reason,
+    number,
+)
+from cepkit.pipelines.formats.records import PLACE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MINUTES_PER_SESSION = 390
+EXCHANGE_HOLIDAYS = (
+    "2016-09-05",
+    "2016-11-24",
+)  # Labor Day and Thanksgiving, the two within the published set
+_LONGEST_CALENDAR = 2600  # sessions, ten years
+_NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
+
+
+def parse_nasdaq100(
+    records: DataFrame,
+    *,
+    start: str | datetime.date = "2016-07-26",
+    holidays: str | Iterable[str | datetime.date] = EXCHANGE_HOLIDAYS,
+) -> DataFrame:
+    """Return the prices of NASDAQ-100 tables in long form.
+
+    The table has no times. Its first row is 09:30 of the first session; then every session has 390 rows,
+    09:31 to 16:00. Sessions are the weekdays that are no holidays. Each file is a table of its own, with its
+    symbols in the first line and its first row at the start; a line that cannot be read still takes its
+    minute.
+
+    Parameters
+    ----------
+    records : pyspark.sql.DataFrame
+        Of `read_records`.
+    start : str or datetime.date
+        The first session.
+    holidays : iterable of str or datetime.date, or str
+        Weekdays without a session; text: separated by commas.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Columns of the format, one row per cell; ``ts`` is the wall clock of New York, a time without a zone.
+        A line with another number of cells than symbols is one row, with the reason. For a bad cell ``text``
+        is that cell.
+
+    Raises
+    ------
+    HeaderError
+        When the first line of a file does not name each column once.
+    UnknownFormatError
+        When ``start`` or a holiday is not a day.
+
+    Notes
+    -----
+    Shortened sessions are not known to this rule: after one, compare the overnight jumps before trusting the
+    times.
+    """
+    from pyspark.sql import functions as F
+
+    days = _session_days(day_of(start, "start"), _holidays(holidays))
+    symbols = _symbols_of_file(records)
+    cells = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
+    whole = F.size(cells) == F.size("symbols")
+    header = F.col("source_line") == 1
+    row = F.col("source_line") - 2
+    session = F.when(row == 0, 0).otherwise(F.floor((row - 1) / MINUTES_PER_SESSION)).cast("int")
+    minute = F.when(row == 0, 0).otherwise(F.pmod(row - 1, F.lit(MINUTES_PER_SESSION)) + 1).cast("int")
+    # A text that is split is folded into one constant; an array of 2600 literals is compiled into every task.
+    day = F.get(F.split(F.lit(",".join(map(str, days))), ",").cast("array<int>"), session)
+    opening = F.lit(f"{day_of(start, 'start')} 09:30:00").cast("timestamp_ntz")
+    one_row = F.array(F.struct(F.lit("").alias("symbol"), F.lit("").alias("cell")))
+    named_cells = F.zip_with(
+        "symbols", cells, lambda symbol, cell: F.struct(symbol.alias("symbol"), cell.alias("cell"))
+    )
+    lines = (
+        records.join(symbols, "source_file", "left")
+        .withColumn("reason", F.coalesce("reason", F.when(header, STRUCTURE)))
+        .withColumn(
+            "reason",
+            first_reason(
+                [
+                    (F.trim("text") != "", EMPTY),
+                    (whole, "another number of cells than symbols in the first line"),
+                ]
+            ),
+        )
+        .withColumn("ts", opening + F.make_dt_interval(day, F.lit(0), minute))
+    )
+    exploded = lines.select(
+        *(c for c in lines.columns if c != "symbols"),
+        F.posexplode(F.when(F.col("reason").isNull(), named_cells).otherwise(one_row)).alias(
+            "piece", "named"
+        ),
+    )
+    whole_line = F.col("reason").isNotNull()
+    return exploded.select(
+        *PLACE,
+        "piece",
+        F.when(whole_line, F.col("text")).otherwise(F.col("named.cell")).alias("text"),
+        first_reason(
+            [
+                (F.col("ts").isNotNull(), f"the row lies beyond {_LONGEST_CALENDAR} sessions"),
+                (number(F.col("named.cell")) > 0, "the price is not a positive number"),
+            ]
+        ).alias("reason"),
+        "ts",
+        F.col("named.symbol").alias("symbol"),
+        number(F.col("named.cell")).alias("close"),
+    )
+
+
+def _symbols_of_file(records: DataFrame) -> DataFrame:
+    """Return ``source_file`` and ``symbols``, the cells of its first line."""
+    from pyspark.sql import functions as F
+
+    headers = (
+        records.where("source_line = 1")
+        .select(
+            "source_file",
+            F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field)).alias("symbols"),
+        )
+        .collect()
+    )
+    for file, symbols in headers:
+        numbers = [symbol for symbol in symbols if _NUMBER.fullmatch(symbol)]
+        if numbers:
+            raise HeaderError(
+                f"{file}, line 1: expected the names of the columns, found the number {numbers[0]}"
+            )
+        twice = [symbol for i, symbol in enumerate(symbols) if not symbol or symbol in symbols[:i]]
+        if twice:
+            raise HeaderError(
+                f"{file}, line 1: expected each symbol once, found {twice[0]!r} twice or without a name"
+            )
+    return F.broadcast(
+        records.sparkSession.createDataFrame(
+            [tuple(header) for header in headers], "source_file string, symbols array<string>"
+        )
+    )
+
+
+def _holidays(holidays: str | Iterable[str | datetime.date]) -> set[datetime.date]:
+    days = [day for day in holidays.split(",") if day.strip()] if isinstance(holidays, str) else holidays
+    return {day_of(day.strip() if isinstance(day, str) else day, "holidays") for day in days}
+
+
+def _session_days(start: datetime.date, holidays: set[datetime.date]) -> list[int]:
+    """Return the days from ``start`` to each session: 0, 1, 2, 3, 6, … without weekends and holidays."""
+    offsets, day = [], 0
+    while len(offsets) < _LONGEST_CALENDAR:
+        date = start + datetime.timedelta(days=day)
+        if date.weekday() < 5 and date not in holidays:
+            offsets.append(day)
+        day += 1
+    return offsets
+
+
+FORMAT = Format(
+    name="nasdaq100",
+    description="NASDAQ-100 prices as wide CSV: a line per minute, a column per symbol, times reconstructed",
+    columns={"ts": "timestamp_ntz", "symbol": "string", "close": "double"},
+    partition_by="symbol",
+    order_by=("ts",),
+    parse=parse_nasdaq100,
+    options={
+        "start": Option("the first session, yyyy-mm-dd; 2016-07-26", lambda day: day_of(day, "start")),
+        "holidays": Option(
+            f"weekdays without a session, separated by commas; {','.join(EXCHANGE_HOLIDAYS)}", _holidays
+        ),
+    },
+)

@@ -1,0 +1,1 @@
+"""Arguments, validation, choice of the engine, and the order of evaluation."""

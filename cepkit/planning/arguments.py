@@ -1,0 +1,129 @@
+"""What is searched for: the query and what was said beside it, put together as a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
+from cepkit.language.builder import QueryBuilder
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.patterns import Pattern
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.patterns import SequencePattern
+from cepkit.language.sequences.query import SequenceQuery
+
+Query = str | Pattern | RegexQuery | SequencePattern | SequenceQuery | QueryBuilder
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was said beside the query."""
+
+    define: Mapping[str, Any] | None = None
+    params: Mapping[str, Any] | None = None
+    partition_by: str | list[str] | None = None
+    order_by: str | list[str] | None = None
+    within: Any = None
+    within_closed: bool = True
+    measures: Mapping[str, Any] | None = None
+    event_type: str | None = None
+    strategy: str | None = None
+    scope: str = "run"
+    strict_time: bool = False
+    after_match: str | None = None
+    evaluation_order: list[str] | None = None
+
+
+def given_by(call: str, keywords: Mapping[str, Any]) -> Given:
+    """Return the keywords of a call, ``match``, as a value; TypeError for those that there are not."""
+    known = [field.name for field in fields(Given)]
+    if wrong := next((name for name in keywords if name not in known), None):
+        raise TypeError(
+            f"{call}() got an unexpected keyword argument {wrong!r}.{nearest(wrong, known)} There are {known}"
+        )
+    return Given(**keywords)
+
+
+def as_query(query: Query, given: Given) -> RegexQuery | SequenceQuery:
+    """Return the query as a value; what it says itself cannot be said again beside it."""
+    if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
+        isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
+    ):
+        return _as_sequence(query, given)
+    _check_is_query(query)
+    _only_for_sequences(
+        event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
+        strict_time=given.strict_time, after_match=given.after_match, evaluation_order=given.evaluation_order,
+    )  # fmt: skip
+    return _as_regex(query, given)
+
+
+def _check_is_query(query: object) -> None:
+    if not isinstance(query, str):
+        if not isinstance(query, Pattern | RegexQuery):
+            kind = type(query).__name__
+            raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
+        return
+    if not query.strip():
+        raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
+    if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
+        raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
+
+
+def _as_sequence(query: Query, given: Given) -> SequenceQuery:
+    if given.define:
+        raise CepError(
+            "define belongs to regex patterns; the conditions of an event sequence stand in its WHERE"
+        )
+    said = {
+        item.name: getattr(given, item.name)
+        for item in fields(given)
+        if item.name != "define" and getattr(given, item.name) != item.default
+    }
+    return sequence_query(query, **said)
+
+
+def _as_regex(query: str | Pattern | RegexQuery, given: Given) -> RegexQuery:
+    if not isinstance(query, RegexQuery):
+        return regex_query(
+            query,
+            define=given.define,
+            measures=given.measures,
+            partition_by=given.partition_by,
+            order_by=given.order_by,
+            within=given.within,
+            within_closed=given.within_closed,
+            params=given.params,
+        )
+    added = [
+        name for name in ("define", "partition_by", "order_by", "within", "measures") if getattr(given, name)
+    ]
+    if twice := [name for name in added if getattr(query, name)]:
+        raise CepError(f"{twice} is given both in the query and as a keyword; give it once")
+    params = {**dict(query.params), **(given.params or {})}
+    within_closed = given.within_closed and query.within_closed
+    if not added:
+        return replace(query, params=tuple(params.items()), within_closed=within_closed)
+    return regex_query(
+        query.pattern,
+        define=given.define or dict(query.define) or None,
+        measures=given.measures or (dict(query.measures) if query.measures else None),
+        partition_by=given.partition_by or query.partition_by or None,
+        order_by=given.order_by or query.order_by or None,
+        within=given.within or query.within,
+        within_closed=within_closed,
+        params=params or None,
+    )
+
+
+def _only_for_sequences(**keywords: Any) -> None:
+    given = [name for name, value in keywords.items() if value]
+    if given:
+        raise UnsupportedQueryError(
+            f"{given} belong to event sequences; a regex query matches contiguous rows with one meaning: "
+            "earliest end, then earliest start, then anew"
+        )

@@ -1,0 +1,120 @@
+"""A query compiled for a frame, with every check and warning that needs no look at the rows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.engines.measures.regex_measures import measure, measure_expressions
+from cepkit.engines.measures.sequence_measures import default_measures, sequence_measures
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.engines.shared.sequence_set import EMPTY
+from cepkit.errors import CepError, nearest, warn
+from cepkit.events import Events
+from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.checks import check_ready
+from cepkit.language.sequences.patterns import event_patterns
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.validation import check_columns
+
+
+def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
+    """Compile ``value`` for a source, with every check that needs no look at the rows; measures included."""
+    check_columns(source, "partition_by", value.partition_by)
+    check_columns(source, "order_by", value.order_by)
+    _check_ambiguous_names(value, source)
+    none = np.empty(0, np.int64)
+    no_events = Events(0, {}, np.empty(0, np.int32), 0)
+    if isinstance(value, SequenceQuery):
+        check_ready(value)
+        if value.event_type is not None:
+            check_columns(source, "event_type", (value.event_type,))
+        program = compile_sequence(value, source.schema)
+        sequence_measures(program, no_events, EMPTY, source)
+    else:
+        program = compile_regex(value, source.schema)
+        measure(value, MatchSet(no_events, none, none), source)
+    _check_result_names(value)
+    _warn_of_bare_durations(value, source)
+    _warn_of_null_comparisons(value)
+    if not program.pure:
+        impure = [name for name, function in program.functions.items() if not function.pure]
+        warn(
+            f"{impure} is not declared pure, so the events are matched on one thread; "
+            "declare it with @cep.pure if its result depends on its arguments alone",
+        )
+    return program
+
+
+def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:
+    """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
+    clock = source.schema.get(value.order_by[0]) if value.order_by else None
+    if clock is None or clock.unit is None:
+        return
+    for name in ("within", "gap_within"):
+        said = getattr(value, name, None)
+        if said is not None and not isinstance(said, str | timedelta):
+            warn(
+                f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
+                f"write '{said} {clock.unit}', or the unit that is meant",
+            )
+
+
+def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
+    for role, tree in value.trees():
+        for node in tree.walk():
+            if isinstance(node, Comparison) and any(
+                isinstance(side, Literal) and side.value is None for side in (node.left, node.right)
+            ):
+                kept = node.right if isinstance(node.left, Literal) else node.left
+                wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
+                warn(
+                    f"{role}: '{node}' is never true, nothing equals or differs from NULL; write '{wanted}'",
+                )
+
+
+def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Any) -> None:
+    for role, expression in [*value.trees(), *(("measures", tree) for _, tree in _measures(value))]:
+        names = {part.name for part in expression.walk() if isinstance(part, Attribute | Reference)}
+        check_columns(source, role, tuple(sorted(names & source.duplicates)))
+
+
+def _measures(value: RegexQuery | SequenceQuery) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(value, SequenceQuery):
+        return measure_expressions(value)
+    return default_measures(value) if value.measures is None else value.measures
+
+
+def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
+    names = [*value.partition_by, *(name for name, _ in _measures(value))]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CepError(f"the result would have the columns {twice} twice; name the measures otherwise")
+
+
+def warn_of_unknown_types(program: Bound, events: Events) -> None:
+    """Warn of event types that a sequence query names and the column of event types does not have."""
+    name = program.query.event_type
+    column = events.columns.get(name)
+    if column is None or not events.n_events:
+        return
+    wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
+    if column.categories is not None:
+        known = list(column.categories)
+        unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+    else:
+        unknown = [of for of in wanted if of is not None and not (column.values == of).any()]
+        known = np.unique(column.values[:10_000]).tolist() if unknown else []
+    if unknown:
+        shown = f"{known[:20]}{' …' if len(known) > 20 else ''}"
+        warn(
+            f"{unknown} never occurs in the column of event types, {name!r}."
+            f"{nearest(str(unknown[0]), map(str, known))} "
+            f"It has {shown}",
+        )

@@ -1,0 +1,175 @@
+"""A picture of a small automaton drawn in Python, for machines without Graphviz."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Collection, Mapping
+
+from cepkit.compile.regex.automaton import States
+from cepkit.plots import theme
+from cepkit.plots.automata.automaton import Edge, state_tooltip
+from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges, number, point
+from cepkit.plots.automata.places import (
+    FONT_SIZE,
+    GAP,
+    LINE_HEIGHT,
+    RADIUS,
+    RING,
+    Places,
+    places,
+    text_width,
+)
+
+MARGIN = 8.0
+START_ARROW = 26.0
+
+
+def layered_svg(
+    states: States,
+    define: Mapping[str, str] | None = None,
+    *,
+    title: str | None = None,
+    live: Mapping[int, int] | None = None,
+    lit: Collection[int] = (),
+) -> str:
+    """Return a picture of ``states`` as SVG text, laid out in Python.
+
+    Parameters
+    ----------
+    states : cepkit.compile.regex.automaton.States
+        The automaton; meant for up to some 30 states.
+    define : mapping of str to str, optional
+        Text of each predicate, for the tooltips of the edges.
+    title : str, optional
+        A line above the picture.
+    live : mapping of int to int, optional
+        How many partial matches are in a state; written below those that have any, which are filled.
+    lit : collection of int
+        States with a thick rim, such as those of a match.
+
+    Returns
+    -------
+    str
+        One ``<svg>`` element with Graphviz's groups and classes; the same automaton gives the same text.
+    """
+    placed = places(states)
+    left, top, right, bottom = extent(placed)
+    # Below there is room for numbers, also while there are none: nothing jumps.
+    bottom += LINE_HEIGHT if live is not None else 0.0
+    live = live or {}
+    top -= LINE_HEIGHT + GAP if title else 0.0
+    right = max(right, left + text_width(title or "") + MARGIN)
+    width, height = right - left, bottom - top
+    root = ET.Element(
+        "svg",
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "width": number(width),
+            "height": number(height),
+            "viewBox": f"{number(left)} {number(top)} {number(width)} {number(height)}",
+        }
+        | theme.svg_attributes(title or f"automaton with {states.n_states} states"),
+    )
+    graph = ET.SubElement(
+        root,
+        "g",
+        {
+            "class": "graph",
+            "font-family": theme.MONOSPACE,
+            "font-size": number(FONT_SIZE),
+            "text-anchor": "middle",
+            "fill": "none",
+            "stroke-width": "1.2",
+        },
+    )
+    if title:
+        _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
+    _add_start(graph, placed)
+    for drawn in drawn_edges(placed):
+        _add_edge(graph, drawn, define or {})
+    for state in range(states.n_states):
+        _add_state(graph, placed, states, state, live.get(state, 0), state in lit)
+    return ET.tostring(root, encoding="unicode")
+
+
+def extent(placed: Places) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of a picture, the start's arrow and a margin included."""
+    stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
+    top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
+    return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
+
+
+def _add_state(
+    graph: ET.Element, placed: Places, states: States, state: int, n_live: int, is_lit: bool
+) -> None:
+    accepts = state in states.accepting
+    group = ET.SubElement(graph, "g", {"class": "node" + " live" * bool(n_live) + " lit" * is_lit})
+    ET.SubElement(group, "title").text = str(state)
+    inner = ET.SubElement(group, "g")
+    ET.SubElement(inner, "title").text = state_tooltip(states, state) + live_words(n_live, is_lit)
+    x, y = placed.centre(state)
+    hue = theme.ACCEPT_GREEN if accepts else theme.STATE_BLUE
+    circle = {"cx": number(x), "cy": number(y), "stroke": hue, "stroke-width": "4" if is_lit else "1.5"}
+    shade = 0.4 if n_live else int(theme.TINT_ALPHA, 16) / 255
+    filling = {"fill": hue, "fill-opacity": number(shade)}
+    ET.SubElement(inner, "circle", circle | filling | {"r": number(RADIUS)})
+    if accepts:
+        ET.SubElement(inner, "circle", circle | {"r": number(RADIUS + RING)})
+    _add_text(inner, x, y + FONT_SIZE * 0.35, str(state))
+    if n_live:
+        _add_text(inner, x, y + RADIUS + RING + LINE_HEIGHT - 3, f"{n_live:,}")
+
+
+def live_words(n_live: int, is_lit: bool) -> str:
+    """Return what is said of a state while events are gone through."""
+    words = f"; {n_live:,} partial match{'es' if n_live != 1 else ''} live" if n_live else ""
+    return words + ("; of the selected match" if is_lit else "")
+
+
+def _add_start(graph: ET.Element, placed: Places) -> None:
+    group = ET.SubElement(graph, "g", {"class": "edge"})
+    ET.SubElement(group, "title").text = "start->0"
+    x, y = placed.centre(0)
+    tip = x - RADIUS - RING
+    _add_line(group, f"M{point(tip - START_ARROW, y)}L{point(tip - ARROW, y)}")
+    _add_arrow(group, tip, y, math.pi)
+
+
+def _add_edge(graph: ET.Element, drawn: DrawnEdge, define: Mapping[str, str]) -> None:
+    group = _edge_group(graph, drawn.edge, define)
+    _add_line(group, drawn.path)
+    _add_arrow(group, *drawn.tip, drawn.angle)
+    _add_label(group, *drawn.label_at, drawn.edge)
+
+
+def _edge_group(graph: ET.Element, edge: Edge, define: Mapping[str, str]) -> ET.Element:
+    group = ET.SubElement(graph, "g", {"class": "edge"})
+    ET.SubElement(group, "title").text = f"{edge.source}->{edge.target}"
+    inner = ET.SubElement(group, "g")
+    ET.SubElement(inner, "title").text = edge.tooltip(define)
+    return inner
+
+
+def _add_line(group: ET.Element, path: str) -> None:
+    ET.SubElement(group, "path", {"d": path, "stroke": "currentColor"})
+
+
+def _add_arrow(group: ET.Element, x: float, y: float, angle: float) -> None:
+    """Add an arrow head with its tip at (x, y) that comes from direction ``angle``."""
+    corners = [(x, y)]
+    for turn in (-0.42, 0.42):
+        reach = ARROW / math.cos(turn)
+        corners.append((x + reach * math.cos(angle + turn), y + reach * math.sin(angle + turn)))
+    points = " ".join(point(*corner) for corner in corners)
+    ET.SubElement(group, "polygon", {"points": points, "fill": "currentColor"})
+
+
+def _add_label(group: ET.Element, x: float, y_of_last_line: float, edge: Edge) -> None:
+    lines = edge.label_lines()
+    for k, line in enumerate(lines):
+        _add_text(group, x, y_of_last_line - LINE_HEIGHT * (len(lines) - 1 - k), line)
+
+
+def _add_text(group: ET.Element, x: float, y: float, text: str) -> None:
+    ET.SubElement(group, "text", {"x": number(x), "y": number(y), "fill": "currentColor"}).text = text

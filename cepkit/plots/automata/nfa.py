@@ -1,0 +1,285 @@
+"""The automaton of a query laid out in Python: for a widget, as SVG text, and as a plotly figure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cepkit.compile.regex.automaton import States
+from cepkit.language.sequences.branches import Branch
+from cepkit.plots import theme
+from cepkit.plots.automata.automaton import state_tooltip
+from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges
+from cepkit.plots.automata.layered import START_ARROW, extent, layered_svg, live_words
+from cepkit.plots.automata.places import LINE_HEIGHT, RADIUS, RING, Places, places
+from cepkit.plots.text import escaped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+@dataclass(frozen=True, repr=False)
+class NfaPicture:
+    """An automaton with the places of its states and edges; shows itself in notebooks.
+
+    Parameters
+    ----------
+    automaton : States
+        Meant for up to some 30 states.
+    define : mapping of str to str
+        Text of each predicate, for what is said of edges.
+    labels : sequence of str, optional
+        What stands in the states; None: their numbers.
+    title : str
+        A line above.
+
+    Examples
+    --------
+    >>> from cepkit.compile.regex.automaton import positions, states
+    >>> from cepkit.language.regex.patterns import seq, var
+    >>> picture = NfaPicture(states(positions(seq("a", var("b").plus(), "c"))))
+    >>> picture
+    NfaPicture(4 states, 4 transitions)
+    >>> [(of["id"], of["is_start"], of["is_final"]) for of in picture.traits()["states"]][::3]
+    [(0, True, False), (3, False, True)]
+    """
+
+    automaton: States
+    define: Mapping[str, str] = field(default_factory=dict)
+    labels: Sequence[str] | None = None
+    title: str = ""
+
+    @cached_property
+    def _placed(self) -> Places:
+        """The places, moved so that nothing is left of or above (0, 0)."""
+        made = places(self.automaton)
+        left, top, *_ = extent(made)
+        return replace(
+            made,
+            y_of_stop=tuple(y - top for y in made.y_of_stop),
+            left_of_column=tuple(x - left for x in made.left_of_column),
+            right_of_column=tuple(x - left for x in made.right_of_column),
+        )
+
+    @cached_property
+    def _edges(self) -> list[DrawnEdge]:
+        return drawn_edges(self._placed)
+
+    def traits(self) -> dict:
+        """Return what a widget draws.
+
+        Returns
+        -------
+        dict
+            ``states``: dicts of ``id, label, x, y, is_start, is_final`` and ``tooltip``;
+            ``transitions``: dicts of ``source, target, label`` (lines), ``path`` (an SVG path from source to
+            target that leaves 7 pixels for an arrow head), ``x, y`` (the middle of the last line of the
+            label) and ``tooltip``; ``width, height``; a state's circle has the radius 17, that of a final one
+            another of 21.
+        """
+        placed, automaton = self._placed, self.automaton
+        states = []
+        for state in range(automaton.n_states):
+            x, y = placed.centre(state)
+            states.append(
+                {
+                    "id": state,
+                    "label": str(state) if self.labels is None else self.labels[state],
+                    "x": round(x, 1),
+                    "y": round(y, 1),
+                    "is_start": state == 0,
+                    "is_final": state in automaton.accepting,
+                    "tooltip": state_tooltip(automaton, state),
+                }
+            )
+        transitions = [
+            {
+                "source": drawn.edge.source,
+                "target": drawn.edge.target,
+                "label": "\n".join(drawn.edge.label_lines()),
+                "path": drawn.path,
+                "x": round(drawn.label_at[0], 1),
+                "y": round(drawn.label_at[1], 1),
+                "tooltip": drawn.edge.tooltip(self.define),
+            }
+            for drawn in self._edges
+        ]
+        _, _, right, bottom = extent(placed)
+        return {
+            "states": states,
+            "transitions": transitions,
+            "width": round(right, 1),
+            # Below there is room for the number of live partial matches.
+            "height": round(bottom + LINE_HEIGHT, 1),
+        }
+
+    def svg(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> str:
+        """Return the picture as SVG text.
+
+        Parameters
+        ----------
+        live : mapping of int to int, optional
+            How many partial matches are in a state.
+        lit : collection of int
+            States of a match that is looked at.
+        """
+        return layered_svg(self.automaton, self.define, title=self.title or None, live=live, lit=lit)
+
+    def figure(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> go.Figure:
+        """Return the picture as a plotly figure; arguments as of `svg`."""
+        return nfa_figure(**self.traits(), live=live, lit=lit, title=self.title)
+
+    def __repr__(self) -> str:
+        return f"NfaPicture({self.automaton.n_states} states, {len(self._edges)} transitions)"
+
+    def _repr_mimebundle_(self, **keywords):
+        return {"text/plain": repr(self), "image/svg+xml": self.svg()}
+
+
+def nfa_figure(
+    states: Sequence[Mapping],
+    transitions: Sequence[Mapping],
+    width: float,
+    height: float,
+    *,
+    live: Mapping[int, int] | None = None,
+    lit: Collection[int] = (),
+    title: str = "",
+) -> go.Figure:
+    """Return a plotly figure of an automaton that is laid out.
+
+    Parameters
+    ----------
+    states, transitions, width, height
+        As of `NfaPicture.traits`.
+    live, lit
+        As of `NfaPicture.svg`.
+    title : str
+        Taken literally.
+    """
+    import plotly.graph_objects as go
+
+    live = live or {}
+    figure = go.Figure(layout={"template": "none"})
+    line = {"color": theme.INK, "width": 1.2}
+    shapes = [{"type": "path", "path": of["path"], "line": line} for of in transitions]
+    arrow = {"showarrow": True, "axref": "x", "ayref": "y", "arrowhead": 2, "arrowsize": 1.2}
+    arrow |= {"arrowwidth": 1.2, "arrowcolor": theme.INK, "text": "", "standoff": 0}
+    notes = []
+    for of in states:
+        if of["is_start"]:
+            tip = of["x"] - RADIUS - RING
+            notes.append(arrow | {"x": tip, "y": of["y"], "ax": tip - START_ARROW, "ay": of["y"]})
+    for of in transitions:
+        x, y, tip_x, tip_y = _arrow_of(of["path"])
+        notes.append(arrow | {"x": tip_x, "y": tip_y, "ax": x, "ay": y})
+        words = "<br>".join(escaped(part) for part in of["label"].split("\n"))
+        label = {"x": of["x"], "y": of["y"] + 4, "text": words}
+        notes.append({**label, "yanchor": "bottom", "showarrow": False})
+    for is_final, hue in ((False, theme.STATE_BLUE), (True, theme.ACCEPT_GREEN)):
+        own = [of for of in states if of["is_final"] == is_final]
+        for radius in (RADIUS + RING, RADIUS) if is_final else (RADIUS,):
+            shapes += [
+                {
+                    "type": "circle",
+                    "x0": of["x"] - radius, "x1": of["x"] + radius,
+                    "y0": of["y"] - radius, "y1": of["y"] + radius,
+                    "line": {"color": hue, "width": 4 if of["id"] in lit else 1.5},
+                    "fillcolor": hue + ("66" if live.get(of["id"]) else theme.TINT_ALPHA),
+                }
+                for of in own
+            ]  # fmt: skip
+        said = [of.get("tooltip", "") + live_words(live.get(of["id"], 0), of["id"] in lit) for of in own]
+        figure.add_scatter(
+            x=[of["x"] for of in own],
+            y=[of["y"] for of in own],
+            mode="text",
+            text=[escaped(of["label"]) for of in own],
+            hovertext=[escaped(words) for words in said],
+            hoverinfo="text",
+            showlegend=False,
+        )
+        for of in own:
+            if live.get(of["id"]):
+                below = {"x": of["x"], "y": of["y"] + RADIUS + 14, "text": f"{live[of['id']]:,}"}
+                notes.append({**below, "showarrow": False})
+    top = 44 if title else 10
+    figure.update_layout(
+        title=theme.title_at_left([escaped(title)]) if title else None,
+        shapes=shapes,
+        annotations=notes,
+        width=width + 20,
+        margin={"l": 10, "r": 10, "t": top, "b": 10},
+        **theme.layout(height + top + 10),
+    )
+    hidden = {"visible": False, "fixedrange": True}
+    figure.update_xaxes(range=[0, width], **hidden)
+    figure.update_yaxes(range=[height, 0], scaleanchor="x", **hidden)
+    return figure
+
+
+def _arrow_of(path: str) -> tuple[float, float, float, float]:
+    """Return where a path ends, and the tip of the arrow that goes on from there."""
+    numbers = [float(of) for of in re.findall(r"-?[\d.]+", path)]
+    before_x, before_y, x, y = numbers[-4:]
+    length = math.hypot(x - before_x, y - before_y) or 1.0
+    return x, y, x + ARROW * (x - before_x) / length, y + ARROW * (y - before_y) / length
+
+
+def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int, ...], ...]]:
+    """Return the automaton of a sequence query, and the state behind each component of each branch.
+
+    Branches share the states of what they begin with alike. A component of more than one event has a loop.
+    Events that must be absent stand on the edge behind them, as in ``"c, no x before"``; where they are
+    behind the last component, on the edge to it.
+
+    Parameters
+    ----------
+    branches : sequence of Branch
+
+    Returns
+    -------
+    States, tuple of tuple of int
+        A partial match that has component c of branch b, and not the next one, is in the state
+        ``state_of_component[b][c]``; state 0 is the start.
+
+    Examples
+    --------
+    >>> from cepkit.language.sequences.branches import branches
+    >>> from cepkit.language.sequences.construction import sequence_query
+    >>> query = sequence_query("PATTERN SEQ(A a, !X x, B+ b[], C c)")
+    >>> made, state_of_component = sequence_states(branches(query))
+    >>> made.transitions, state_of_component
+    (((0, 'a', 1), (1, 'b, no x before', 2), (2, 'b', 2), (2, 'c', 3)), ((1, 2, 3),))
+    """
+    transitions: list[tuple[int, str, int]] = []
+    behind: dict[tuple[int, str, bool], int] = {}
+    n_states, accepting, of_branch = 1, set(), []
+    for branch in branches:
+        state, own, last = 0, [], len(branch.components) - 1
+        for c, component in enumerate(branch.components):
+            before = [a.variable for a in branch.absences if a.before == c]
+            after = [a.variable for a in branch.absences if c == last and a.before > last]
+            name = component.variable
+            name += f", no {' or '.join(before)} before" if before else ""
+            name += f", no {' or '.join(after)} behind" if after else ""
+            loops = component.high != 1
+            key = (state, name, loops)
+            if key not in behind:
+                behind[key] = n_states
+                transitions.append((state, name, n_states))
+                if loops:
+                    transitions.append((n_states, component.variable, n_states))
+                n_states += 1
+            state = behind[key]
+            own.append(state)
+        accepting.add(state)
+        of_branch.append(tuple(own))
+    return (
+        States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states),
+        tuple(of_branch),
+    )

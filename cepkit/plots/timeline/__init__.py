@@ -1,0 +1,1 @@
+"""Pictures of matches over time."""

@@ -1,0 +1,304 @@
+"""The events of a stream with its matches as bands and marks, as a plotly figure of tidy data."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, column_not_found
+from cepkit.formatting import count_text
+from cepkit.plots import theme
+from cepkit.plots.text import cut, escaped
+from cepkit.plots.timeline.axes import TimeAxis, row_axis, time_axis
+from cepkit.plots.timeline.heights import heights_of
+from cepkit.plots.timeline.selection import Panel, Selection, Totals, select, totals_of
+from cepkit.plots.timeline.traces import band_traces, event_traces, mark_traces
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MAX_PANELS = 12
+SUBTITLE_CHARACTERS = 90  # of a line
+PANEL_GAP = 34  # pixels; has the name of the next panel
+TICKS_GAP = 34  # more of them, where every panel has the ticks of its own time
+ZOOM_SHARE = 0.2  # matches with as much time on either side are zoomed to where they take no more of all
+
+
+def timeline(
+    events: pd.DataFrame,
+    rows: pd.DataFrame,
+    *,
+    time: str | None,
+    value: str | None = None,
+    partition: str | None = None,
+    title: str | None = None,
+    max_events: int = 5000,
+    totals: Totals | None = None,
+) -> go.Figure:
+    """Draw matches over the events they were found in.
+
+    A band reaches from the first to the last event of a match; its events are marked with a colour and a
+    symbol per pattern variable. A numeric ``value`` is drawn as a grey line, or as points where many events
+    have none; matched events without a value have a lane per variable below. Any other ``value`` (an event
+    type) has a lane per value, and without ``value`` there is a lane per variable. Where matches take a small
+    part of the time, each panel shows that part at first.
+
+    Parameters
+    ----------
+    events : pandas.DataFrame
+        One row per event, in any order; ``rows`` refers to the row number, from 0. The index is ignored.
+    rows : pandas.DataFrame
+        One row per matched event: ``match`` (int), ``variable`` (str, ``"."`` for any event), ``row`` (int).
+        When there is no room for all matches, those that come first here are drawn.
+    time : str or None
+        Column of timestamps, durations or numbers without nulls; None draws by row number.
+    value, partition : str, optional
+        Columns of ``events``. Each partition has a panel, at most 12; those with matches come first.
+    title : str, optional
+        Taken literally.
+    max_events : int
+        Largest number of events drawn: those of the first matches, then the ones nearest to them. The title
+        says what is left out.
+    totals : Totals, optional
+        What there is, for the title, where ``events`` and ``rows`` are a part of it.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        With transparent paper and mid-tones, for light and dark pages. Same input, same JSON.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        When a named column is missing.
+    OrderError
+        When a time is null.
+    CepError
+        When ``rows`` names rows that ``events`` does not have, or ``time`` is no clock.
+
+    Notes
+    -----
+    Time O(n log n) in events and rows; the figure's size is O(max_events).
+
+    Examples
+    --------
+    >>> events = pd.DataFrame({"ts": pd.to_datetime(["2024-01-02", "2024-01-03"]), "price": [10.0, 12.5]})
+    >>> rows = pd.DataFrame({"match": [0, 0], "variable": ["low", "high"], "row": [0, 1]})
+    >>> figure = timeline(events, rows, time="ts", value="price")
+    >>> [trace.name for trace in figure.data if trace.name]
+    ['match', 'price', 'low', 'high']
+    >>> figure.layout.title.text, figure.layout.xaxis.title.text
+    ('1 match, 2 of 2 events matched', 'ts (time)')
+    """
+    from plotly.subplots import make_subplots
+
+    from cepkit.plots.lean import LeanFigure
+
+    _check(events, rows, time, value, partition, max_events)
+    rows = pd.DataFrame(
+        {
+            "match": rows["match"].to_numpy(np.int64),
+            "variable": rows["variable"].to_numpy(object),
+            "row": rows["row"].to_numpy(np.int64),
+        }
+    )
+    clock = row_axis(len(events)) if time is None else time_axis(events[time], time)
+    partitions = None if partition is None else events[partition]
+    chosen = select(clock.ticks, partitions, rows, max_events=max_events, max_panels=MAX_PANELS)
+    totals = totals or totals_of(chosen, partitions, rows)
+    heights, views = heights_of(events, rows, value, chosen), _views(clock, chosen.panels)
+    panel_titles = [] if partition is None else [_panel_title(partition, panel) for panel in chosen.panels]
+    n_panels = max(1, len(chosen.panels))
+    is_zoomed = any(view.range for view in views)
+    gap = PANEL_GAP + TICKS_GAP * is_zoomed
+    plot_height = n_panels * heights.panel_pixels(n_panels) + (n_panels - 1) * gap
+    figure = make_subplots(
+        rows=n_panels,
+        shared_xaxes=not is_zoomed,
+        vertical_spacing=gap / plot_height,
+        specs=[[{"secondary_y": True}]] * n_panels,
+        subplot_titles=panel_titles or None,
+        figure=LeanFigure(),
+    )
+    variables = list(dict.fromkeys(rows["variable"]))
+    in_legend: set[str] = set()
+    for number, (panel, view) in enumerate(zip(chosen.panels, views, strict=True), start=1):
+        own = heights.in_panel(view.events(clock, panel), n_panels)
+        bands = band_traces(panel, clock, view.extent)
+        points = event_traces(panel, clock, own) + mark_traces(panel, clock, own, variables)
+        for trace in bands + points:
+            trace.showlegend = trace.name is not None and trace.legendgroup not in in_legend
+            if trace.showlegend:
+                in_legend.add(trace.legendgroup)
+        # The bands have an axis of their own, from 0 to 1, below that of the events.
+        for on_top, traces in ((False, bands), (True, points)):
+            figure.add_traces(traces, rows=number, cols=1, secondary_ys=[on_top] * len(traces))
+        figure.update_yaxes(own.axis(panel), row=number, col=1, secondary_y=True)
+        if view.range:
+            figure.update_xaxes(range=clock.bounds(*view.range), row=number, col=1)
+    _lay_out(figure, clock, n_panels)
+    lines = [_headline(chosen, totals), *_notes(chosen, totals, is_zoomed=is_zoomed)]
+    _set_title(figure, [title, *lines] if title else lines, plot_height, panels_named=bool(panel_titles))
+    return figure
+
+
+def _check(
+    events: pd.DataFrame,
+    rows: pd.DataFrame,
+    time: str | None,
+    value: str | None,
+    partition: str | None,
+    max_events: int,
+) -> None:
+    for role, name in (("time", time), ("value", value), ("partition", partition)):
+        if name is not None and name not in events.columns:
+            raise column_not_found(f"timeline: {role}", name, events.columns)
+    for name in ("match", "variable", "row"):
+        if name not in rows.columns:
+            raise column_not_found("timeline: rows", name, rows.columns)
+    if max_events < 1:
+        raise CepError(f"timeline: max_events is {max_events}; at least 1 event can be drawn")
+    outside = rows["row"][(rows["row"] < 0) | (rows["row"] >= len(events))]
+    if len(outside):
+        raise CepError(
+            f"timeline: {len(outside)} of {len(rows)} rows refer to no event, the first to row "
+            f"{outside.iloc[0]}; there are {len(events)} events, numbered from 0"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The part of the time that a panel shows at first."""
+
+    range: tuple[np.datetime64 | float, np.datetime64 | float] | None  # None: all of it
+    extent: float  # its length, as `TimeAxis.lengths` counts it
+
+    def events(self, clock: TimeAxis, panel: Panel) -> np.ndarray:
+        """Return the panel's events that are seen at first."""
+        if self.range is None:
+            return panel.events
+        at = clock.coordinates[panel.events]
+        return panel.events[(at >= self.range[0]) & (at <= self.range[1])]
+
+
+def _views(clock: TimeAxis, panels: Sequence[Panel]) -> list[_View]:
+    """Return what each panel shows: all drawn events, or the matches where they are a small part of them."""
+    whole = _length(clock, [panel.events for panel in panels])
+    views = [_zoomed(clock, panel, whole) or _View(None, whole) for panel in panels]
+    if all(view.range is None for view in views):
+        return views
+    longest = max(view.extent for view in views if view.range)
+    return [
+        view if view.range else _whole(clock, panel, longest)
+        for view, panel in zip(views, panels, strict=True)
+    ]
+
+
+def _whole(clock: TimeAxis, panel: Panel, longest: float) -> _View:
+    """Return the view of all events of a panel with its own axis; ``longest`` is that of a moment."""
+    length = _length(clock, [panel.events])
+    if length or not len(panel.events):
+        return _View(None, length)
+    moment = np.repeat(clock.coordinates[panel.events[:1]], 2)
+    start, stop = clock.moved(moment, np.array([-longest / 2, longest / 2]))
+    return _View((start, stop), longest)
+
+
+def _length(clock: TimeAxis, events: Sequence[np.ndarray]) -> float:
+    drawn = clock.coordinates[np.concatenate([*events, np.zeros(0, np.int64)])]
+    return float(clock.lengths(drawn.min(), drawn.max())) if len(drawn) else 0.0
+
+
+def _zoomed(clock: TimeAxis, panel: Panel, whole: float) -> _View | None:
+    if panel.marks.empty:
+        return None
+    matched = clock.coordinates[panel.marks["row"]]
+    length = float(clock.lengths(matched.min(), matched.max()))
+    if not 0 < 3 * length <= ZOOM_SHARE * whole:  # events at one moment are seen as they are
+        return None
+    bounds = clock.moved(np.array([matched.min(), matched.max()]), np.array([-length, length]))
+    return _View((bounds[0], bounds[1]), 3 * length)
+
+
+def _headline(chosen: Selection, totals: Totals) -> str:
+    """Return how much of what there is the picture shows."""
+    n_events = f"{totals.n_events:,} {_plural('event', totals.n_events)}"
+    if not totals.n_matches:
+        part = "" if totals.is_exact else "the looked-at part of "
+        return f"no match in {part}{n_events}"
+    drawn, marked = chosen.n_matches_drawn, len(np.unique(chosen.marked_rows()))
+    n_matches = count_text(totals.n_matches, exact=totals.is_exact)
+    if totals.is_exact and drawn == totals.n_matches and marked == totals.n_events_matched:
+        return f"{n_matches} {'match' if drawn == 1 else 'matches'}, {marked:,} of {n_events} matched"
+    parts = [f"{drawn:,} of {n_matches} {_plural('match', totals.n_matches)} shown"]
+    if _leaves_out_matched(chosen, totals):
+        n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+        parts.append(f"{n_panels:,} of {totals.n_partitions_matched:,} partitions with matches")
+    if totals.n_events_matched is None:
+        parts.append(f"{marked:,} {_plural('event', marked)} in them")
+    else:
+        parts.append(
+            f"{marked:,} of {totals.n_events_matched:,} matched {_plural('event', totals.n_events_matched)}"
+        )
+    return ", ".join(parts)
+
+
+def _leaves_out_matched(chosen: Selection, totals: Totals) -> bool:
+    n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+    return totals.n_partitions_matched is not None and n_panels < totals.n_partitions_matched
+
+
+def _notes(chosen: Selection, totals: Totals, *, is_zoomed: bool) -> list[str]:
+    """Return what is left out, for the title."""
+    notes = []
+    n_drawn = len(chosen.panels)
+    if n_drawn < totals.n_partitions and not _leaves_out_matched(chosen, totals):
+        n_left = totals.n_partitions - n_drawn
+        notes.append(f"{n_drawn} of {totals.n_partitions:,} partitions drawn, {n_left:,} not shown")
+    if chosen.n_events_drawn < chosen.n_events:
+        notes.append(f"{chosen.n_events_drawn:,} of {chosen.n_events:,} events drawn")
+    if is_zoomed:
+        notes.append("zoomed to the matches, a double click shows all events")
+    return notes
+
+
+def _lay_out(figure: go.Figure, clock: TimeAxis, n_panels: int) -> None:
+    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
+    figure.update_xaxes(type="date" if clock.is_date else "linear", domain=[0, 1], **line)
+    figure.update_xaxes(title={"text": escaped(clock.title)}, row=n_panels, col=1)
+    if clock.is_date:
+        figure.update_xaxes(hoverformat=clock.hover_format())
+    figure.update_yaxes(range=[0, 1], visible=False, fixedrange=True, secondary_y=False)
+    figure.update_yaxes(side="left", automargin=True, secondary_y=True, **line)
+    figure.update_annotations(x=0, xanchor="left", font={"size": 12, "color": theme.INK})
+    figure.update_layout(
+        barmode="overlay",
+        hovermode="closest",
+        legend={"tracegroupgap": 0},
+    )
+
+
+def _set_title(figure: go.Figure, lines: list[str], plot_height: int, *, panels_named: bool) -> None:
+    """Set the first line as the title, the others below it, and the size of the figure with them."""
+    below = textwrap.wrap("; ".join(lines[1:]), SUBTITLE_CHARACTERS)
+    top = 48 + 18 * len(below) + (26 if panels_named else 0)
+    bottom = 64
+    figure.update_layout(
+        title=theme.title_at_left([escaped(line) for line in (lines[0], *below)]),
+        margin={"l": 60, "r": 20, "t": top, "b": bottom},
+        **theme.layout(top + plot_height + bottom),
+    )
+
+
+def _panel_title(partition: str, panel: Panel) -> str:
+    name = "null" if pd.isna(panel.name) else cut(str(panel.name))
+    return escaped(f"{partition} = {name}")
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"

@@ -1,0 +1,1 @@
+"""Load shedding: utilities of events, drawn and viewed."""
