@@ -1,4 +1,4 @@
-"""What is installed is what is needed: the README's commands and examples, wheel, sdist, checkout."""
+"""What is installed is what is needed: the README's commands and examples, pages, wheel, sdist, checkout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from cepkit.datasets import sample, sample_names
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PAGES = ("README.md", "cepkit/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md")
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 
 
 def blocks(kind):
@@ -76,17 +78,62 @@ def test_readme_set_up_is_what_ci_runs():
     assert all(block.count(".venv ") == 1 for block in blocks("sh")[:2])  # one command sets up and runs
 
 
+def test_readme_is_short_and_shows_the_explorer():
+    assert len(README.splitlines()) <= 150
+    [picture] = re.findall(r"!\[[^]]+]\((.*?)\)", README)
+    assert (ROOT / picture).stat().st_size < 250_000
+
+
 def test_readme_names_files_that_exist():
-    names = set(re.findall(r"`((?:cepkit|tests|sample_data|binder|\.ci)/[\w/.]*)`", README))
-    assert len(names) > 8
+    names = set(re.findall(r"`((?:cepkit|tests|sample_data|binder|\.ci)/[\w/.]*)[` ]", README))
+    assert names
     assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_of_pages_lead_to_files(name):
+    page = ROOT / name
+    links = re.findall(r"]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert links or name.endswith("CHANGELOG.md")
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_readme_leads_to_all_pages():
+    assert all(f"]({name})" in README for name in (*PAGES[1:], "cepkit/LICENSE"))
+
+
+def test_the_tour_of_the_code_has_every_room():
+    tour = (ROOT / "cepkit" / "README.md").read_text(encoding="utf-8")
+    rooms = [path.parent.name for path in (ROOT / "cepkit").glob("*/__init__.py")]
+    assert len(rooms) > 10
+    assert [room for room in rooms if f"`{room}/`" not in tour] == []
+
+
+def test_contributing_has_every_stage_of_ci():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    stages = re.findall(r"^ *stage ([\w-]+) ", script, flags=re.MULTILINE)
+    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w, -]+) \|.*\d+\.\d", page, flags=re.MULTILINE)
+    assert sorted(", ".join(rows).split(", ")) == sorted(stages) and len(stages) == 7
 
 
 # --- the project ------------------------------------------------------------------------------------------
 
 
-def test_version_is_said_once_more_and_equal():
-    assert PROJECT["version"] == cepkit.__version__
+def test_the_version_is_written_in_one_place():
+    assert PROJECT["dynamic"] == ["version"] and "version" not in PROJECT
+    place = ROOT / SETTINGS["tool"]["hatch"]["version"]["path"]
+    assert re.findall(r'^__version__ = "(.*)"$', place.read_text(), re.MULTILINE) == [cepkit.__version__]
+
+
+def test_the_version_has_its_changes():
+    changes = (ROOT / ".github" / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {cepkit.__version__}\n" in changes
+
+
+def test_the_licence_is_the_one_that_is_named():
+    [name] = PROJECT["license-files"]
+    assert (ROOT / name).read_text(encoding="utf-8").startswith(f"{PROJECT['license']} License\n")
 
 
 def test_all_is_every_extra():
@@ -196,7 +243,10 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     }
     assert {f"cepkit/_data/widgets/{name}" for name in read} <= names and len(read) >= 16
     assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
-    assert {name.split("/")[0] for name in names} == {"cepkit", f"cepkit-{PROJECT['version']}.dist-info"}
+    facts = f"cepkit-{cepkit.__version__}.dist-info"
+    assert {name.split("/")[0] for name in names} == {"cepkit", facts}
+    assert {"cepkit/py.typed", "cepkit/LICENSE", f"{facts}/licenses/cepkit/LICENSE"} <= names
+    assert not {name for name in names if name.endswith(".md")}
     assert wheel.stat().st_size < 3_000_000
 
 

@@ -162,7 +162,7 @@ class Operand:
         return self.apply("abs")
 
     def contains(self, text: Any) -> Operand:
-        """Return the condition that ``text`` stands in a text, or is one of the items of an array."""
+        """Return the condition that the value, a text, contains ``text``."""
         return self.apply("contains", text)
 
     def apply(self, function: str, *others: Any) -> Operand:
