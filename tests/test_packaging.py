@@ -237,11 +237,11 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     assert modules <= names
     assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     assert shipped_files <= names
-    modules_of_widgets = (ROOT / "cepkit" / "widgets").glob("*.py")
-    read = {
-        name for path in modules_of_widgets for name in re.findall(r'"(\w+\.(?:js|css))"', path.read_text())
-    }
-    assert {f"cepkit/_data/widgets/{name}" for name in read} <= names and len(read) >= 16
+    texts = [path.read_text() for path in (ROOT / "cepkit" / "widgets").glob("*.py")]
+    stems = {stem for text in texts for stem in re.findall(r'= browser_half\("(\w+)"', text)}
+    read = {name for text in texts for name in re.findall(r'"(\w+\.(?:js|css))"', text)}
+    read |= {f"{stem}.{kind}" for stem in stems for kind in ("js", "css")}
+    assert {f"cepkit/_data/widgets/{name}" for name in read} <= names and len(read) >= 2 * 12 + 5
     assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     facts = f"cepkit-{cepkit.__version__}.dist-info"
     assert {name.split("/")[0] for name in names} == {"cepkit", facts}

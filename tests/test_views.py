@@ -181,7 +181,8 @@ def test_a_view_of_threads():
         view.figure("lanes")
     with pytest.raises(TypeError):
         ThreadView(EXAMPLE, colour="red")
-    with pytest.raises(CepError, match=r"ThreadView: DataFrame is no Trace\. Give matches\.run\.trace"):
+    refusal = r"ThreadView: expected a Trace, got DataFrame\. Give matches\.run\.trace"
+    with pytest.raises(CepError, match=refusal):
         ThreadView(EXAMPLE.actions())
 
 
@@ -287,7 +288,7 @@ def test_a_view_of_buffers():
     assert view.version == 1 and view.shown == [20.0, 40.0]
     made = occupancy(EXAMPLE, 20.0, 40.0)
     assert np.array_equal(floats(view.mean), made.mean.ravel())
-    with pytest.raises(CepError, match="BufferView: str is no Trace"):
+    with pytest.raises(CepError, match="BufferView: expected a Trace, got str"):
         BufferView("run")
 
 
@@ -348,7 +349,7 @@ def test_rows_of_utilities():
     made = utilities(many)
     assert [row["state"] for row in made.rows] == [str(s) for s in range(200 - MOST_ROWS, 200)]
     assert made.n_rows_left_out == 140 and made.n_total + made.n_left_out == many["n"].sum()
-    assert UtilityView(many).note == "140 rows with least behind them are left out"
+    assert UtilityView(many).note == "140 rows with the smallest counts are left out"
 
 
 GOOD = {"event_type": ["A", "B"], "utility": [0.5, 1], "position": [0, 1], "n": [1, 2]}
@@ -549,7 +550,9 @@ def test_a_view_of_lineage():
         LineageView(matches.lineage().drop(columns="variable"))
     with pytest.raises(ColumnNotFoundError, match="LineageView: chains"):
         LineageView(matches.lineage(), chains=pd.DataFrame({"chain": []}))
-    with pytest.raises(CepError, match="or a function and n_matches"):
+    with pytest.raises(
+        CepError, match=r"rows must be the frame of matches\.lineage\(\), or a function with n_matches"
+    ):
         LineageView(lambda low, high: matches.lineage())
     with pytest.raises(TypeError):
         LineageView(matches.lineage(), page=3)

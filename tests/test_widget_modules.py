@@ -237,7 +237,10 @@ def test_editor_shows_the_error_at_the_caret(page, show):
     receive(page, errors=errors)
     page.focus("textarea")
     page.keyboard.press("Control+Home")
-    assert root.locator(".message").inner_text() == "1 of 2 errors; the cursor chooses\nwrong at 0"
+    assert (
+        root.locator(".message").inner_text()
+        == "error 1 of 2; move the cursor to an error to read it\nwrong at 0"
+    )
     for _ in range(9):
         page.keyboard.press("ArrowRight")
     assert root.locator(".message").inner_text().endswith("wrong at 9")

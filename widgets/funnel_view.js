@@ -1,11 +1,6 @@
-// How many partial matches reach each step: a bar, the count, and what is kept of the step before.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
-const percent = (share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${Number((100 * share).toPrecision(3))} %`);
+// How many partial matches reach each step of a query: a bar, the count, the share that the step keeps.
+const percent = (share) =>
+  share > 0 && share < 0.0005 ? "< 0.1 %" : `${Number((100 * share).toPrecision(3))} %`;
 
 function render({ model, el }) {
   const root = node("section", "cepkit-funnel_view");
@@ -18,16 +13,16 @@ function render({ model, el }) {
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Steps; arrow keys choose one");
   note.setAttribute("aria-live", "polite");
-  head.append(node("h4", "", "Funnel"), ...["partial matches", "of the first", "kept"].map((text) => node("span", "", text)));
+  head.append(
+    node("h4", "", "Funnel"),
+    ...["partial matches", "of the first", "kept"].map((text) => node("span", "", text)),
+  );
   head.children[2].classList.add("share");
   head.lastChild.title = "share of the step before that reaches this one";
   root.append(head, list, note);
   el.append(root);
 
-  const choose = (k) => {
-    model.set("selected", k);
-    model.save_changes();
-  };
+  const choose = (k) => send(model, { selected: k });
   const build = (stage, k, longest) => {
     const row = node("div", "step");
     const bar = node("span", "bar");
@@ -38,7 +33,7 @@ function render({ model, el }) {
     const amount = node("span", "amount");
     amount.append(bar, node("span", "n", stage.n));
     const kept = stage.selectivity == null ? "" : percent(stage.selectivity);
-    // Where each step repeats those before it, what it adds is at the end.
+    // A label that repeats the step before and adds to it is cut at its beginning.
     const isLonger = k > 0 && stage.label.startsWith(model.get("stages")[k - 1].label);
     const label = node("span", isLonger ? "label tail" : "label");
     label.append(node("bdi", "", stage.label));
@@ -46,7 +41,10 @@ function render({ model, el }) {
     row.firstChild.title = stage.label;
     row.id = `${id}-${k}`;
     row.setAttribute("role", "option");
-    row.setAttribute("aria-label", `${stage.label}: ${stage.n} partial matches, ${percent(stage.share)} of the first${kept && `, ${kept} kept`}`);
+    row.setAttribute(
+      "aria-label",
+      `${stage.label}: ${stage.n} partial matches, ${percent(stage.share)} of the first${kept && `, ${kept} kept`}`,
+    );
     row.onclick = () => choose(model.get("selected") === k ? null : k);
     return row;
   };
@@ -58,30 +56,36 @@ function render({ model, el }) {
     else list.removeAttribute("aria-activedescendant");
     note.textContent = note.title = stage ? `${stage.label}: ${stage.note || "nothing more to say"}` : "";
   };
-  const draw = () => {
+  const paint = () => {
     const stages = model.get("stages");
     const longest = Math.max(1, ...stages.map((stage) => stage.share));
     list.replaceChildren(...stages.map((stage, k) => build(stage, k, longest)));
-    if (!stages.length) list.append(node("p", "hint", "No steps yet. Once the query runs, each step has a bar here."));
+    if (!stages.length)
+      list.append(node("p", "hint", "No steps yet. When the query has run, each step has a bar here."));
     mark();
   };
   const busy = () => root.setAttribute("aria-busy", model.get("busy"));
   list.onkeydown = (event) => {
     const last = model.get("stages").length - 1;
     const now = model.get("selected");
-    const to = { ArrowDown: Math.min(last, (now ?? -1) + 1), ArrowUp: Math.max(0, (now ?? last + 1) - 1), Home: 0, End: last, Escape: null }[event.key];
+    const to = {
+      ArrowDown: Math.min(last, (now ?? -1) + 1),
+      ArrowUp: Math.max(0, (now ?? last + 1) - 1),
+      Home: 0,
+      End: last,
+      Escape: null,
+    }[event.key];
     if (to === undefined || last < 0) return;
     event.preventDefault();
     choose(to);
     if (to != null) list.children[to].scrollIntoView({ block: "nearest" });
   };
 
-  const listeners = [["change:stages", draw], ["change:selected", mark], ["change:busy", busy]];
-  listeners.forEach(([change, call]) => model.on(change, call));
-  draw();
+  const unwatch = watch(model, { stages: paint, selected: mark, busy });
+  paint();
   busy();
   return () => {
-    listeners.forEach(([change, call]) => model.off(change, call));
+    unwatch();
     root.remove();
   };
 }

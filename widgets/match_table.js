@@ -1,10 +1,4 @@
-// A page of matches. Page and match numbers are texts: they may be larger than a browser's numbers.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
+// A page of matches. Numbers of pages and matches are texts, because they may exceed what a browser can count.
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 const isNumber = (text) => /^\d+$/.test(text);
 
@@ -33,14 +27,7 @@ function render({ model, el }) {
   frame.append(table, node("p", "hint"));
 
   const foot = node("div", "foot");
-  const go = (text, label, to) => {
-    const button = node("button", "go", text);
-    button.type = "button";
-    button.title = label;
-    button.setAttribute("aria-label", label);
-    button.onclick = () => turn(to());
-    return button;
-  };
+  const go = (text, label, to) => button(text, label, () => turn(to()), "go");
   const page = () => BigInt(model.get("page"));
   const last = () => (isNumber(model.get("n_pages")) ? BigInt(model.get("n_pages")) : null);
   const back = [go("|◀", "First page", () => 1n), go("◀", "Previous page", () => page() - 1n)];
@@ -53,31 +40,36 @@ function render({ model, el }) {
   root.append(head, frame, foot, note);
   el.append(root);
 
-  const send = (name, value) => {
-    model.set(name, value);
-    model.save_changes();
-  };
   const turn = (to) => {
     if (to == null || to < 1n || (last() != null && to > last()) || to === page()) return;
-    send("wanted_page", `${to}`);
+    send(model, { wanted_page: `${to}` });
   };
   field.onchange = () => {
     const typed = field.value.replace(/[,\s]/g, "");
     if (isNumber(typed)) turn(BigInt(typed));
     field.value = model.get("page");
   };
-  order.onchange = () => send("wanted_order", order.value);
-  const sort = (name) => { // what was wished last counts: a second click may come before the answer to the first
-    const next = { [`${name} up`]: `${name} down`, [`${name} down`]: "canonical" }[model.get("wanted_order")] ?? `${name} up`;
-    send("wanted_order", next);
+  order.onchange = () => send(model, { wanted_order: order.value });
+  const sort = (name) => {
+    // The last wish counts: a second click may come before the answer to the first.
+    const next =
+      { [`${name} up`]: `${name} down`, [`${name} down`]: "canonical" }[model.get("wanted_order")] ??
+      `${name} up`;
+    send(model, { wanted_order: next });
   };
   const rowOf = () => model.get("numbers").indexOf(model.get("selected"));
-  const choose = (k) => send("selected", k == null ? null : model.get("numbers")[k]);
+  const choose = (k) => send(model, { selected: k == null ? null : model.get("numbers")[k] });
   frame.onkeydown = (event) => {
     if (event.target !== frame) return;
     const end = model.get("rows").length - 1;
     const now = rowOf();
-    const rows = { ArrowDown: Math.min(end, now + 1), ArrowUp: now < 0 ? end : Math.max(0, now - 1), Home: 0, End: end, Escape: null };
+    const rows = {
+      ArrowDown: Math.min(end, now + 1),
+      ArrowUp: now < 0 ? end : Math.max(0, now - 1),
+      Home: 0,
+      End: end,
+      Escape: null,
+    };
     if (event.key === "PageDown") turn(page() + 1n);
     else if (event.key === "PageUp") turn(page() - 1n);
     else if (!(event.key in rows) || end < 0) return;
@@ -85,47 +77,57 @@ function render({ model, el }) {
     event.preventDefault();
   };
 
-  const hasNumbers = () => Boolean(model.get("numbers")[0]); // the first of a larger whole have none
+  const hasNumbers = () => Boolean(model.get("numbers")[0]); // a first part of the matches has none
   const drawHead = () => {
     const sortable = new Set(model.get("sortable"));
     const now = model.get("order");
-    const number = node("th", "right number", "match");
-    header.replaceChildren(...(hasNumbers() ? [number] : []), ...model.get("columns").map(({ name, align }) => {
-      const cell = node("th", align === "right" ? "right" : "");
-      const way = { [`${name} up`]: "ascending", [`${name} down`]: "descending" }[now] ?? "none";
-      cell.scope = "col";
-      if (!sortable.has(name)) cell.append(node("span", "", name));
-      else {
-        const button = node("button", "sort", name);
-        button.type = "button";
-        button.title = `Sort by ${name}`;
-        button.onclick = () => sort(name);
-        button.append(node("span", "way", { ascending: "▲", descending: "▼", none: "↕" }[way]));
-        cell.setAttribute("aria-sort", way);
-        cell.append(button);
-      }
-      return cell;
-    }));
-    const orders = [["canonical", "in stream order"], ["reverse", "latest first"]];
-    for (const name of sortable) orders.push([`${name} up`, `${name}, smallest first`], [`${name} down`, `${name}, largest first`]);
-    order.replaceChildren(...orders.map(([value, text]) => Object.assign(node("option", "", text), { value })));
+    header.replaceChildren(
+      ...(hasNumbers() ? [node("th", "right number", "match")] : []),
+      ...model.get("columns").map(({ name, align }) => {
+        const cell = node("th", align === "right" ? "right" : "");
+        const way = { [`${name} up`]: "ascending", [`${name} down`]: "descending" }[now] ?? "none";
+        cell.scope = "col";
+        if (!sortable.has(name)) cell.append(node("span", "", name));
+        else {
+          const made = node("button", "sort", name);
+          Object.assign(made, { type: "button", title: `Sort by ${name}`, onclick: () => sort(name) });
+          made.append(node("span", "way", { ascending: "▲", descending: "▼", none: "↕" }[way]));
+          cell.setAttribute("aria-sort", way);
+          cell.append(made);
+        }
+        return cell;
+      }),
+    );
+    const orders = [
+      ["canonical", "in stream order"],
+      ["reverse", "latest first"],
+    ];
+    for (const name of sortable)
+      orders.push([`${name} up`, `${name}, smallest first`], [`${name} down`, `${name}, largest first`]);
+    order.replaceChildren(
+      ...orders.map(([value, text]) => Object.assign(node("option", "", text), { value })),
+    );
     order.value = now;
   };
   const drawRows = () => {
     const columns = model.get("columns");
     const rows = model.get("rows");
-    body.replaceChildren(...rows.map((cells, k) => {
-      const row = node("tr");
-      row.id = `${id}-${k}`;
-      if (hasNumbers()) row.append(node("td", "right number", grouped(model.get("numbers")[k] ?? "")));
-      row.append(...cells.map((text, c) => {
-        const cell = node("td", columns[c]?.align === "right" ? "right" : "", text);
-        cell.title = text;
-        return cell;
-      }));
-      row.onclick = () => choose(k === rowOf() ? null : k);
-      return row;
-    }));
+    body.replaceChildren(
+      ...rows.map((cells, k) => {
+        const row = node("tr");
+        row.id = `${id}-${k}`;
+        if (hasNumbers()) row.append(node("td", "right number", grouped(model.get("numbers")[k] ?? "")));
+        row.append(
+          ...cells.map((text, c) => {
+            const cell = node("td", columns[c]?.align === "right" ? "right" : "", text);
+            cell.title = text;
+            return cell;
+          }),
+        );
+        row.onclick = () => choose(k === rowOf() ? null : k);
+        return row;
+      }),
+    );
     frame.lastChild.textContent = rows.length ? "" : "No matches.";
     mark();
   };
@@ -150,16 +152,27 @@ function render({ model, el }) {
     frame.setAttribute("aria-busy", model.get("busy"));
   };
 
-  const listeners = [
-    ["columns", drawHead], ["columns", drawRows], ["sortable", drawHead], ["order", drawHead], ["rows", drawRows], ["numbers", drawHead], ["numbers", drawRows],
-    ["selected", mark], ["page", drawFoot], ["n_pages", drawFoot], ["total", drawFoot], ["limit_note", drawFoot], ["busy", drawFoot],
-  ];
-  listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
-  drawHead();
-  drawRows();
+  const drawAll = () => {
+    drawHead();
+    drawRows();
+  };
+  const unwatch = watch(model, {
+    columns: drawAll,
+    numbers: drawAll,
+    sortable: drawHead,
+    order: drawHead,
+    rows: drawRows,
+    selected: mark,
+    page: drawFoot,
+    n_pages: drawFoot,
+    total: drawFoot,
+    limit_note: drawFoot,
+    busy: drawFoot,
+  });
+  drawAll();
   drawFoot();
   return () => {
-    listeners.forEach(([name, call]) => model.off(`change:${name}`, call));
+    unwatch();
     root.remove();
   };
 }

@@ -1,5 +1,11 @@
-// An editor for the text of a query: a plain text area over a painted copy of its text.
-const STATES = { idle: ["○", "Idle"], running: ["", "Running"], done: ["✓", "Done"], failed: ["✗", "Failed"], cancelled: ["■", "Cancelled"] };
+// An editor for the text of a query: a plain text area above a coloured copy of its text.
+const STATES = {
+  idle: ["○", "Idle"],
+  running: ["", "Running"],
+  done: ["✓", "Done"],
+  failed: ["✗", "Failed"],
+  cancelled: ["■", "Cancelled"],
+};
 const PAUSE_MS = 200;
 const MOST_OFFERS = 8;
 const SKELETON = `
@@ -10,34 +16,37 @@ const SKELETON = `
     <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div></div>
   <div class="offers" role="group" aria-label="Completions"></div>
   <pre class="message" role="status" tabindex="0"></pre>
-  <details class="code"><summary>Python that finds these matches, as a cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
+  <details class="code"><summary>Python cell that finds these matches</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
 
 function render({ model, el }) {
   const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });
-  const [state, cancel, progress, under, area, columns, offers, message, code, copy, cell] = "state cancel progress under area columns offers message code copy cell"
-    .split(" ").map((name) => root.querySelector(`.${name}`));
+  const [state, cancel, progress, under, area, columns, offers, message, code, copy, cell] =
+    "state cancel progress under area columns offers message code copy cell"
+      .split(" ")
+      .map((name) => root.querySelector(`.${name}`));
   root.setAttribute("aria-label", "Query");
   message.id = `query-${Math.random().toString(36).slice(2)}`;
   area.setAttribute("aria-describedby", message.id);
-  for (const part of [area, cancel, message, copy, root.querySelector("summary")]) part.dataset.lmSuppressShortcuts = "true";
+  for (const part of [area, cancel, message, copy, root.querySelector("summary")])
+    part.setAttribute(KEEPS_KEYS, "true");
   el.append(root);
 
-  let [timer, isPutAway] = [0, false]; // until text is sent; whether completions are away until the next edit
-  const textOfEdit = new Map(); // what the offsets of errors refer to
+  let timer = 0; // until the text is sent
+  let isPutAway = false; // whether completions stay hidden until the next edit
+  const textOfEdit = new Map(); // places of errors are places in the text of an edit
 
   const report = () => {
     clearTimeout(timer);
     if (!timer) return;
     timer = 0;
-    if (area.value === model.get("text")) return paint(); // written and taken back
-    model.set("edited", model.get("edited") + 1); // before the text, which is remembered under this number
+    if (area.value === model.get("text")) return paint(); // an edit that was taken back
+    model.set("edited", model.get("edited") + 1); // before the text, which is kept under this number
     model.set("text", area.value);
     model.save_changes();
   };
   const isStale = () => timer !== 0 || model.get("version") < model.get("edited");
-  const errors = () => {
-    return placed(model.get("errors"), textOfEdit.get(model.get("version")) ?? area.value, area.value);
-  };
+  const errors = () =>
+    placed(model.get("errors"), textOfEdit.get(model.get("version")) ?? area.value, area.value);
 
   const paint = () => {
     const text = area.value;
@@ -49,12 +58,16 @@ function render({ model, el }) {
   };
   const tell = (marks = errors()) => {
     const caret = area.selectionStart;
-    const k = Math.max(0, marks.findIndex((mark) => mark.start <= caret && caret <= mark.end));
+    const here = marks.findIndex((mark) => mark.start <= caret && caret <= mark.end);
+    const k = Math.max(0, here);
     const { state: now, message: said } = model.get("status");
     area.setAttribute("aria-invalid", marks.length > 0);
     message.classList.toggle("failing", marks.length > 0 || now === "failed");
-    const many = marks.length > 1 ? `${k + 1} of ${marks.length} errors; the cursor chooses\n` : "";
-    message.textContent = marks.length ? `${many}${marks[k].message}` : said || (area.value.trim() ? "" : "Write a query; it is checked while you write.");
+    const many =
+      marks.length > 1 ? `error ${k + 1} of ${marks.length}; move the cursor to an error to read it\n` : "";
+    message.textContent = marks.length
+      ? `${many}${marks[k].message}`
+      : said || (area.value.trim() ? "" : "Write a query. It is checked while you write.");
     message.classList.toggle("quiet", !marks.length);
   };
 
@@ -62,16 +75,17 @@ function render({ model, el }) {
   const insert = (text, nBack = 0) => {
     area.focus();
     area.setSelectionRange(area.selectionStart - nBack, area.selectionEnd);
-    document.execCommand("insertText", false, text); // keeps undo, and fires the input event
+    document.execCommand("insertText", false, text); // undo still works, and the input event is fired
     isPutAway = true;
     offer();
   };
   const chooser = (text, act, ...kinds) => {
-    const button = Object.assign(node("button", "choice", text), { type: "button", tabIndex: -1, onclick: act });
-    button.onmousedown = (event) => event.preventDefault(); // the text keeps the focus
-    button.title = [text, ...kinds].filter(Boolean).join(" · ");
-    button.append(...kinds.map((kind) => node("span", "kind", kind)));
-    return button;
+    const title = [text, ...kinds].filter(Boolean).join(" · ");
+    const made = node("button", "choice", text);
+    Object.assign(made, { type: "button", tabIndex: -1, title, onclick: act });
+    made.onmousedown = (event) => event.preventDefault(); // the focus stays in the text
+    made.append(...kinds.map((kind) => node("span", "kind", kind)));
+    return made;
   };
   const offer = () => {
     const start = area.value.slice(0, area.selectionStart).match(/[\p{L}\p{N}_]*$/u)[0];
@@ -81,9 +95,17 @@ function render({ model, el }) {
       ...model.get("names").map((name) => [name, "name", name]),
       ...model.get("keywords").map((name) => [name, "keyword", name]),
     ];
-    const fitting = known.filter(([name]) => isOpen && name.toLowerCase().startsWith(start.toLowerCase()) && name !== start);
-    const choices = fitting.slice(0, MOST_OFFERS).map(([name, kind, text]) => chooser(name, () => insert(text, start.length), kind));
-    const hint = node("span", "kind", choices.length ? "Tab" : "Tab takes a completion while there is one; Esc puts them away.");
+    const fitting = known.filter(
+      ([name]) => isOpen && name.toLowerCase().startsWith(start.toLowerCase()) && name !== start,
+    );
+    const choices = fitting
+      .slice(0, MOST_OFFERS)
+      .map(([name, kind, text]) => chooser(name, () => insert(text, start.length), kind));
+    const hint = node(
+      "span",
+      "kind",
+      choices.length ? "Tab" : "Tab takes the first completion, Esc hides completions.",
+    );
     offers.replaceChildren(hint, ...choices);
   };
 
@@ -97,12 +119,21 @@ function render({ model, el }) {
   area.oninput = edit;
   area.onblur = report;
   area.onscroll = () => ([under.scrollTop, under.scrollLeft] = [area.scrollTop, area.scrollLeft]);
-  area.onclick = area.onkeyup = () => (tell(), offer());
+  area.onclick = area.onkeyup = () => {
+    tell();
+    offer();
+  };
   area.onkeydown = (event) => {
     const first = offers.querySelector("button");
-    if (event.key === "Escape") (isPutAway = true), offer();
-    if (event.key === "Tab" && !event.shiftKey && first) event.preventDefault(), first.click();
-    // JupyterLab takes line breaks and undoing away from text areas in cells; Shift+Enter runs what is written, not the cell.
+    if (event.key === "Escape") {
+      isPutAway = true;
+      offer();
+    }
+    if (event.key === "Tab" && !event.shiftKey && first) {
+      event.preventDefault();
+      first.click();
+    }
+    // JupyterLab takes line breaks and undo from text areas in cells. Shift+Enter runs the query, not the cell.
     const hasCommand = event.ctrlKey || event.metaKey;
     const undo = hasCommand && { z: event.shiftKey ? "redo" : "undo", y: "redo" }[event.key.toLowerCase()];
     if (event.isComposing || (event.key !== "Enter" && !undo)) return;
@@ -114,15 +145,20 @@ function render({ model, el }) {
   };
 
   const drawColumns = () => {
-    const rows = model.get("columns").map(({ name, dtype, note }) => chooser(name, () => insert(quoted(name)), dtype ?? "", note ?? ""));
+    const rows = model
+      .get("columns")
+      .map(({ name, dtype, note }) => chooser(name, () => insert(quoted(name)), dtype ?? "", note ?? ""));
     columns.replaceChildren(...(rows.length ? rows : [node("p", "hint", "No columns yet.")]));
     if (rows.length) rows[0].tabIndex = 0;
-    const { name } = model.get("columns").find(({ dtype }) => /^(float|integer)/.test(dtype)) ?? { name: "x" };
+    const { name } = model.get("columns").find(({ dtype }) => /^(float|integer)/.test(dtype)) ?? {
+      name: "x",
+    };
     const x = quoted(name);
     area.placeholder = `. up+ down\nup: ${x} > prev(${x})\ndown: ${x} < prev(${x})\n\nor: PATTERN SEQ(A a, B b) WHERE b.${x} > a.${x} WITHIN 5 min`;
     paint();
   };
-  columns.onkeydown = ({ key, target }) => target[{ ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[key]]?.focus();
+  columns.onkeydown = ({ key, target }) =>
+    target[{ ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[key]]?.focus();
   const drawStatus = () => {
     const { state: now, progress: share } = model.get("status");
     const [mark, word] = STATES[now] ?? STATES.idle;
@@ -130,21 +166,24 @@ function render({ model, el }) {
     state.replaceChildren(node("i", `mark ${now}`, mark), `${word}${percent}`);
     cancel.classList.toggle("hidden", now !== "running");
     progress.className = `progress ${now} ${share == null ? "unknown" : ""}`;
-    progress.style.setProperty("--share", now === "running" ? share ?? 1 : 0);
+    progress.style.setProperty("--share", now === "running" ? (share ?? 1) : 0);
     progress.ariaValueNow = percent ? Math.floor(100 * share) : null;
     cell.textContent = model.get("code");
     code.classList.toggle("hidden", !model.get("code"));
     tell();
   };
   const receive = () => {
-    if (timer) return; // what is being typed wins
+    if (timer) return; // the text that is being typed wins
     const caret = area.selectionStart;
-    if (model.get("text") !== area.value) (area.value = model.get("text")), area.setSelectionRange(caret, caret);
+    if (model.get("text") !== area.value) {
+      area.value = model.get("text");
+      area.setSelectionRange(caret, caret);
+    }
     textOfEdit.set(model.get("edited"), area.value);
     textOfEdit.delete(model.get("edited") - 50);
     paint();
   };
-  cancel.onclick = () => (model.set("cancel", model.get("cancel") + 1), model.save_changes());
+  cancel.onclick = () => send(model, { cancel: model.get("cancel") + 1 });
   copy.onclick = () => {
     const range = document.createRange();
     range.selectNodeContents(cell);
@@ -154,14 +193,23 @@ function render({ model, el }) {
   };
   copy.onblur = () => (copy.textContent = "Copy");
 
-  const listeners = [["text", receive], ["errors", paint], ["version", paint], ["names", paint], ["keywords", paint], ["marked", paint], ["columns", drawColumns], ["status", drawStatus], ["code", drawStatus]];
-  listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
+  const unwatch = watch(model, {
+    text: receive,
+    errors: paint,
+    version: paint,
+    names: paint,
+    keywords: paint,
+    marked: paint,
+    columns: drawColumns,
+    status: drawStatus,
+    code: drawStatus,
+  });
   receive();
   drawColumns();
   drawStatus();
   offer();
   return () => {
-    listeners.forEach(([name, call]) => model.off(`change:${name}`, call));
+    unwatch();
     area.onblur = null;
     clearTimeout(timer);
     root.remove();

@@ -1,18 +1,15 @@
-// The text of a query as colours and underlines. Python puts this text in front of query_editor.js: modules import nothing.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
-const TOKEN = /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
+// The text of a query in colours, with errors underlined. Python puts this text before query_editor.js.
+const TOKEN =
+  /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
 const NAME = /^[\p{L}_][\p{L}\p{N}_]*$/u;
 
-// Python counts characters, a browser 16-bit units; what was typed since moves the places behind it.
+// Return errors at their places in the text as it is now. Python counts characters, a browser counts 16-bit
+// units, and text typed since then moves every place after it.
 function placed(errors, before, now) {
   let [head, tail] = [0, 0];
   while (head < Math.min(before.length, now.length) && before[head] === now[head]) head++;
-  while (tail < Math.min(before.length, now.length) - head && before.at(-1 - tail) === now.at(-1 - tail)) tail++;
+  while (tail < Math.min(before.length, now.length) - head && before.at(-1 - tail) === now.at(-1 - tail))
+    tail++;
   const characters = [...before];
   const place = (k) => {
     const at = characters.slice(0, k).join("").length;
@@ -24,10 +21,13 @@ function placed(errors, before, now) {
   });
 }
 
-// The pieces of a text, cut where an error begins or ends.
+// Return the text as coloured pieces; a piece ends where an error begins or ends.
 function painted(text, marks, model) {
   const cuts = marks.flatMap(({ start, end }) => [start, end]).sort((a, b) => a - b);
-  const kinds = new Map([...model.get("names").map((name) => [name, "name"]), ...model.get("columns").map(({ name }) => [name, "column"])]);
+  const kinds = new Map([
+    ...model.get("names").map((name) => [name, "name"]),
+    ...model.get("columns").map(({ name }) => [name, "column"]),
+  ]);
   const marked = new Set(model.get("marked"));
   const keywords = new Set(model.get("keywords").map((word) => word.toLowerCase()));
   const pieces = [];

@@ -1,11 +1,10 @@
-// Why an event is in no match: a list of conditions, each met or not.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
-const WORD = new Map([[true, "met"], [false, "not met"]]);
+// Why an event is in no match: a list of conditions, each of them met or not.
+const WORD = new Map([
+  [true, "met"],
+  [false, "not met"],
+]);
+const HINT =
+  "Click an event that is in no match to see which conditions it meets and which it does not meet.";
 
 function render({ model, el }) {
   const root = node("section", "cepkit-reason_view");
@@ -22,31 +21,32 @@ function render({ model, el }) {
   root.append(head, list, note);
   el.append(root);
 
-  const draw = () => {
+  const paint = () => {
     const lines = model.get("lines");
     const asked = lines.filter((line) => WORD.has(line.is_met));
     const nMet = asked.filter((line) => line.is_met).length;
     title.textContent = title.title = model.get("title") || "Why not?";
     tally.textContent = asked.length ? `${nMet} of ${asked.length} met` : "";
     note.textContent = note.title = model.get("note");
-    list.replaceChildren(...lines.map((line) => {
-      const word = WORD.get(line.is_met);
-      const item = node("li", word ? word.replace(" ", "-") : "plain");
-      if (word) item.append(node("span", "mark", line.is_met ? "✓" : "✗"), node("span", "word", word));
-      item.append(node("span", "text", line.text));
-      return item;
-    }));
+    list.replaceChildren(
+      ...lines.map((line) => {
+        const word = WORD.get(line.is_met);
+        const item = node("li", word ? word.replace(" ", "-") : "plain");
+        if (word) item.append(node("span", "mark", line.is_met ? "✓" : "✗"), node("span", "word", word));
+        item.append(node("span", "text", line.text));
+        return item;
+      }),
+    );
     root.classList.toggle("empty", !lines.length && !model.get("title"));
     if (root.classList.contains("empty")) {
-      list.append(node("li", "hint", "Click an event that is in no match: its conditions are listed here, with those that failed."));
+      list.append(node("li", "hint", HINT));
     }
   };
 
-  const changes = ["change:title", "change:lines", "change:note"];
-  changes.forEach((change) => model.on(change, draw));
-  draw();
+  const unwatch = watch(model, { title: paint, lines: paint, note: paint });
+  paint();
   return () => {
-    changes.forEach((change) => model.off(change, draw));
+    unwatch();
     root.remove();
   };
 }

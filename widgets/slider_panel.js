@@ -1,10 +1,5 @@
-// Sliders for the constants of a query; movements are reported at most once per frame of the screen.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
+// Sliders for the constants of a query. Python hears of a movement at most once per frame of the screen.
+const HINT = "No constants to move. A number in a condition, such as price > 100, gets a slider here.";
 
 function render({ model, el }) {
   const root = node("section", "cepkit-slider_panel");
@@ -16,17 +11,17 @@ function render({ model, el }) {
   const rows = new Map(); // id -> its elements
   const waiting = new Map(); // id -> value to report in the next frame
   let frame = 0;
-  let held = null; // id of the slider under the hand: Python's older values do not pull it back
+  let held = null; // id of the slider that a person holds: older values from Python do not move it
 
   const report = () => {
     frame = 0;
     for (const [id, value] of waiting) {
-      model.set("moved", { id, value, n: (model.get("moved").n ?? 0) + 1 });
-      model.save_changes();
+      send(model, { moved: { id, value, n: (model.get("moved").n ?? 0) + 1 } });
     }
     waiting.clear();
   };
-  const shown = (slider, value) => (value === slider.value && slider.text ? slider.text : `${Number(value.toPrecision(6))}`);
+  const shown = (slider, value) =>
+    value === slider.value && slider.text ? slider.text : `${Number(value.toPrecision(6))}`;
   const say = (row, value) => {
     const { slider, input, output } = row;
     output.textContent = [shown(slider, value), slider.unit].filter(Boolean).join(" ");
@@ -56,7 +51,7 @@ function render({ model, el }) {
     return row;
   };
 
-  const draw = () => {
+  const paint = () => {
     const sliders = model.get("sliders");
     const wanted = new Set(sliders.map((slider) => slider.id));
     for (const [id, row] of rows) {
@@ -76,16 +71,16 @@ function render({ model, el }) {
       row.low.textContent = slider.low.toLocaleString("en");
       row.high.textContent = slider.high.toLocaleString("en");
       say(row, held === slider.id ? row.input.valueAsNumber : slider.value);
-      // Moving a slider in the page would take it out of the hand.
+      // A slider that moves in the page would slip out of the person's hand.
       if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
     });
-    if (!sliders.length) list.append(node("p", "hint", "No constants to move. A number in a condition, such as price > 100, gets a slider here."));
+    if (!sliders.length) list.append(node("p", "hint", HINT));
   };
 
-  model.on("change:sliders", draw);
-  draw();
+  const unwatch = watch(model, { sliders: paint });
+  paint();
   return () => {
-    model.off("change:sliders", draw);
+    unwatch();
     cancelAnimationFrame(frame);
     root.remove();
   };

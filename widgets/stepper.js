@@ -1,12 +1,6 @@
-// A stream event by event: where it is, the event, the live partial matches, what it completed.
-// JupyterLab's shortcuts keep off elements that say so themselves; what stands around them does not count.
-const node = (tag, className = "", text = "") => {
-  const element = Object.assign(document.createElement(tag), { className, textContent: text });
-  element.dataset.lmSuppressShortcuts = "true";
-  return element;
-};
+// A stream, event by event: the position, the event, the live partial matches and the completed matches.
 const NEXT_MATCH = -1;
-const PATIENCE_MS = 1000; // after that, what Python says is shown whatever was wished
+const PATIENCE_MS = 1000; // after that, the position that Python tells is shown
 
 function render({ model, el }) {
   const root = node("section", "cepkit-stepper");
@@ -20,28 +14,28 @@ function render({ model, el }) {
   range.setAttribute("aria-label", "Event; arrow keys go one back or forward");
   note.setAttribute("aria-live", "polite");
 
-  let aimed = null; // where the person wants to be while Python is on its way
+  let aimed = null; // the position that the person wants, until Python is there
   let timer = 0;
   let frame = 0;
   const want = (to) => {
-    const wanted = to === NEXT_MATCH ? to : Math.max(0, Math.min(model.get("n_events"), to));
+    const wanted = to === NEXT_MATCH ? to : clamp(to, 0, model.get("n_events"));
     aimed = to === NEXT_MATCH ? null : wanted;
     clearTimeout(timer);
-    timer = setTimeout(() => ((aimed = null), place()), PATIENCE_MS);
+    timer = setTimeout(() => {
+      aimed = null;
+      place();
+    }, PATIENCE_MS);
     place();
     frame ||= requestAnimationFrame(() => {
       frame = 0;
-      model.set("wanted", { to: aimed ?? NEXT_MATCH, n: (model.get("wanted").n ?? 0) + 1 });
-      model.save_changes();
+      send(model, { wanted: { to: aimed ?? NEXT_MATCH, n: (model.get("wanted").n ?? 0) + 1 } });
     });
   };
   const position = () => aimed ?? model.get("position");
-  const button = (text, label, act) => {
-    const one = Object.assign(node("button", "", text), { type: "button", title: label, onclick: act });
-    one.setAttribute("aria-label", label);
-    return one;
-  };
-  const back = [button("|◀", "Before the first event", () => want(0)), button("◀", "One event back", () => want(position() - 1))];
+  const back = [
+    button("|◀", "Before the first event", () => want(0)),
+    button("◀", "One event back", () => want(position() - 1)),
+  ];
   const on = [
     button("▶", "One event forward", () => want(position() + 1)),
     button("▶▶ match", "Forward to the next event that completes a match", () => want(NEXT_MATCH)),
@@ -77,13 +71,16 @@ function render({ model, el }) {
     range.max = end;
     range.value = position();
     range.disabled = !end;
-    where.textContent = end ? `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events` : "no events";
+    where.textContent = end
+      ? `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events`
+      : "no events";
     range.setAttribute("aria-valuetext", (where.title = where.textContent));
     back.forEach((one) => (one.disabled = position() <= 0));
     on.forEach((one) => (one.disabled = position() >= end));
     root.classList.toggle("going", aimed != null && aimed !== model.get("position"));
   };
-  const fill = (list, rows, hint) => list.replaceChildren(...(rows.length ? rows : [node("p", "hint", hint)]));
+  const fill = (list, rows, hint) =>
+    list.replaceChildren(...(rows.length ? rows : [node("p", "hint", hint)]));
   const drawEvent = () => {
     const rows = model.get("event").map(([name, value]) => {
       const row = node("div", "pair");
@@ -101,7 +98,7 @@ function render({ model, el }) {
       row.append(...examples.map((text) => node("span", "example", text)));
       return row;
     });
-    fill(live, rows, "None: nothing has begun that could still become a match.");
+    fill(live, rows, "None. No partial match at this event can still become a match.");
   };
   const drawDone = () => {
     const rows = model.get("completed").map((text) => {
@@ -113,19 +110,25 @@ function render({ model, el }) {
   };
   const say = () => (note.textContent = note.title = model.get("note"));
   const arrive = () => {
-    if (aimed === model.get("position")) aimed = null; // answers to earlier wishes do not pull the handle back
+    if (aimed === model.get("position")) aimed = null; // an answer to an earlier wish does not move the handle
     place();
     drawEvent();
   };
 
-  const listeners = [["position", arrive], ["n_events", arrive], ["event", drawEvent], ["live", drawLive], ["completed", drawDone], ["note", say]];
-  listeners.forEach(([name, call]) => model.on(`change:${name}`, call));
+  const unwatch = watch(model, {
+    position: arrive,
+    n_events: arrive,
+    event: drawEvent,
+    live: drawLive,
+    completed: drawDone,
+    note: say,
+  });
   arrive();
   drawLive();
   drawDone();
   say();
   return () => {
-    listeners.forEach(([name, call]) => model.off(`change:${name}`, call));
+    unwatch();
     cancelAnimationFrame(frame);
     clearTimeout(timer);
     root.remove();

@@ -1,4 +1,4 @@
-// What a timeline is made of, and how numbers become its pixels. Python puts this text in front of timeline_view.js: modules import nothing.
+// The elements of a timeline, and how numbers become its pixels. Python puts this text before timeline_view.js.
 const SKELETON = `
   <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><i class="key band"></i>match
     <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
@@ -8,43 +8,65 @@ const SKELETON = `
   <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
   <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
 const DAY = 864e5; // ms
-const STEPS = [[1, [1, 2, 5, 10, 20, 50, 100, 200, 500]], [1e3, [1, 2, 5, 10, 15, 30]], [6e4, [1, 2, 5, 10, 15, 30]],
-  [36e5, [1, 2, 3, 6, 12]], [DAY, [1, 2, 7, 14]]].flatMap(([unit, counts]) => counts.map((k) => k * unit));
-const [TOP, BOTTOM, RIGHT, NEAR] = [20, 46, 14, 8]; // px around the events, and how far a click reaches
-const HINT = "Click an event to ask why it is in no match; drag to move, turn the wheel to look closer.";
-const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-// The bytes may begin anywhere in a message, also where no float64 may; a copy begins at 0.
-const floats = (bytes) => {
-  const start = bytes?.byteOffset ?? 0;
-  return new Float64Array(bytes?.byteLength ? (bytes.buffer ?? bytes).slice(start, start + bytes.byteLength) : 0);
-};
-const numberText = (value) => (Math.abs(value) < 1e15 ? value.toLocaleString("en", { maximumSignificantDigits: 12 }) : value.toPrecision(7));
-function numberTicks(low, high, most) {
-  const size = 10 ** Math.floor(Math.log10((high - low) / most));
-  const step = [1, 2, 5, 10].find((k) => k * size * most >= (high - low) * 0.999) * size;
-  const all = Array.from({ length: most + 3 }, (_, k) => (Math.ceil(low / step) + k) * step);
-  return all.filter((at) => at <= high).map((at) => ({ at, text: numberText(Number(at.toPrecision(12))), sub: "" }));
-}
+const STEPS = [
+  [1, [1, 2, 5, 10, 20, 50, 100, 200, 500]],
+  [1e3, [1, 2, 5, 10, 15, 30]],
+  [6e4, [1, 2, 5, 10, 15, 30]],
+  [36e5, [1, 2, 3, 6, 12]],
+  [DAY, [1, 2, 7, 14]],
+].flatMap(([unit, counts]) => counts.map((k) => k * unit));
+// Margins around the events, in px.
+const TOP = 20;
+const BOTTOM = 46;
+const RIGHT = 14;
+const NEAR = 8; // px that a click may be away from an event
+const HINT = "Click an event to see why it is in no match. Drag to move, turn the wheel to look closer.";
+const numberText = (value) =>
+  Math.abs(value) < 1e15
+    ? value.toLocaleString("en", { maximumSignificantDigits: 12 })
+    : value.toPrecision(7);
+const numberTicks = (low, high, most) =>
+  ticks(low, high, most).map((at) => ({ at, text: numberText(Number(at.toPrecision(12))), sub: "" }));
+
 function timeTicks(low, high, most) {
   const step = STEPS.find((one) => one * most >= high - low);
-  const months = [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((k) => k * 30 * DAY * most >= high - low) ?? 12000;
+  const months =
+    [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((k) => k * 30 * DAY * most >= high - low) ?? 12000;
   const monday = step >= 7 * DAY ? 4 * DAY : 0;
   const monthOf = (new Date(low).getUTCFullYear() - 1970) * 12 + new Date(low).getUTCMonth();
   const first = step ? Math.ceil((low - monday) / step) : Math.floor(monthOf / months);
-  const all = Array.from({ length: 2 * most + 3 }, (_, k) => (step ? monday + (first + k) * step : Date.UTC(1970, (first + k) * months)));
+  const all = Array.from({ length: 2 * most + 3 }, (_, k) =>
+    step ? monday + (first + k) * step : Date.UTC(1970, (first + k) * months),
+  );
   let before = "";
-  return all.filter((at) => at >= low && at <= high).map((at) => {
-    const [, day, month, year] = new Date(at).toUTCString().split(" ");
-    const clock = new Date(at).toISOString().slice(11, step < 1e3 ? 23 : step < 6e4 ? 19 : 16);
-    const date = `${Number(day)} ${month}`;
-    const [text, sub] = step ? (step < DAY ? [clock, `${date} ${year}`] : [date, year]) : months < 12 ? [month, year] : [year, ""];
-    return { at, text, sub: sub === before ? "" : (before = sub) };
-  });
+  return all
+    .filter((at) => at >= low && at <= high)
+    .map((at) => {
+      const [, day, month, year] = new Date(at).toUTCString().split(" ");
+      const clock = new Date(at).toISOString().slice(11, step < 1e3 ? 23 : step < 6e4 ? 19 : 16);
+      const date = `${Number(day)} ${month}`;
+      const [text, sub] = step
+        ? step < DAY
+          ? [clock, `${date} ${year}`]
+          : [date, year]
+        : months < 12
+          ? [month, year]
+          : [year, ""];
+      return { at, text, sub: sub === before ? "" : (before = sub) };
+    });
 }
 
-// Where everything stands: times from left to right between two margins, levels from the bottom up or lanes from the top down.
+// Return where everything is drawn: times from left to right, values from the bottom up, lanes from the top down.
 function placed(width, height, left, [first, last], lanes, [low, high]) {
-  const box = { left, right: width - RIGHT, bottom: height - BOTTOM, width: width - RIGHT - left, height: height - BOTTOM - TOP, low: first, lanes };
+  const box = {
+    left,
+    right: width - RIGHT,
+    bottom: height - BOTTOM,
+    width: width - RIGHT - left,
+    height: height - BOTTOM - TOP,
+    low: first,
+    lanes,
+  };
   box.scale = box.width / (last - first);
   box.toX = (time) => left + (time - first) * box.scale;
   box.toTime = (pixel) => first + (pixel - left) / box.scale;
@@ -53,11 +75,15 @@ function placed(width, height, left, [first, last], lanes, [low, high]) {
     : (value) => box.bottom - 6 - ((value - low) / (high - low)) * (box.height - 12);
   return box;
 }
-// However many bands lie over one another, what is below stays visible; the strip on top shows the thinnest.
+
+// Paint matches as bands. Many bands above each other still let the events shine through. A strip at the top
+// shows even the thinnest band.
 function paintBands(pen, box, spans, fillStyle) {
   const depth = new Float64Array(Math.ceil(box.width) + 2);
   for (let k = 0; k + 1 < spans.length; k += 2) {
-    const [from, to] = [spans[k], spans[k + 1]].map((time) => clamp(Math.floor(box.toX(time) - box.left), -1, depth.length - 2));
+    const [from, to] = [spans[k], spans[k + 1]].map((time) =>
+      clamp(Math.floor(box.toX(time) - box.left), -1, depth.length - 2),
+    );
     if (to < 0) continue;
     depth[Math.max(0, from)]++;
     depth[to + 1]--;
@@ -66,11 +92,18 @@ function paintBands(pen, box, spans, fillStyle) {
   const most = Math.log(Math.max(2, ...depth));
   depth.forEach((n, k) => {
     if (n < 1) return;
-    Object.assign(pen, { fillStyle, globalAlpha: 0.16 + (0.2 * Math.log(n)) / most }).fillRect(box.left + k, TOP, 1, box.height);
+    Object.assign(pen, { fillStyle, globalAlpha: 0.16 + (0.2 * Math.log(n)) / most }).fillRect(
+      box.left + k,
+      TOP,
+      1,
+      box.height,
+    );
     Object.assign(pen, { globalAlpha: 1 }).fillRect(box.left + k, TOP, 1, 3);
   });
 }
-// In a column of pixels only what reaches beyond the drawn is drawn: 100,000 events are a few thousand lines.
+
+// Paint events as a line. In a column of pixels, an event is drawn only if it reaches beyond the events before
+// it, so 100,000 events are a few thousand lines.
 function paintLine(pen, box, x, y, strokeStyle) {
   const [low, high, end] = [box.low, box.toTime(box.right), x.length - 1];
   const isSparse = x.length < box.width / 6;
@@ -80,18 +113,26 @@ function paintLine(pen, box, x, y, strokeStyle) {
     if (x[Math.min(k + 1, end)] < low || x[Math.max(k - 1, 0)] > high) continue;
     const [at, level] = [box.toX(x[k]), box.toY(y[k])];
     const isSame = Math.floor(at) === column;
-    if (level !== level) column = NaN; // a gap
+    if (level !== level)
+      column = NaN; // a gap
     else if (!isSame || level < top || level > base) {
       if (column !== column) pen.moveTo(at - 0.1, level);
       pen.lineTo(at, level);
       [top, base] = isSame ? [Math.min(top, level), Math.max(base, level)] : [level, level];
       column = Math.floor(at);
     }
-    if (isSparse && level === level) pen.roundRect(at - 2, level - 2, 4, 4, 2), pen.moveTo(at, level);
+    if (isSparse && level === level) (pen.roundRect(at - 2, level - 2, 4, 4, 2), pen.moveTo(at, level));
   }
-  Object.assign(pen, { strokeStyle, lineWidth: 1.25, lineJoin: "round", lineCap: "round", globalAlpha: 0.85 }).stroke();
+  Object.assign(pen, {
+    strokeStyle,
+    lineWidth: 1.25,
+    lineJoin: "round",
+    lineCap: "round",
+    globalAlpha: 0.85,
+  }).stroke();
 }
-// The more events of a lane share a column of pixels, the darker it is.
+
+// Paint events in lanes. A column of pixels is darker if more events of the lane are in it.
 function paintLanes(pen, box, x, y, colourOf) {
   const columns = Math.ceil(box.width) + 1;
   const wide = x.length < box.width / 6 ? 3 : 1.5;
@@ -99,9 +140,15 @@ function paintLanes(pen, box, x, y, colourOf) {
   const counts = new Float64Array(columns * box.lanes.length);
   x.forEach((time, k) => {
     const column = Math.floor(box.toX(time) - box.left);
-    if (column >= 0 && column < columns && y[k] >= 0 && y[k] < box.lanes.length) counts[y[k] * columns + column]++;
+    if (column >= 0 && column < columns && y[k] >= 0 && y[k] < box.lanes.length)
+      counts[y[k] * columns + column]++;
   });
-  const most = Math.log(Math.max(2, counts.reduce((a, b) => Math.max(a, b), 0)) + 1);
+  const most = Math.log(
+    Math.max(
+      2,
+      counts.reduce((a, b) => Math.max(a, b), 0),
+    ) + 1,
+  );
   box.lanes.forEach((_, lane) => {
     pen.fillStyle = colourOf(lane);
     for (let column = 0; column < columns; column++) {
@@ -111,13 +158,20 @@ function paintLanes(pen, box, x, y, colourOf) {
     }
   });
 }
+
 function paintPoints(pen, box, points, ink, paper) {
-  let free = -Infinity; // where the last label ended
+  let free = -Infinity; // where the label before ends
   const width = points.length > 1 ? box.toX(points.at(-1).x) - box.toX(points[0].x) : Infinity;
   const r = clamp(width / points.length / 2, 2.5, 5);
   for (const { x, y, label } of points) {
     const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
-    Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper, fillStyle: ink, textAlign: "center" });
+    Object.assign(pen, {
+      globalAlpha: 1,
+      lineWidth: 3,
+      strokeStyle: paper,
+      fillStyle: ink,
+      textAlign: "center",
+    });
     const disc = new Path2D(`M${at - r},${level}a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0-${2 * r},0`);
     pen.stroke(disc);
     pen.fill(disc);
@@ -129,27 +183,39 @@ function paintPoints(pen, box, points, ink, paper) {
     pen.fillText(label, at, base);
   }
 }
+
 function paintMarks(pen, box, marks, strokeStyle, paper) {
   const path = new Path2D();
   const half = marks.length > box.width / 8 ? 3.5 : 5.5;
-  for (let k = 0; k + 1 < marks.length; k += 2) path.rect(box.toX(marks[k]) - half, box.toY(marks[k + 1]) - half, 2 * half, 2 * half);
+  for (let k = 0; k + 1 < marks.length; k += 2)
+    path.rect(box.toX(marks[k]) - half, box.toY(marks[k + 1]) - half, 2 * half, 2 * half);
   Object.assign(pen, { globalAlpha: 1, lineWidth: 3, strokeStyle: paper }).stroke(path);
   Object.assign(pen, { lineWidth: 1.5, strokeStyle }).stroke(path);
 }
+
 function paintAsked(pen, box, asked, hue, paper) {
   for (const { x, y } of asked) {
     const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
     const ring = new Path2D(`M${at - 7},${level}a7,7 0 1 0 14,0a7,7 0 1 0-14,0`);
     const base = level > TOP + 25 ? level - 13 : level + 25;
     const font = pen.font;
-    Object.assign(pen, { globalAlpha: 1, lineWidth: 5, strokeStyle: paper, fillStyle: hue, textAlign: "center", font: `bold ${font}` });
+    Object.assign(pen, {
+      globalAlpha: 1,
+      lineWidth: 5,
+      strokeStyle: paper,
+      fillStyle: hue,
+      textAlign: "center",
+      font: `bold ${font}`,
+    });
     pen.stroke(ring);
     pen.strokeText("?", at, base);
     pen.fillText("?", at, base);
     Object.assign(pen, { lineWidth: 2.5, strokeStyle: hue, font }).stroke(ring);
   }
 }
-// By time, and next to a line by its height too: who points at a peak means the peak.
+
+// Return the event nearest to a pointer, -1 if none is near. The time counts, and near a line its height too: a
+// person who points at a peak means the peak.
 function nearest(box, x, y, pixel, level) {
   let [best, least] = [-1, Infinity];
   x.forEach((time, k) => {

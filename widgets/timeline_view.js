@@ -1,37 +1,59 @@
-// Events over time on a canvas, matches as bands; wheel and keys zoom, dragging pans, a click selects.
+// Events over time on a canvas, with matches as bands. Wheel and keys zoom, dragging pans, a click selects.
+const DRAWN =
+  "time_kind form x y lane_names x_label y_label spans span_ids points asked marks mark_label choices value " +
+  "span_note sampled cursor busy selected";
+const KEYS =
+  "Arrow keys pan, plus and minus zoom, 0 shows all, M shows the selected match, " +
+  "N and P select the next and the previous match.";
+
 function render({ model, el }) {
-  const root = Object.assign(document.createElement("section"), { className: "cepkit-timeline_view", innerHTML: SKELETON });
+  const root = Object.assign(document.createElement("section"), {
+    className: "cepkit-timeline_view",
+    innerHTML: SKELETON,
+  });
   root.setAttribute("aria-label", "Timeline");
-  // JupyterLab's shortcuts keep off elements that say so themselves.
-  root.querySelectorAll("canvas, button, select").forEach((part) => (part.dataset.lmSuppressShortcuts = "true"));
+  for (const part of root.querySelectorAll("canvas, button, select")) part.setAttribute(KEEPS_KEYS, "true");
   el.append(root);
-  const [stage, canvas, hint, readout, note, value, choice, marked, toMatch] = [".stage", "canvas", ".hint", ".readout", ".note", ".value", "select", ".marked", ".closer"]
-    .map((name) => root.querySelector(name));
-  let x, y, spans, ids, marks, range; // what Python sent
-  let [win, frame, timer, drag, isArmed] = [null, 0, 0, null, false];
+  const [stage, canvas, hint, readout, note, value, choice, marked, toMatch] =
+    ".stage canvas .hint .readout .note .value select .marked .closer"
+      .split(" ")
+      .map((name) => root.querySelector(name));
+  let [x, y, spans, ids, marks] = [[], [], [], [], []]; // columns that Python sent
+  let range = [0, 1]; // of the values
+  let win = null; // first and last time shown; null: all
+  let drag = null;
+  let isArmed = false; // a person moved the pointer over the timeline
+  let frame = 0;
+  let timer = 0;
   let box = placed(1, 1, 0, [0, 1], null, [0, 1]);
 
   const get = (name) => model.get(name);
-  const send = (values) => {
-    Object.entries(values).forEach(([name, value]) => model.set(name, value));
-    model.save_changes();
-  };
   const extent = () => (get("view").length ? get("view") : x.length ? [x[0], x.at(-1)] : [0, 1]);
   const shown = () => win ?? (extent()[1] > extent()[0] ? extent() : [extent()[0] - 0.5, extent()[0] + 0.5]);
   const isClock = () => get("time_kind") === "datetime";
-  const timeText = (time) => (isClock() ? new Date(time).toISOString().slice(0, -1).replace("T", " ").replace(/\.000$/, "") : numberText(time));
-  const later = () => (frame ||= requestAnimationFrame(draw));
+  const clockText = (time) =>
+    new Date(time)
+      .toISOString()
+      .replace("T", " ")
+      .replace(/(\.000)?Z$/, "");
+  const timeText = (time) => (isClock() ? clockText(time) : numberText(time));
+  const later = () => (frame ||= requestAnimationFrame(paint));
   const look = (low, high) => {
     const [first, last] = extent();
-    const width = clamp(high - low, Math.min(last - first, Math.max((last - first) * 1e-9, isClock() ? 2 : 0)), last - first);
+    const width = clamp(
+      high - low,
+      Math.min(last - first, Math.max((last - first) * 1e-9, isClock() ? 2 : 0)),
+      last - first,
+    );
     const start = clamp(low, first, last - width);
     win = width < last - first ? [start, start + width] : null;
     readout.textContent = shown().map(timeText).join(" to ");
     clearTimeout(timer);
-    timer = setTimeout(() => ((timer = 0), send({ window: shown() })), 150);
+    timer = setTimeout(() => ((timer = 0), send(model, { window: shown() })), 150);
     later();
   };
-  const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) => look(...shown().map((time) => at + (time - at) * factor));
+  const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) =>
+    look(...shown().map((time) => at + (time - at) * factor));
   const closer = () => {
     const k = ids.indexOf(get("selected") ?? NaN);
     const [from, to] = [spans[2 * k], spans[2 * k + 1]];
@@ -39,7 +61,7 @@ function render({ model, el }) {
   };
   const pan = (share) => look(...shown().map((time) => time + share * (shown()[1] - shown()[0])));
 
-  function draw() {
+  function paint() {
     cancelAnimationFrame(frame);
     frame = 0;
     const [width, height] = [stage.clientWidth, stage.clientHeight];
@@ -68,8 +90,9 @@ function render({ model, el }) {
       words(text, left - 8, toY(at) + 4, "right", 0.85, left - 14);
     }
     if (!lanes) words(get("y_label"), 4, 12, "left");
-    const ticks = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), Math.max(2, Math.floor(box.width / 110)));
-    for (const { at, text, sub } of ticks) {
+    const most = Math.max(2, Math.floor(box.width / 110));
+    const times = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), most);
+    for (const { at, text, sub } of times) {
       rule(`M${Math.round(toX(at)) + 0.5},${TOP}V${bottom + 4}`, 0.14);
       words(text, toX(at), bottom + 17, "center");
       words(sub, toX(at), bottom + 31, "center", 0.7);
@@ -96,33 +119,47 @@ function render({ model, el }) {
     paintMarks(pen, box, marks, colour("mark"), colour("paper"));
     paintAsked(pen, box, get("asked"), colour("bad"), colour("paper"));
     pen.restore();
-    const what = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches, ${shown().map(timeText).join(" to ")}.`;
-    canvas.setAttribute("aria-label", `${what} Arrow keys pan, plus and minus zoom, 0 shows all, M the selected match, N and P choose the next and previous match.`);
+    const counts = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches`;
+    canvas.setAttribute("aria-label", `${counts}, ${shown().map(timeText).join(" to ")}. ${KEYS}`);
   }
 
-  // A second click at the same place chooses the next of the matches there, the shortest first.
+  // Select the shortest match at a place. Another click at the same place selects the next longer one.
   const pick = (pixel, level) => {
     const length = (k) => spans[2 * k + 1] - spans[2 * k];
-    const isThere = (_, k) => box.toX(spans[2 * k]) - NEAR / 2 <= pixel && pixel <= box.toX(spans[2 * k + 1]) + NEAR / 2;
+    const isThere = (_, k) =>
+      box.toX(spans[2 * k]) - NEAR / 2 <= pixel && pixel <= box.toX(spans[2 * k + 1]) + NEAR / 2;
     const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
     const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
     const event = nearest(box, x, y, pixel, level);
-    if (x[event] === get("clicked")) send({ clicked: null }); // so that the same again is news
-    send({ selected: next === undefined ? null : ids[next], ...(event < 0 ? {} : { clicked: x[event] }) });
+    if (x[event] === get("clicked")) send(model, { clicked: null }); // so that a second click on the event is a change
+    send(model, {
+      selected: next === undefined ? null : ids[next],
+      ...(event < 0 ? {} : { clicked: x[event] }),
+    });
   };
   const walk = (step) => {
     const now = ids.indexOf(get("selected") ?? NaN);
     const to = now < 0 ? (step > 0 ? 0 : ids.length - 1) : clamp(now + step, 0, ids.length - 1);
-    if (ids.length) send({ selected: ids[to] });
+    if (ids.length) send(model, { selected: ids[to] });
   };
-  const keys = { ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(0.625), "=": () => zoom(0.625), "-": () => zoom(1.6),
-    0: () => zoom(1e99), n: () => walk(1), p: () => walk(-1), m: closer, Escape: () => send({ selected: null }) };
+  const keys = {
+    ArrowLeft: () => pan(-0.2),
+    ArrowRight: () => pan(0.2),
+    "+": () => zoom(0.625),
+    "=": () => zoom(0.625),
+    "-": () => zoom(1.6),
+    0: () => zoom(1e99),
+    n: () => walk(1),
+    p: () => walk(-1),
+    m: closer,
+    Escape: () => send(model, { selected: null }),
+  };
   canvas.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
   };
-  // Only where the pointer was moved on purpose: scrolling the page across the timeline goes on scrolling.
+  // A page that scrolls under a resting pointer goes on scrolling: only after a movement the wheel zooms.
   canvas.onwheel = (event) => {
     if (!isArmed || (event.deltaY > 0 && !win)) return;
     event.preventDefault();
@@ -144,19 +181,22 @@ function render({ model, el }) {
     readout.textContent = k < 0 ? HINT : `${timeText(x[k])}   ${level}`;
   };
   canvas.onpointerleave = () => (isArmed = false);
-  choice.onchange = () => send({ value: choice.value });
+  choice.onchange = () => send(model, { value: choice.value });
   canvas.onpointercancel = () => (drag = null);
   canvas.onclick = (event) => {
     if (!drag?.isMoved && event.detail < 2) pick(event.offsetX, event.offsetY);
     drag = null;
   };
   canvas.ondblclick = () => zoom(1e99);
-  root.querySelectorAll("[data-zoom]").forEach((button) => (button.onclick = () => zoom(Number(button.dataset.zoom))));
+  for (const made of root.querySelectorAll("[data-zoom]"))
+    made.onclick = () => zoom(Number(made.dataset.zoom));
   toMatch.onclick = closer;
 
   const read = () => {
-    [x, y, spans, ids, marks] = ["x", "y", "spans", "span_ids", "marks"].map((name) => floats(get(name)));
-    const [low, high] = y.reduce(([low, high], value) => (value === value ? [Math.min(low, value), Math.max(high, value)] : [low, high]), [Infinity, -Infinity]);
+    [x, y, spans, ids, marks] = ["x", "y", "spans", "span_ids", "marks"].map((name) => column(get(name)));
+    let [low, high] = [Infinity, -Infinity];
+    for (const level of y)
+      if (!Number.isNaN(level)) [low, high] = [Math.min(low, level), Math.max(high, level)];
     range = low > high ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high];
     hint.textContent = x.length || ids.length ? "" : "No events to draw.";
     note.textContent = note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
@@ -164,7 +204,9 @@ function render({ model, el }) {
     marked.hidden = !marks.length;
     marked.lastChild.textContent = get("mark_label");
     value.hidden = get("choices").length < 2;
-    choice.replaceChildren(...get("choices").map((name) => new Option(name, name, false, name === get("value"))));
+    choice.replaceChildren(
+      ...get("choices").map((name) => new Option(name, name, false, name === get("value"))),
+    );
     later();
   };
   const follow = () => {
@@ -173,9 +215,11 @@ function render({ model, el }) {
     if (win && (win[0] >= last || win[1] <= first || (win[0] <= first && win[1] >= last))) win = null;
     later();
   };
-  const calls = { window: follow, view: follow };
-  const names = ["time_kind", "form", "x", "y", "lane_names", "x_label", "y_label", "spans", "span_ids", "points", "asked", "marks", "mark_label", "choices", "value", "span_note", "sampled", "view", "cursor", "busy", "window", "selected"];
-  names.forEach((name) => model.on(`change:${name}`, calls[name] ?? read));
+  const unwatch = watch(model, {
+    ...Object.fromEntries(DRAWN.split(" ").map((name) => [name, read])),
+    window: follow,
+    view: follow,
+  });
   const size = new ResizeObserver(later);
   const theme = new MutationObserver(later);
   size.observe(stage);
@@ -184,7 +228,7 @@ function render({ model, el }) {
   read();
   follow();
   return () => {
-    names.forEach((name) => model.off(`change:${name}`, calls[name] ?? read));
+    unwatch();
     size.disconnect();
     theme.disconnect();
     cancelAnimationFrame(frame);

@@ -1,4 +1,4 @@
-"""Small static pictures as SVG text: for documents and pages that run no JavaScript."""
+"""Static pictures as SVG text, for documents and for pages that run no JavaScript."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _PATTERNS = {
     "source": '<circle cx="3" cy="3" r="1.2" fill="{0}"/>',
 }
 _GROUND = {"partials": 0.35, "removal": 0.12, "source": 0.3}
+MOST_COLUMNS = 600  # of pixels: a longer line is drawn by the extremes in each column
 DASHES = ("", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3")
 
 
 def document(width: float, height: float, label: str, parts: Iterable[str]) -> str:
-    """Return one ``<svg>`` element; texts and lines in ``currentColor`` take the page's colour of text."""
+    """Return one ``<svg>`` element with ready parts; ``currentColor`` is the page's text colour in it."""
     attributes = theme.svg_attributes(label) | {"class": "cepkit-picture"}
     written = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items())
     return (
@@ -32,21 +33,21 @@ def document(width: float, height: float, label: str, parts: Iterable[str]) -> s
 
 
 def text(x: float, y: float, words: object, *, anchor: str = "start", size: int | None = None) -> str:
-    """Return a text; ``y`` is its base line."""
+    """Return a text element; ``y`` is its base line."""
     more = f' font-size="{size}"' if size else ""
     more += f' text-anchor="{anchor}"' if anchor != "start" else ""
     return f'<text x="{number(x)}" y="{number(y)}"{more}>{html.escape(str(words), quote=False)}</text>'
 
 
 def fitting(words: object, width: float, size: int = FONT_SIZE) -> str:
-    """Return the beginning of a text that has room in ``width`` pixels."""
+    """Return the beginning of a text that fits into ``width`` pixels."""
     words, n = str(words), max(1, int(width / (ADVANCE * size)))
     return words if len(words) <= n else words[: n - 1] + "…"
 
 
 def path(d: str, **attributes: object) -> str:
-    """Return a path; underscores in names of attributes become hyphens."""
-    return f'<path d="{d}"{_written(attributes)}/>'
+    """Return a path element; underscores in names of attributes become hyphens."""
+    return f'<path d="{html.escape(d)}"{_written(attributes)}/>'
 
 
 def element(tag: str, **attributes: object) -> str:
@@ -55,30 +56,64 @@ def element(tag: str, **attributes: object) -> str:
 
 
 def titled(part: str, words: object) -> str:
-    """Return a part with what is said when the pointer rests on it."""
+    """Return a part with a tooltip."""
     return f"<g><title>{html.escape(str(words), quote=False)}</title>{part}</g>"
 
 
 def rectangles(x0: Sequence[float], y0: Sequence[float], x1: Sequence[float], y1: Sequence[float]) -> str:
-    """Return one path of all rectangles."""
+    """Return the path of all rectangles as one text."""
     made = zip(*(np.round(of, 2).tolist() for of in (x0, y0, x1, y1)), strict=True)
     return "".join(f"M{a:g},{b:g}H{c:g}V{d:g}H{a:g}Z" for a, b, c, d in made)
 
 
 def line(x: Sequence[float], y: Sequence[float]) -> str:
-    """Return a path through points; a gap where one is not finite."""
-    said, is_open = [], False
+    """Return the path of a line through points, to a tenth of a pixel; NaN breaks the line.
+
+    Examples
+    --------
+    >>> line([0, 1, 2, 3], [0.5, np.nan, 1, 2])
+    'M0,0.5M2,1L3,2'
+    """
+    words, is_open = [], False
     for a, b in zip(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), strict=True):
         if a != a or b != b:
             is_open = False
             continue
-        said.append(f"{'L' if is_open else 'M'}{number(a)},{number(b)}")
+        words.append(f"{'L' if is_open else 'M'}{point(a, b, 1)}")
         is_open = True
-    return "".join(said)
+    return "".join(words)
+
+
+def extremes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of a long line that show: the first, last, least and greatest of a pixel column.
+
+    Parameters
+    ----------
+    x, y : numpy.ndarray
+        Pixels, float64, shape (n,), ``x`` ascending. NaN in ``y`` is a gap. Up to 1,200 points are returned
+        as they are.
+
+    Examples
+    --------
+    >>> x, y = extremes(np.linspace(0, 600, 100_000), np.zeros(100_000))
+    >>> len(x) < 2500
+    True
+    """
+    if len(x) <= 2 * MOST_COLUMNS:
+        return x, y
+    columns = x.astype(np.int64)
+    is_drawn = np.zeros(len(x), bool)
+    starts = np.flatnonzero(np.diff(columns, prepend=columns[0] - 1))
+    for first, end in zip(starts, [*starts[1:], len(x)], strict=True):
+        part = y[first:end]
+        is_drawn[[first, end - 1]] = True
+        if not np.isnan(part).all():
+            is_drawn[[first + int(np.nanargmin(part)), first + int(np.nanargmax(part))]] = True
+    return x[is_drawn], y[is_drawn]
 
 
 def work_pattern(name: str, action: str, colour: str) -> str:
-    """Return the definition of the pattern that stands for a kind of work; of "events" there is none."""
+    """Return the definition of the pattern for a kind of work; "events" has none and is drawn solid."""
     if action not in _PATTERNS:
         return ""
     ground = f'<rect width="6" height="6" fill="{colour}" fill-opacity="{_GROUND[action]}"/>'
@@ -105,7 +140,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """Return a number beside an axis.
+    """Return a number as an axis shows it.
 
     Examples
     --------
@@ -115,14 +150,26 @@ def tick_text(value: float) -> str:
     return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def number(value: float) -> str:
-    """Return a coordinate, to a hundredth."""
-    return f"{round(float(value), 2) + 0.0:g}"
+def number(value: float, digits: int = 2) -> str:
+    """Return a coordinate, to a hundredth of a pixel or to ``digits`` digits after the point.
+
+    Examples
+    --------
+    >>> number(12.3456), number(-0.001)
+    ('12.35', '0')
+    """
+    return f"{round(float(value), digits) + 0.0:.10g}"
+
+
+def point(x: float, y: float, digits: int = 2) -> str:
+    """Return a point of a path."""
+    return f"{number(x, digits)},{number(y, digits)}"
 
 
 def _written(attributes: dict) -> str:
-    return "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+    texts = {
+        name.rstrip("_").replace("_", "-"): number(value) if isinstance(value, float) else str(value)
         for name, value in attributes.items()
         if value is not None
-    )
+    }
+    return "".join(f' {name}="{html.escape(text)}"' for name, text in texts.items())

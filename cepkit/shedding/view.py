@@ -1,4 +1,4 @@
-"""Utilities by which load is shed, as a table in shades and a distribution: the kernel half."""
+"""Utilities for load shedding, as a shaded table and a distribution: the Python half."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import traitlets
 
-from cepkit._shipped import shipped
 from cepkit.shedding.plots import ONE_COLUMN, share_up_to, utilities, utility_figure, utility_svg
-from cepkit.widgets.base import Floats
+from cepkit.widgets.base import Floats, browser_half
 from cepkit.widgets.view import ResultView
 
 if TYPE_CHECKING:
@@ -19,26 +18,27 @@ if TYPE_CHECKING:
 class UtilityView(ResultView):
     """The utility of events by type and position in the window, or of partial matches by state.
 
-    Above, a row per type or state and a cell per position, the darker the higher, its number in it where
-    there is room; below, how many events or partial matches have which utility, and the share of them up to
-    it. A click on a cell, a row's name or a bar selects it: bars are then those of the row, and cells in the
-    bar's range are framed. Keys: arrows go from cell to cell, Escape selects nothing.
+    The table has a row per type or state and a cell per position. A higher utility is darker, and its number
+    is written into the cell if there is room. Below the table, bars show how many events or partial matches
+    have a utility, and a line shows the share of those up to it. Click a cell, a row's name or a bar to
+    select it: the bars are then those of the row, and the cells in a bar's range are framed. Keys: arrows
+    go from cell to cell, Escape clears the selection.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         A row per cell: ``utility``; ``event_type``, ``state`` or both; optional ``position`` and ``n``. See
-        `cepkit.shedding.plots.utilities`, which says what they mean and what is refused.
+        `cepkit.shedding.plots.utilities` for the meaning of the columns and for what it refuses.
     threshold : float, optional
-        Utility up to which load would be shed, drawn as a line; it can be assigned later.
+        Load with a utility up to this would be shed. It is drawn as a line and can be assigned later.
     title : str
-        A line above.
+        Heading of the view.
 
     Notes
     -----
-    ``selected`` is None or a dict: ``row`` (its label) with ``state`` and ``event_type`` as there are; of a
-    cell also ``position`` ([from, to]), ``utility`` and ``n``; of a bar ``utility`` ([from, to]) and ``n``
-    alone.
+    ``selected`` is None or a dict. A row has ``row`` (its label) and ``state``, ``event_type`` or both; a
+    cell has also ``position`` ([from, to]), ``utility`` and ``n``; a bar has only ``utility`` ([from, to])
+    and ``n``.
 
     Examples
     --------
@@ -47,8 +47,7 @@ class UtilityView(ResultView):
     UtilityView(2 rows, 2 positions, 3 seen)
     """
 
-    _esm = shipped("widgets", "utility_view.js")
-    _css = shipped("widgets", "utility_view.css")
+    _esm, _css = browser_half("utility_view")
     # Python -> browser
     title = traitlets.Unicode("").tag(sync=True)
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)  # label, state, event_type
@@ -60,9 +59,9 @@ class UtilityView(ResultView):
     n = Floats().tag(sync=True)  # (rows, positions)
     n_of_utility = Floats().tag(sync=True)  # (rows, utilities)
     threshold = traitlets.Float(None, allow_none=True).tag(sync=True)
-    share = traitlets.Float(0.0).tag(sync=True)  # of all that is seen, up to the threshold
+    share = traitlets.Float(0.0).tag(sync=True)  # of all that was seen, up to the threshold
     note = traitlets.Unicode("").tag(sync=True)
-    version = traitlets.Int(0).tag(sync=True)  # of the columns
+    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
     # browser -> Python
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
@@ -71,7 +70,7 @@ class UtilityView(ResultView):
         self._made, self._frame = made, frame
         left_out = ""
         if made.n_rows_left_out:
-            left_out = f"{made.n_rows_left_out:,} rows with least behind them are left out"
+            left_out = f"{made.n_rows_left_out:,} rows with the smallest counts are left out"
         super().__init__(
             title=title,
             rows=list(made.rows),
@@ -93,11 +92,11 @@ class UtilityView(ResultView):
         return utility_figure(self._made, threshold=self.threshold, title=self.title or None)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the frame that the view was made of."""
+        """Return the frame that the view was made from."""
         return self._frame
 
     def svg(self) -> str:
-        """Return the table and the distribution of all its utilities as SVG text."""
+        """Return the table and the distribution of all utilities as SVG text."""
         return utility_svg(self._made, threshold=self.threshold, title=self.title)
 
     def _summary(self) -> str:

@@ -1,1 +1,1 @@
-"""Interactive views: the Python half of each widget; its browser half lies in the folder `widgets`."""
+"""Interactive views: the Python half of each widget; the folder `widgets` holds its browser half."""

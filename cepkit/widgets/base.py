@@ -1,16 +1,58 @@
-"""What all widgets share: numbers that travel as bytes, a stable text, a still picture."""
+"""Parts of all widgets: the files of the browser half, numbers as bytes, a stable text, a still picture."""
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import anywidget
 import numpy as np
 import traitlets
 
+from cepkit._shipped import shipped
+
+_ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
+
+
+def browser_half(stem: str, *modules: str) -> tuple[str, str]:
+    """Return the ES module and the stylesheet of a widget, as texts.
+
+    An ES module of a widget imports nothing, so that a notebook needs no server for it. Shared functions
+    are put before its own text: first ``drawing.js``, then ``modules``. In the same way the rules of
+    ``common.css`` are put before the widget's own stylesheet; they hold for this widget alone.
+
+    Parameters
+    ----------
+    stem : str
+        Name of the widget's two files without their endings, such as ``"funnel_view"``. The root element of
+        the widget has the class ``cepkit-<stem>``.
+    *modules : str
+        Names of further files with JavaScript, such as ``"timeline_painting.js"``.
+
+    Returns
+    -------
+    esm, css : str
+        Values for ``_esm`` and ``_css``.
+
+    Examples
+    --------
+    >>> esm, css = browser_half("funnel_view")
+    >>> esm.count("export default"), ".cepkit-widget" in css
+    (1, False)
+    """
+    esm = "\n".join(_read(name) for name in ("drawing.js", *modules, f"{stem}.js"))
+    common = _ROOT_CLASS.sub(f".cepkit-{stem}", _read("common.css"))
+    return esm, f"{common}\n{_read(f'{stem}.css')}"
+
+
+def _read(name: str) -> str:
+    return shipped("widgets", name).read_text(encoding="utf-8")
+
 
 class Floats(traitlets.Bytes):
-    """A trait of little-endian float64 as bytes; whatever numpy makes numbers of may be assigned.
+    """A trait of float64 as little-endian bytes. Anything that numpy turns into numbers can be assigned.
 
     Examples
     --------
@@ -28,7 +70,9 @@ class Floats(traitlets.Bytes):
             value = bytes(value)
             if len(value) % 8:
                 place = f"{type(obj).__name__}.{self.name}"
-                raise traitlets.TraitError(f"{place}: {len(value)} bytes are no float64 values, 8 bytes each")
+                raise traitlets.TraitError(
+                    f"{place}: {len(value)} bytes are not a whole number of float64 values of 8 bytes"
+                )
             return value
         try:
             return np.ascontiguousarray(value, "<f8").tobytes()
@@ -37,13 +81,13 @@ class Floats(traitlets.Bytes):
 
 
 class View(anywidget.AnyWidget):
-    """A widget with one ES module and one stylesheet, which draw its traits and report what a person does.
+    """A widget with one ES module and one stylesheet. They draw its traits and report what a person does.
 
-    Traits are assigned anew, never changed in place: ``view.rows = [*view.rows, row]``.
+    Assign a new value to change a trait, ``view.rows = [*view.rows, row]``: a change in place is not noticed.
     """
 
     def _summary(self) -> str:
-        """Return what `repr` says of the content."""
+        """Return the content in a few words, for `repr`."""
         return ""
 
     def _static(self) -> dict[str, str]:
@@ -51,7 +95,7 @@ class View(anywidget.AnyWidget):
         return {}
 
     def __repr__(self) -> str:
-        # No address and no model id: outputs of notebooks are compared as text.
+        # Notebook outputs are compared as text, so there is no address and no model id in it.
         return f"{type(self).__name__}({self._summary()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict] | None:
@@ -62,8 +106,32 @@ class View(anywidget.AnyWidget):
         return {**alive, **self._static()}, metadata
 
 
+def table_html(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str = "", right: Iterable[int] = ()
+) -> str:
+    """Return an HTML table. Cells are plain text; the columns with the numbers ``right`` are right-aligned.
+
+    Examples
+    --------
+    >>> table_html(["a<b"], [[1], [2]], right=[0])[:60]
+    '<table><thead><tr><th align="right">a&lt;b</th></tr></thead>'
+    """
+    numbers = frozenset(right)
+
+    def cells(tag: str, texts: Sequence[object]) -> str:
+        return "".join(
+            f'<{tag} align="{"right" if k in numbers else "left"}">{html.escape(str(text))}</{tag}>'
+            for k, text in enumerate(texts)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    head = f"<thead><tr>{cells('th', header)}</tr></thead>" if header else ""
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
+
+
 def counted(n: int, noun: str) -> str:
-    """Return a count and its noun.
+    """Return a count with its noun in the right number.
 
     Examples
     --------

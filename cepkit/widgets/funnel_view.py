@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.widgets import still
-from cepkit.widgets.base import View, counted
+from cepkit.widgets.base import View, browser_half, counted, table_html
 
 
 class FunnelView(View):
@@ -17,16 +15,15 @@ class FunnelView(View):
     Parameters
     ----------
     stages : list of dict
-        ``label``; ``n``: the count as text; ``share``: length of the bar, from 0 to 1; ``selectivity``: share
-        of the step before that is kept, or None; ``note``: shown for the chosen step.
+        ``label``; ``n``: the count as text; ``share``: length of the bar, from 0 to 1; ``selectivity``: the
+        share of the step before that this step keeps, or None; ``note``: shown for the selected step.
     busy : bool
-        New counts are on their way; what is drawn stays.
+        New counts are being computed; the old ones stay visible.
     selected : int or None
-        Written by both: the chosen step, from 0.
+        Written by both sides: the selected step, from 0.
     """
 
-    _esm = shipped("widgets", "funnel_view.js")
-    _css = shipped("widgets", "funnel_view.css")
+    _esm, _css = browser_half("funnel_view")
 
     # Python -> browser
     stages = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -56,4 +53,4 @@ class FunnelView(View):
             for stage in self.stages
         ]
         header = ("step", "partial matches", "share", "selectivity", "note")
-        return {"text/html": still.table_html(header, rows, right=(1, 2, 3))}
+        return {"text/html": table_html(header, rows, right=(1, 2, 3))}

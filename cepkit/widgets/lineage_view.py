@@ -1,4 +1,4 @@
-"""Matches, their events and what they share, and the chains of LinkedCEP: the kernel half."""
+"""Matches, their events, the events they share, and the chains of LinkedCEP: the Python half."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from cepkit._shipped import shipped
 from cepkit.errors import CepError, column_not_found, whole_number
 from cepkit.formatting import count_text
 from cepkit.plots.lineage import (
@@ -21,40 +20,41 @@ from cepkit.plots.lineage import (
     lineage_svg,
     marks_of_variables,
 )
+from cepkit.widgets.base import browser_half
 from cepkit.widgets.view import ResultView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_CHAINS = 80  # drawn
-PAGE = 24  # matches
+MOST_CHAINS = 80  # that are drawn
+PAGE = 24  # matches on a page
 
 
 class LineageView(ResultView):
-    """Matches in rows and their events in columns: which events they have, and which of these they share.
+    """Matches in rows and their events in columns: which events a match has and which of them it shares.
 
-    Bars above say in how many of the matches shown an event is. A click on an event lights all matches that
-    have it, one on a match lights its events; with the chains of LinkedCEP, one on a chain lights the chains
-    that it goes on from and, of a chain of the last component, its matches. Marks differ in shape and colour
-    by variable. Keys: up and down go through the matches, left and right through the events, page up and page
-    down turn pages, Escape selects nothing.
+    The bars at the top show how many of the shown matches have an event. Click an event to highlight all
+    matches that have it; click a match to highlight its events. With the chains of LinkedCEP, click a chain
+    to highlight the chains that it continues and, for a chain of the last component, its matches. Marks
+    differ in shape and colour by variable. Keys: up and down go through the matches, left and right through
+    the events, page up and page down turn pages, Escape clears the selection.
 
     Parameters
     ----------
     rows : pandas.DataFrame or callable
-        One line per matched event as ``matches.lineage()`` gives them: ``match``, ``variable``, ``position``,
-        ``index`` and, if wanted, ``time`` (a text); or a function that returns those of the matches from one
-        number to another, exclusive.
+        One row per matched event, as ``matches.lineage()`` returns them: ``match``, ``variable``,
+        ``position``, ``index`` and, optionally, ``time`` (a text). Or a function that returns the rows of the
+        matches from one number to another, exclusive.
     n_matches : int, optional
-        How many there are; needed with a function.
+        Number of matches; needed with a function.
     chains : pandas.DataFrame, optional
-        As ``matches.run.chains_frame()`` gives them.
+        As ``matches.run.chains_frame()`` returns them.
     size : int
-        Matches of a page.
+        Number of matches on a page.
     title : str
-        A line above.
+        Heading of the view.
     part : str
-        Of what the matches are, in words, where it is not all that there is.
+        Where the matches come from, in words, if these are not all matches.
 
     Notes
     -----
@@ -62,8 +62,7 @@ class LineageView(ResultView):
     the stream) or ``chain`` (its number).
     """
 
-    _esm = shipped("widgets", "lineage_view.js")
-    _css = shipped("widgets", "lineage_view.css")
+    _esm, _css = browser_half("lineage_view")
     # Python -> browser
     title = traitlets.Unicode("").tag(sync=True)
     variables = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, look, path
@@ -74,10 +73,10 @@ class LineageView(ResultView):
     total = traitlets.Unicode("0").tag(sync=True)
     first = traitlets.Unicode("0").tag(sync=True)  # number of the first match shown
     size = traitlets.Int(PAGE).tag(sync=True)
-    n_rows = traitlets.Int(0).tag(sync=True)  # that every page has room for
+    n_rows = traitlets.Int(0).tag(sync=True)  # on every page, also on a shorter last one
     has_more = traitlets.Bool(False).tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
-    version = traitlets.Int(0).tag(sync=True)  # of the page
+    version = traitlets.Int(0).tag(sync=True)  # counts changes of the page
     # browser -> Python
     wanted = traitlets.Unicode("0").tag(sync=True)  # number of the first match
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
@@ -93,13 +92,15 @@ class LineageView(ResultView):
         part: str = "",
     ):
         if isinstance(rows, pd.DataFrame):
-            lineage_page(rows.head(0))  # all columns are there
+            lineage_page(rows.head(0))  # raises if a column is missing
             numbers = pd.unique(rows["match"])
             place = pd.Series(np.arange(len(numbers)), index=numbers).loc[rows["match"]].to_numpy()
             frame, n_matches = rows, len(numbers)
             rows = lambda low, high: frame[(place >= low) & (place < high)]  # noqa: E731
         elif n_matches is None or not callable(rows):
-            raise CepError("LineageView: give the rows of matches.lineage(), or a function and n_matches")
+            raise CepError(
+                "LineageView: rows must be the frame of matches.lineage(), or a function with n_matches"
+            )
         for name in ("chain", "component", "variable", "position", "before", "shared"):
             if chains is not None and name not in chains.columns:
                 raise column_not_found("LineageView: chains", name, chains.columns)
@@ -115,15 +116,15 @@ class LineageView(ResultView):
         self.observe(lambda change: self._turn(change["new"]), "wanted")
 
     def figure(self) -> go.Figure:
-        """Return the matches that are shown as a plotly figure."""
+        """Return the shown matches as a plotly figure."""
         return lineage_figure(self._shown, title=self.title or None)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the lines of the matches that are shown, as ``matches.lineage()`` has them."""
+        """Return the rows of the shown matches, in the form of ``matches.lineage()``."""
         return self._shown_rows
 
     def svg(self) -> str:
-        """Return the matches that are shown as SVG text."""
+        """Return the shown matches as SVG text."""
         heading = ": ".join(part for part in (self.title, self.note) if part)
         return lineage_svg(self._shown, heading, self.chains, self.lanes)
 
@@ -183,7 +184,7 @@ class LineageView(ResultView):
         }
 
     def _drawn_chains(self, page: LineagePage) -> tuple[list[dict], list[dict], str]:
-        """Return the chains with all events on the page, in lanes by variable, and what is left out."""
+        """Return the chains with all their events on the page, their lanes, and words about the rest."""
         if self._chains is None or not len(page.positions):
             return [], [], ""
         column = {at: e for e, at in enumerate(page.positions.tolist())}
@@ -192,7 +193,7 @@ class LineageView(ResultView):
         shown = self._chains[self._chains["chain"].isin(numbers[:MOST_CHAINS])]
         last = int(self._chains["component"].max())
         lanes: list[dict] = []
-        until: list[int] = []  # the last column taken in each lane
+        until: list[int] = []  # the last column in use, of each lane
         made = []
         for number, rows in shown.sort_values(["component", "chain", "position"]).groupby(
             ["component", "chain"], sort=True

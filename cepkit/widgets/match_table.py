@@ -1,4 +1,4 @@
-"""A page of matches as a table; there may be more matches than any page could number."""
+"""A page of matches as a table. The number of matches may exceed 64 bits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.widgets import still
-from cepkit.widgets.base import View, counted
+from cepkit.widgets.base import View, browser_half, counted, table_html
 
 
 class MatchTable(View):
@@ -22,31 +20,30 @@ class MatchTable(View):
     rows : list of list of str
         The page's cells.
     numbers : list of int or str
-        Number of the match in each row. They travel as text, for a browser's numbers end at 2^53.
+        Number of the match in each row. They are sent as text, because a browser counts up to 2^53 only.
     page : int
-        The page shown, from 1; it also travels as text.
+        The shown page, from 1; it is sent as text, too.
     n_pages, total : str
-        Number of pages and of matches; ``total`` may be a bound such as ``"≥ 10,000"``. An ``n_pages`` of
-        digits alone is where the browser stops.
+        Numbers of pages and of matches. ``total`` may be a bound such as ``"≥ 10,000"``. If ``n_pages`` is a
+        plain number, the browser does not go beyond it.
     order : str
         ``"canonical"``, ``"reverse"``, ``"<column> up"`` or ``"<column> down"``.
     sortable : list of str
-        Columns to sort by; empty where there are too many matches, and ``limit_note`` says so.
+        Columns to sort by. Empty if there are too many matches; ``limit_note`` then says so.
     limit_note : str
-        What the reader should know about what is shown.
+        A remark about the shown matches.
     busy : bool
-        Another page is on its way; what is shown stays.
+        Another page is being computed; the old one stays visible.
     wanted_page : str
-        Written by the browser: digits. It follows ``page`` when that is assigned, so asking for the same
-        page later is a change again.
+        Written by the browser: digits. An assignment to ``page`` is copied to it, so that a later wish for
+        the same page is a change again.
     wanted_order : str
-        Written by the browser; it follows ``order``.
+        Written by the browser. An assignment to ``order`` is copied to it.
     selected : str or None
-        Written by both: number of the chosen match.
+        Written by both sides: number of the selected match.
     """
 
-    _esm = shipped("widgets", "match_table.js")
-    _css = shipped("widgets", "match_table.css")
+    _esm, _css = browser_half("match_table")
 
     # Python -> browser
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -113,4 +110,4 @@ class MatchTable(View):
         right = [k for k, column in enumerate(self.columns) if column.get("align") == "right"]
         header = [column["name"] for column in self.columns]
         caption = f"{self.total} matches, page {self.page} of {self.n_pages}"
-        return {"text/html": still.table_html(header, self.rows, caption=caption, right=right)}
+        return {"text/html": table_html(header, self.rows, caption=caption, right=right)}

@@ -1,17 +1,14 @@
-"""The automaton of a query: where partial matches are, and the way of the selected match."""
+"""The automaton of a query, with its live partial matches and the path of the selected match."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.plots import theme
-from cepkit.widgets import still
-from cepkit.widgets.base import View, counted
+from cepkit.plots import drawing, theme
+from cepkit.widgets.base import View, browser_half, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,13 +24,13 @@ class NfaView(View):
     Parameters
     ----------
     states : list of dict
-        ``id`` (int or str), ``label``, ``x`` and ``y`` of the centre in pixels, ``is_start``, ``is_final``;
-        ``tooltip`` may say more. A circle has a radius of 17 pixels, a final state's outer one 21; the start
-        has an arrow of 26 at its left.
+        ``id`` (int or str), ``label``, ``x`` and ``y`` of the centre in pixels, ``is_start``, ``is_final``,
+        optionally ``tooltip``. A circle has a radius of 17 pixels; the outer circle of a final state has 21.
+        An arrow of 26 pixels points at the start from the left.
     transitions : list of dict
-        ``source``, ``target``: ids; ``label``; ``path``: an SVG path that ends 7 pixels before the circle,
-        where the widget draws the arrow's head; ``x``, ``y``: centre of the last line of the label. Lines of
-        a label are divided by line ends; ``tooltip`` may say more.
+        ``source``, ``target``: ids; ``label``, which may have several lines; ``path``: an SVG path that ends
+        7 pixels before the circle, where the widget draws the head of the arrow; ``x``, ``y``: centre of the
+        last line of the label; optionally ``tooltip``.
     width, height : float
         Of the drawing, whose upper left corner is (0, 0).
     live : list of dict
@@ -41,13 +38,12 @@ class NfaView(View):
     lit : list
         Ids of the states that the selected match passes.
     told : str
-        What is known of the chosen state, below the picture.
+        Words about the selected state, shown below the picture.
     selected : int, str or None
-        Written by both: id of the chosen state.
+        Written by both sides: id of the selected state.
     """
 
-    _esm = shipped("widgets", "nfa_view.js")
-    _css = shipped("widgets", "nfa_view.css")
+    _esm, _css = browser_half("nfa_view")
 
     # Python -> browser
     states = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -84,7 +80,7 @@ class NfaView(View):
         )
 
     def figure(self) -> go.Figure:
-        """Return the picture as a plotly figure, with the live and lit states that it has now."""
+        """Return the picture with its present live and lit states as a plotly figure."""
         from cepkit.plots.automata.nfa import nfa_figure
 
         live = {one["state"]: one["n"] for one in self.live}
@@ -114,37 +110,35 @@ class NfaView(View):
         )
         parts = [head, *map(_transition, self.transitions), *(self._state(state) for state in self.states)]
         label = f"automaton with {counted(len(self.states), 'state')}"
-        return {"image/svg+xml": still.svg(self.width, self.height, label, parts)}
+        return {"image/svg+xml": drawing.document(self.width, self.height, label, parts)}
 
     def _state(self, state: dict) -> str:
         x, y, is_lit = state["x"], state["y"], state["id"] in self.lit
         hue = theme.ACCEPT_GREEN if state.get("is_final") else theme.STATE_BLUE
-        circle = f'<circle cx="{still.number(x)}" cy="{still.number(y)}" stroke="{hue}"'
+        circle = {"cx": x, "cy": y, "stroke": hue}
+        shade, rim = (0.45, 3) if is_lit else (0.17, 1.5)
         parts = [
-            f'{circle} r="{RADIUS:g}" fill="{hue}" fill-opacity="{0.45 if is_lit else 0.17}" '
-            f'stroke-width="{3 if is_lit else 1.5}"/>'
+            drawing.element("circle", **circle, r=RADIUS, fill=hue, fill_opacity=shade, stroke_width=rim)
         ]
         if state.get("is_final"):
-            parts.append(f'{circle} r="{RADIUS + RING:g}" fill="none" stroke-width="1.5"/>')
+            parts.append(drawing.element("circle", **circle, r=RADIUS + RING, fill="none", stroke_width=1.5))
         if state.get("is_start"):
             tip = x - RADIUS - RING
-            start, end = still.number(tip - START_ARROW), still.number(tip - ARROW)
-            parts.append(_line(f"M{start},{still.number(y)}H{end}"))
-        parts.append(still.text(x, y + 4.5, state.get("label", state["id"]), anchor="middle"))
+            parts.append(_line(f"M{drawing.point(tip - START_ARROW, y)}H{drawing.number(tip - ARROW)}"))
+        parts.append(drawing.text(x, y + 4.5, state.get("label", state["id"]), anchor="middle"))
         return "".join(parts)
 
 
 def _transition(transition: dict) -> str:
     lines = str(transition.get("label", "")).split("\n")
+    top = transition["y"] - 16 * (len(lines) - 1)
     words = [
-        still.text(transition["x"], transition["y"] - 16 * (len(lines) - 1 - k), line, anchor="middle")
-        for k, line in enumerate(lines)
+        drawing.text(transition["x"], top + 16 * k, line, anchor="middle") for k, line in enumerate(lines)
     ]
     return _line(transition["path"]) + "".join(words)
 
 
-def _line(path: str) -> str:
-    return (
-        f'<path d="{html.escape(path)}" fill="none" stroke="currentColor" stroke-width="1.2" '
-        'marker-end="url(#cepkit-head)"/>'
+def _line(d: str) -> str:
+    return drawing.path(
+        d, fill="none", stroke="currentColor", stroke_width=1.2, marker_end="url(#cepkit-head)"
     )

@@ -1,4 +1,4 @@
-"""An editor for the text of a query: highlighting, completions, errors where they are, state of the run."""
+"""An editor for the text of a query, with highlighting, completions, errors and the state of the run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.widgets.base import View, counted
+from cepkit.widgets.base import View, browser_half, counted
 
 STATES = ("idle", "running", "done", "failed", "cancelled")
-# The reserved words of queries, for highlighting and completion; both are read without regard to case.
+# The reserved words of queries, for highlighting and completion; upper and lower case are the same.
 KEYWORDS = (
     *("PATTERN", "SEQ", "WHERE", "WITHIN", "AND", "OR", "NOT", "IF", "UNTIL"),
     *("IN", "BETWEEN", "IS", "LIKE", "NULL", "TRUE", "FALSE"),
@@ -27,24 +26,24 @@ class QueryEditor(View):
     Parameters
     ----------
     text : str
-        The query. Both sides write it; the browser 200 ms after the last key.
+        The query. Both sides write it; the browser does so 200 ms after the last key.
     version : int
-        The edit (see ``edited``) that ``errors`` and ``status`` speak of. Those of an older edit stay to be
-        seen, paler, until newer ones come.
+        The edit (see ``edited``) to which ``errors`` and ``status`` belong. Errors of an older edit stay
+        visible in paler colours until new ones arrive.
     errors : list of dict
-        ``start``, ``end``: characters of ``text`` to underline; ``line``: from 1; ``message``: what is wrong,
+        ``start``, ``end``: characters of ``text`` to underline; ``line``: from 1; ``message``: the error text
         with its caret lines.
     columns : list of dict
-        ``name``, ``dtype`` and ``note`` of the columns a query may name, shown beside the text.
+        ``name``, ``dtype`` and ``note`` of the columns of the data, shown beside the text.
     names : list of str
-        Event types and functions, for completion; columns and keywords are known already.
+        Event types and functions, for completion in addition to columns and keywords.
     keywords : list of str
         Reserved words.
     marked : list of str
         Names that are marked in the text.
     status : dict
         ``state``: ``"idle"``, ``"running"``, ``"done"``, ``"failed"`` or ``"cancelled"``; ``message``;
-        ``progress``: from 0 to 1, or None where nobody knows.
+        ``progress``: from 0 to 1, or None if it is not known.
     code : str
         The call as a cell to copy.
     edited : int
@@ -53,12 +52,7 @@ class QueryEditor(View):
         Written by the browser: how often the run was asked to stop.
     """
 
-    # A module imports nothing, so what it paints with stands in front of it.
-    _esm = "".join(
-        shipped("widgets", name).read_text(encoding="utf-8")
-        for name in ("query_painting.js", "query_editor.js")
-    )
-    _css = shipped("widgets", "query_editor.css")
+    _esm, _css = browser_half("query_editor", "query_painting.js")
 
     # Python -> browser
     text = traitlets.Unicode().tag(sync=True)  # and back

@@ -1,4 +1,4 @@
-"""Why an event is in no match: conditions met and not met."""
+"""Why an event is in no match: the conditions that it meets and those that it does not meet."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.widgets.base import View, counted
+from cepkit.widgets.base import View, browser_half, counted
 
 
 class ReasonView(View):
-    """Reasons, one per line, each met or not.
+    """Reasons, one per line. Each condition is met or not met.
 
     Parameters
     ----------
     title : str
         The event in question.
     lines : list of dict
-        ``text``, and ``is_met``: True, False, or None for a line that is no condition.
+        ``text``; ``is_met``: True, False, or None for a line that is not a condition.
     note : str
-        What could be tried, or what this does not say.
+        What to try next, or what these lines do not cover.
     """
 
-    _esm = shipped("widgets", "reason_view.js")
-    _css = shipped("widgets", "reason_view.css")
+    _esm, _css = browser_half("reason_view")
 
     # Python -> browser
     title = traitlets.Unicode().tag(sync=True)

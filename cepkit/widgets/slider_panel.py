@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.widgets import still
-from cepkit.widgets.base import View, counted
+from cepkit.widgets.base import View, browser_half, counted, table_html
 
 
 class SliderPanel(View):
@@ -17,15 +15,14 @@ class SliderPanel(View):
     Parameters
     ----------
     sliders : list of dict
-        ``id``; ``label``: where the constant stands, such as ``"price >"``; ``value``, ``low``, ``high``;
+        ``id``; ``label``: the place of the constant, such as ``"price >"``; ``value``, ``low``, ``high``;
         ``step``, or None for any value; ``unit``; ``text``: the value as Python writes it.
     moved : dict
-        Written by the browser: ``id``, ``value`` and ``n``, which counts the movements of this panel; at most
-        one per frame of the screen. Empty before the first.
+        Written by the browser, at most once per frame of the screen: ``id``, ``value`` and ``n``, which
+        counts the movements of this panel. Empty before the first movement.
     """
 
-    _esm = shipped("widgets", "slider_panel.js")
-    _css = shipped("widgets", "slider_panel.css")
+    _esm, _css = browser_half("slider_panel")
 
     # Python -> browser
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -50,4 +47,4 @@ class SliderPanel(View):
             )
             for slider in self.sliders
         ]
-        return {"text/html": still.table_html(("constant", "value", "unit", "range"), rows, right=(1, 3))}
+        return {"text/html": table_html(("constant", "value", "unit", "range"), rows, right=(1, 3))}

@@ -1,4 +1,4 @@
-"""Going through a stream event by event, with the partial matches that live at each."""
+"""A stream, event by event, with the live partial matches at each event."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.widgets import still
-from cepkit.widgets.base import View, counted
+from cepkit.widgets.base import View, browser_half, counted, table_html
 
 NEXT_MATCH = -1
 
@@ -19,24 +17,23 @@ class Stepper(View):
     Parameters
     ----------
     position : int
-        How many events were read, from 0 to ``n_events``.
+        Number of events read so far, from 0 to ``n_events``.
     n_events : int
-        How many there are.
+        Number of events.
     event : list of (str, str)
-        Names and values of the event read last.
+        Names and values of the last event read.
     live : list of dict
-        ``state``: its id; ``label``; ``n``: how many partial matches are there; ``examples``: some of them.
+        ``state``: its id; ``label``; ``n``: number of partial matches in it; ``examples``: some of them.
     completed : list of str
         Matches that this event completed.
     note : str
-        What the reader should know.
+        A remark about what is shown.
     wanted : dict
         Written by the browser: ``to``, the position to go to, or -1 for the next event that completes a
-        match; ``n`` counts the wishes. Empty before the first.
+        match; ``n`` counts the wishes. Empty before the first wish.
     """
 
-    _esm = shipped("widgets", "stepper.js")
-    _css = shipped("widgets", "stepper.css")
+    _esm, _css = browser_half("stepper")
 
     # Python -> browser
     position = traitlets.Int().tag(sync=True)
@@ -74,15 +71,11 @@ class Stepper(View):
         return f"event {self.position:,} of {self.n_events:,}, {counted(live, 'live partial match')}"
 
     def _static(self) -> dict[str, str]:
-        event = still.table_html(
-            (), self.event, caption=f"event {self.position:,} of {self.n_events:,}", right=()
-        )
+        event = table_html((), self.event, caption=f"event {self.position:,} of {self.n_events:,}", right=())
         rows = [
             (state.get("label", ""), state.get("n", 0), "; ".join(state.get("examples", ())))
             for state in self.live
         ]
-        live = still.table_html(("state", "live", "examples"), rows, right=(1,)) if rows else ""
-        done = (
-            still.table_html(("completed",), [(text,) for text in self.completed]) if self.completed else ""
-        )
+        live = table_html(("state", "live", "examples"), rows, right=(1,)) if rows else ""
+        done = table_html(("completed",), [(text,) for text in self.completed]) if self.completed else ""
         return {"text/html": event + live + done}

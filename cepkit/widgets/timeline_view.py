@@ -1,4 +1,4 @@
-"""Events over time with matches as bands, to zoom into and to select from."""
+"""Events over time, with matches as bands. A person zooms in and selects matches and events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from cepkit._shipped import shipped
-from cepkit.plots import theme
+from cepkit.plots import drawing, theme
 from cepkit.plots.timeline.heights import nice_ticks, tick_text
-from cepkit.widgets import still
-from cepkit.widgets.base import Floats, View, counted
+from cepkit.widgets.base import Floats, View, browser_half, counted
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720.0, 240.0, 90.0, 12.0, 12.0, 40.0  # of the still picture
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = (
+    720.0,
+    240.0,
+    90.0,
+    12.0,
+    12.0,
+    40.0,
+)  # pixels, of the static picture
 
 
 class TimelineView(View):
@@ -23,7 +28,7 @@ class TimelineView(View):
     Parameters
     ----------
     time_kind : {"number", "datetime"}
-        What all times here are: plain numbers, or milliseconds since 1970 in UTC.
+        Kind of all times: plain numbers, or milliseconds since 1970 in UTC.
     form : {"line", "lanes"}
         Events as a line of values, or as marks in lanes.
     x, y : array_like of float64
@@ -40,39 +45,33 @@ class TimelineView(View):
     points : list of dict
         ``x``, ``y`` and ``label`` of the events of the selected match.
     asked : list of dict
-        ``x`` and ``y`` of events that are asked about.
+        ``x`` and ``y`` of events whose reasons are shown.
     marks : array_like of float64
         ``x`` and ``y`` of events that are marked, shape (n, 2) or flat.
     mark_label : str
-        As what they are marked.
+        Name of these marks.
     choices : list of str
-        Columns that could be shown; where there are several, one is chosen in the head.
+        Columns that can be drawn. If there are several, a person chooses one in the head.
     value : str
-        Written by both: the one that is shown.
+        Written by both sides: the column that is drawn.
     span_note, sampled : str
-        How many matches are drawn of how many, and what the drawn line leaves out; empty where there is
-        nothing to say.
+        How many of the matches are drawn, and what the drawn line leaves out. Empty if nothing is left out.
     view : list of float
-        First and last time there is; the widget cannot look beyond. Empty: those of ``x``.
+        First and last time that can be shown. Empty: those of ``x``.
     cursor : float or None
-        Where stepping is.
+        Time of the event that the stepper shows.
     busy : bool
-        Finer data is on its way; what is drawn stays.
+        Finer data is being computed; the old drawing stays visible.
     window : list of float
-        Written by both: first and last time shown; empty is all. The browser reports it 150 ms after the
-        last movement.
+        Written by both sides: first and last time shown; empty shows all. The browser reports it 150 ms
+        after the last movement.
     selected : int, float or None
-        Written by both: number of the chosen match.
+        Written by both sides: number of the selected match.
     clicked : float or None
-        Written by the browser: time of the event that was clicked.
+        Written by the browser: time of the clicked event.
     """
 
-    # A module imports nothing, so what it paints with stands in front of it.
-    _esm = "".join(
-        shipped("widgets", name).read_text(encoding="utf-8")
-        for name in ("timeline_painting.js", "timeline_view.js")
-    )
-    _css = shipped("widgets", "timeline_view.css")
+    _esm, _css = browser_half("timeline_view", "timeline_painting.js")
 
     # Python -> browser
     time_kind = traitlets.Enum(("number", "datetime"), "number").tag(sync=True)
@@ -158,7 +157,7 @@ class TimelineView(View):
         extent, name = proposal["value"], proposal["trait"].name
         if extent and not (len(extent) == 2 and extent[0] <= extent[1]):
             raise traitlets.TraitError(
-                f"TimelineView.{name}: {extent} is no extent; it takes [first, last], or [] for all"
+                f"TimelineView.{name}: {extent} is not an extent. Give [first, last], or [] for all"
             )
         return extent
 
@@ -178,29 +177,28 @@ class TimelineView(View):
         px = _LEFT + (x - low) * scale
         parts += self._lanes(px, y) if self.form == "lanes" else self._line(px, y)
         note = "; ".join(filter(None, (self.span_note, self.sampled)))
-        parts.append(still.text(_LEFT, _HEIGHT - 6, note))
-        return {"image/svg+xml": still.svg(_WIDTH, _HEIGHT, f"timeline: {self._summary()}", parts)}
+        parts.append(drawing.text(_LEFT, _HEIGHT - 6, note))
+        return {"image/svg+xml": drawing.document(_WIDTH, _HEIGHT, f"timeline: {self._summary()}", parts)}
 
     def _bands(self, low: float, scale: float) -> list[str]:
         spans = np.frombuffer(self.spans)[: len(self.spans) // 16 * 2].reshape(-1, 2)
         colour = theme.band_colour(1, 1) if len(spans) < 50 else theme.edge_colour(len(spans))
-        height = still.number(_HEIGHT - _TOP - _BOTTOM)
-        return [
-            f'<rect x="{still.number(_LEFT + (first - low) * scale)}" y="{_TOP:g}" '
-            f'width="{still.number(max(1.0, (last - first) * scale))}" height="{height}" fill="{colour}"/>'
-            for first, last in spans[: still.MOST_COLUMNS_DRAWN].tolist()
-        ]
+        room = {"y": _TOP, "height": _HEIGHT - _TOP - _BOTTOM, "fill": colour}
+        bands = []
+        for first, last in spans[: drawing.MOST_COLUMNS].tolist():
+            x, width = _LEFT + (first - low) * scale, max(1.0, (last - first) * scale)
+            bands.append(drawing.element("rect", x=x, width=width, **room))
+        return bands
 
     def _axis(self, low: float, high: float, scale: float) -> list[str]:
         bottom = _HEIGHT - _BOTTOM
         ticks = [low, high] if self.time_kind == "datetime" else nice_ticks(low, high, 6)
-        parts = [f'<path d="M{_LEFT:g},{bottom:g}H{_WIDTH - _RIGHT:g}" stroke="{theme.GRID}"/>']
+        parts = [drawing.path(f"M{_LEFT:g},{bottom:g}H{_WIDTH - _RIGHT:g}", stroke=theme.GRID)]
         for k, tick in enumerate(ticks):
             anchor = "middle" if self.time_kind == "number" else ("start", "end")[k]
-            parts.append(
-                still.text(_LEFT + (tick - low) * scale, bottom + 16, self._shown(tick), anchor=anchor)
-            )
-        parts.append(still.text(_WIDTH - _RIGHT, _HEIGHT - 6, self.x_label, anchor="end"))
+            x = _LEFT + (tick - low) * scale
+            parts.append(drawing.text(x, bottom + 16, self._shown(tick), anchor=anchor))
+        parts.append(drawing.text(_WIDTH - _RIGHT, _HEIGHT - 6, self.x_label, anchor="end"))
         return parts
 
     def _shown(self, time: float) -> str:
@@ -213,12 +211,12 @@ class TimelineView(View):
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
         room = _HEIGHT - _TOP - _BOTTOM - 12
         py = _TOP + 6 + room * (1 - (y - low) / ((high - low) or 1.0))
-        path = still.line_path(px, py, px.astype(np.int64))
-        parts = [f'<path d="{path}" fill="none" stroke="currentColor"/>']
+        path = drawing.line(*drawing.extremes(px, py))
+        parts = [drawing.path(path, fill="none", stroke="currentColor")]
         for tick in nice_ticks(low, high, 4):
             at = _TOP + 6 + room * (1 - (tick - low) / ((high - low) or 1.0))
-            parts.append(still.text(_LEFT - 8, at + 4, tick_text(tick), anchor="end"))
-        return [*parts, still.text(4, _TOP + 8, self.y_label)]
+            parts.append(drawing.text(_LEFT - 8, at + 4, tick_text(tick), anchor="end"))
+        return [*parts, drawing.text(4, _TOP + 8, self.y_label)]
 
     def _lanes(self, px: np.ndarray, y: np.ndarray) -> list[str]:
         n_lanes = max(len(self.lane_names), 1)
@@ -226,10 +224,10 @@ class TimelineView(View):
         parts = []
         for lane, name in enumerate(self.lane_names):
             middle = _TOP + (lane + 0.5) * height
-            parts.append(still.text(_LEFT - 8, middle + 4, name[:12], anchor="end"))
+            parts.append(drawing.text(_LEFT - 8, middle + 4, name[:12], anchor="end"))
             columns = np.unique(px[y == lane].astype(np.int64)).tolist()
-            top, size = still.number(middle - height * 0.3), still.number(height * 0.6)
+            top, size = drawing.number(middle - height * 0.3), drawing.number(height * 0.6)
             path = "".join(f"M{column},{top}v{size}" for column in columns)
             colour = theme.PALETTE[lane % len(theme.PALETTE)]
-            parts.append(f'<path d="{path}" stroke="{colour}" stroke-width="1.5"/>')
+            parts.append(drawing.path(path, stroke=colour, stroke_width=1.5))
         return parts

@@ -1,4 +1,4 @@
-"""What the views of results have in common: a static picture, a figure, and short marks for names."""
+"""Parts of all views of results: a static picture, a figure, short marks for names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cepkit.widgets.base import View
 
 
 class ResultView(View):
-    """A view of a result: drawn by the browser, with a static picture where there is none."""
+    """A view of a result. A page without a kernel shows its static picture."""
 
     def svg(self) -> str:
         """Return the view as a static picture, SVG text."""
@@ -21,7 +21,7 @@ class ResultView(View):
 
 
 def marks_of(names: list[str]) -> list[str]:
-    """Return a short text per name that tells it from the others where there is no room for the name.
+    """Return a short mark for each name, different from all others, for places without room for names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How long queues and buffers of a run's agents were, beside the cost model: the kernel half."""
+"""Lengths of the queues and buffers of a run's agents, with the cost model's levels: the Python half."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import traitlets
 
-from cepkit._shipped import shipped
 from cepkit.errors import CepError
 from cepkit.parallel.model.rates import AgentRates
 from cepkit.parallel.plots.allocation import buffer_models
@@ -17,7 +16,7 @@ from cepkit.parallel.plots.runs import draw_lengths
 from cepkit.parallel.plots.threads import clock_title
 from cepkit.parallel.trace.trace import LENGTHS, Trace, clock_unit
 from cepkit.plots import drawing, theme
-from cepkit.widgets.base import Floats
+from cepkit.widgets.base import Floats, browser_half
 from cepkit.widgets.view import ResultView, marks_of
 
 if TYPE_CHECKING:
@@ -30,26 +29,26 @@ WORDS = {
     "partial_buffer": "partial match buffers",
 }
 UNITS = {name: "events" if name.startswith("event") else "partial matches" for name in LENGTHS}
-WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels of the static picture
+WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels, of the static picture
 
 
 class BufferView(ResultView):
-    """How long queues and buffers were over time: a panel each, with a line per agent.
+    """Lengths of queues and buffers over time: a panel each, with a line per agent.
 
-    A line is the mean of a bin, the area around it reaches from the least to the greatest length in it. Lines
-    differ in colour and dashes, and have the agent's mark at their end; level lines are what the cost model
-    expects a window to hold. Drag over a part of the time to see it closer, in finer bins; double-click for
-    all of it. Keys: left and right move the time that is read, up and down change the agent, ``p`` the panel,
-    ``+``, ``-`` and ``0`` zoom, Escape selects nothing.
+    A line shows the mean of each bin. The area around it reaches from the least to the greatest length in the
+    bin. Lines differ in colour and dashes, and the agent's mark stands at their ends. Level lines show how
+    much a window holds according to the cost model. Drag over a part of the time to see it in finer bins;
+    double-click to see all of it. Keys: left and right move the time, up and down change the agent, ``p``
+    changes the panel, ``+``, ``-`` and ``0`` zoom, Escape clears the selection.
 
     Parameters
     ----------
     trace : Trace
         As ``matches.run.trace``.
     rates : sequence of AgentRates, by branch, optional
-        What the models are computed from; None: no models.
+        Rates from which the levels of the models are computed. None draws no levels.
     title : str
-        A line above.
+        Heading of the view.
 
     Notes
     -----
@@ -57,8 +56,7 @@ class BufferView(ResultView):
     bin (ns), ``mean``, ``least``, ``greatest``. See `cepkit.parallel.plots.allocation.buffer_models`.
     """
 
-    _esm = shipped("widgets", "buffer_view.js")
-    _css = shipped("widgets", "buffer_view.css")
+    _esm, _css = browser_half("buffer_view", "time_window.js")
     # Python -> browser
     title = traitlets.Unicode("").tag(sync=True)
     agents = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, mark
@@ -68,19 +66,21 @@ class BufferView(ResultView):
     unit = traitlets.Unicode("ns").tag(sync=True)
     unit_ns = traitlets.Float(1.0).tag(sync=True)
     extent = traitlets.List(traitlets.Float()).tag(sync=True)
-    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # part that the bins divide
+    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time that the bins divide
     n_bins = traitlets.Int(BINS).tag(sync=True)
-    mean = Floats().tag(sync=True)  # (panels, agents, n_bins), as the next two
+    mean = Floats().tag(sync=True)  # (panels, agents, n_bins), as are the next two
     least = Floats().tag(sync=True)
     greatest = Floats().tag(sync=True)
-    version = traitlets.Int(0).tag(sync=True)  # of the columns
+    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
     # browser -> Python
     window = traitlets.List(traitlets.Float()).tag(sync=True)
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
     def __init__(self, trace: Trace, *, rates: Sequence[AgentRates] | None = None, title: str = ""):
         if not isinstance(trace, Trace):
-            raise CepError(f"BufferView: {type(trace).__name__} is no Trace. Give matches.run.trace")
+            raise CepError(
+                f"BufferView: expected a Trace, got {type(trace).__name__}. Give matches.run.trace"
+            )
         self._trace = trace
         self.models_frame = None if rates is None else buffer_models(trace, rates)
         end = run_end(trace)
@@ -117,7 +117,7 @@ class BufferView(ResultView):
         return draw_lengths(self._trace, models=self.models_frame, title=self.title or None)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return what was done for each agent, with the mean and the greatest lengths."""
+        """Return a row per agent with its work and its mean and greatest lengths."""
         return self._trace.agents_frame()
 
     def svg(self) -> str:

@@ -1,4 +1,4 @@
-"""What the threads of a run did, in lanes over time, beside the cost model's allocation: the kernel half."""
+"""What the threads of a run did over time, and the cost model's allocation of threads: the Python half."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import traitlets
 
-from cepkit._shipped import shipped
 from cepkit.errors import CepError
 from cepkit.parallel.model.rates import AgentRates
 from cepkit.parallel.plots.allocation import WORDS, allocation_bars, allocation_frame
@@ -18,7 +17,7 @@ from cepkit.parallel.plots.segments import MOST_ACTIONS, Segments, agent_marks, 
 from cepkit.parallel.plots.threads import _WORDS, SOURCE_LABEL, clock_title
 from cepkit.parallel.trace.trace import ACTIONS, Trace, clock_unit
 from cepkit.plots import drawing, theme
-from cepkit.widgets.base import Floats
+from cepkit.widgets.base import Floats, browser_half
 from cepkit.widgets.view import ResultView, marks_of
 
 if TYPE_CHECKING:
@@ -28,31 +27,30 @@ LABELS, WIDTH, AXIS = 132, 900, 34  # pixels
 
 
 class ThreadView(ResultView):
-    """What each thread did over time, coloured by agent, above the threads that every agent had.
+    """What each thread did over time, in the colours of the agents, and how many threads each agent had.
 
-    Drag over a part of the time to see it closer, double-click for all of it; of more than 3,000 actions
-    bins are drawn, and the actions themselves when the part has fewer. Colours stand for agents, whose marks
-    are written into the lanes; patterns stand for kinds of work. Keys: arrows go from segment to segment,
-    ``+`` and ``-`` zoom, ``0`` shows all, Escape selects nothing.
+    Drag over a part of the time to see it closer; double-click to see all of it. A part with more than 3,000
+    actions is drawn in bins, a smaller part action by action. Colours stand for agents, and their marks are
+    written into the lanes. Patterns stand for kinds of work. Keys: arrows go from segment to segment, ``+``
+    and ``-`` zoom, ``0`` shows all, Escape clears the selection.
 
     Parameters
     ----------
     trace : Trace
         As ``matches.run.trace``.
     rates : sequence of AgentRates, by branch, optional
-        For the threads that the cost model gives each agent; None: only how threads worked is said.
+        Rates from which the cost model allocates threads to agents. None shows only how threads worked.
     title : str
-        A line above.
+        Heading of the view.
 
     Notes
     -----
     ``selected`` is None or a dict: ``thread, agent, action, start, end`` (ns) of a segment, or ``agent``
-    alone; ``window`` the part of the time that is shown, [from, to] in ns. What is sent is bounded, however
-    long the trace.
+    alone. ``window`` is the part of the time that is shown, [from, to] in ns. The amount of data that is
+    sent to the browser does not grow with the trace.
     """
 
-    _esm = shipped("widgets", "thread_view.js")
-    _css = shipped("widgets", "thread_view.css")
+    _esm, _css = browser_half("thread_view", "time_window.js")
     # Python -> browser
     title = traitlets.Unicode("").tag(sync=True)
     lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # label, note
@@ -60,10 +58,10 @@ class ThreadView(ResultView):
     actions = traitlets.List(traitlets.Unicode()).tag(sync=True)  # words for ACTIONS
     x_label = traitlets.Unicode("").tag(sync=True)
     unit = traitlets.Unicode("ns").tag(sync=True)
-    unit_ns = traitlets.Float(1.0).tag(sync=True)  # ns in a unit; times below are ns
+    unit_ns = traitlets.Float(1.0).tag(sync=True)  # ns in one unit; times below are in ns
     extent = traitlets.List(traitlets.Float()).tag(sync=True)  # of the run
-    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # part that the columns are of
-    n_bins = traitlets.Int(0).tag(sync=True)  # 0: segments are actions
+    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time in the columns
+    n_bins = traitlets.Int(0).tag(sync=True)  # 0: each segment is one action
     lane = Floats().tag(sync=True)
     agent = Floats().tag(sync=True)
     action = Floats().tag(sync=True)
@@ -72,8 +70,8 @@ class ThreadView(ResultView):
     low = Floats().tag(sync=True)
     high = Floats().tag(sync=True)
     items = Floats().tag(sync=True)
-    marks = traitlets.List(traitlets.Dict()).tag(sync=True)  # lane, time, agent: texts in the lanes
-    version = traitlets.Int(0).tag(sync=True)  # of the columns
+    marks = traitlets.List(traitlets.Dict()).tag(sync=True)  # texts in the lanes: lane, time, agent
+    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
     allocation = traitlets.List(traitlets.Dict()).tag(sync=True)  # agent, modelled, busy, home
     # browser -> Python
     window = traitlets.List(traitlets.Float()).tag(sync=True)
@@ -81,7 +79,9 @@ class ThreadView(ResultView):
 
     def __init__(self, trace: Trace, *, rates: Sequence[AgentRates] | None = None, title: str = ""):
         if not isinstance(trace, Trace):
-            raise CepError(f"ThreadView: {type(trace).__name__} is no Trace. Give matches.run.trace")
+            raise CepError(
+                f"ThreadView: expected a Trace, got {type(trace).__name__}. Give matches.run.trace"
+            )
         self._trace, self._rates = trace, rates
         self.allocation_frame = allocation_frame(trace, rates)
         unit, size = clock_unit(trace.makespan)
@@ -122,7 +122,7 @@ class ThreadView(ResultView):
         return self._trace.threads()
 
     def svg(self) -> str:
-        """Return the lanes of the whole run as SVG text, with at most some thousand rectangles."""
+        """Return the lanes of the whole run as SVG text, with a few thousand rectangles at most."""
         return _threads_svg(self, thread_segments(self._trace, most=1500, n_bins=100))
 
     def _summary(self) -> str:
@@ -183,7 +183,7 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
             own = np.flatnonzero((segments.agent == a) & (segments.action == k))
             if not len(own):
                 continue
-            # Ids hold in a whole page, and there may be several pictures in it; the same id looks the same.
+            # An id holds in the whole page, which may have several pictures: equal ids look equal.
             fill, pattern = colour, drawing.work_pattern(f"cepkit-{action}-{colour[1:]}", action, colour)
             if pattern:
                 parts.append(pattern)

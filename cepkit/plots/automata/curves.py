@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cepkit.plots.automata.automaton import Edge
 from cepkit.plots.automata.places import CURVE, LOOP_HEIGHT, RADIUS, Places, Route
+from cepkit.plots.drawing import point
 
 ARROW = 7.0
 Point = tuple[float, float]
@@ -82,16 +83,6 @@ def beside(centre: Point, angle: float, distance: float) -> Point:
     """Return the point at ``distance`` from the rim of a state's circle."""
     reach = RADIUS + distance
     return centre[0] + reach * math.cos(angle), centre[1] + reach * math.sin(angle)
-
-
-def number(value: float) -> str:
-    """Return a coordinate."""
-    return f"{round(value, 1) + 0.0:g}"
-
-
-def point(x: float, y: float) -> str:
-    """Return a point of a path."""
-    return f"{number(x)},{number(y)}"
 
 
 def _port(centre: Point, towards: Point) -> float:

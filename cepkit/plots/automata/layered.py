@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from cepkit.compile.regex.automaton import States
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import Edge, state_tooltip
-from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges, number, point
+from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges
 from cepkit.plots.automata.places import (
     FONT_SIZE,
     GAP,
@@ -20,6 +20,7 @@ from cepkit.plots.automata.places import (
     places,
     text_width,
 )
+from cepkit.plots.drawing import number, point
 
 MARGIN = 8.0
 START_ARROW = 26.0
