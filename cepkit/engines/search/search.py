@@ -25,10 +25,13 @@ from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
+from cepkit.planning.progress import checkpoint
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; more are counted and made again when asked for
 _ITEMS_PER_CALL = 1 << 20
-_WORK_PER_CALL = 1 << 20  # events looked at between two chances to be interrupted
+_EVENTS_PER_CALL = 1 << 20  # tested between two checkpoints
+_WORK_PER_CALL = 1 << 20  # events looked at between two checkpoints
+_WORK_PER_CALL_AS_PYTHON = 1 << 10
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
 _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2
@@ -49,6 +52,11 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
     }
 
 
+def per_call(run: Callable, amount: int) -> int:
+    """Return how much of ``amount`` a kernel may do in one call: less when it runs as Python."""
+    return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
+
+
 Loader = Callable[[SequenceProgram, str, str], Callable]
 
 
@@ -65,7 +73,10 @@ def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
         program.written[key] = write_accepting(program, dtypes)
     run = load_as(program, program.written[key].text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
-        run(0, places.n, *inputs.arguments(), accept)
+        size = per_call(run, _EVENTS_PER_CALL)
+        for start in range(0, places.n, size):
+            checkpoint()
+            run(start, min(start + size, places.n), *inputs.arguments(), accept)
     return accept
 
 
@@ -103,9 +114,7 @@ class BranchSearch:
         text, self.arguments, self.scratch = search_of(places, accept, bound)
         self.search = (load_as or kernel)(places.program, text, "search")
 
-    def calls(
-        self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
-    ) -> Iterator[np.ndarray]:
+    def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int) -> Iterator[np.ndarray]:
         """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
         places = self.places
         # A match that ends there begins at most one window earlier.
@@ -115,6 +124,7 @@ class BranchSearch:
         report = np.zeros(7, np.int64)
         report[START], report[DEPTH] = begin - 1, -1
         while not report[DONE]:
+            checkpoint()
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
                     stop, low, high, int(fill), work, *self.arguments, *self.scratch,
@@ -129,7 +139,9 @@ class BranchSearch:
 
         They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
         """
-        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        work = per_call(self.search, look)
+        most_calls = most_calls and most_calls * -(-look // work)
         return gathered(self._found(low, high, work), most, most_calls)
 
     def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
@@ -164,7 +176,8 @@ class BranchSearch:
         places = self.places
         count = np.zeros(places.n, np.int64)
         none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
-        for _ in self.calls(0, places.n, False, count, *none):
+        work = per_call(self.search, _WORK_PER_CALL)
+        for _ in self.calls(0, places.n, False, count, *none, work=work):
             pass
         return count[places.place_of_position]
 

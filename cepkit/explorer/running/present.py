@@ -22,6 +22,7 @@ from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.stages import stages_of
 from cepkit.parallel.engine.engines import ParallelEngine
 from cepkit.planning.planner import choose_engine
+from cepkit.planning.progress import ShareDone, checkpoint
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.widgets.stepper import NEXT_MATCH
 
@@ -29,7 +30,7 @@ from cepkit.widgets.stepper import NEXT_MATCH
 KINDS = ("run", "select", "page", "window", "mark", "reasons", "count", "step", "funnel")
 RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
-PATIENCE_S = 0.4  # that a run of a known shape may take before a newer one interrupts it
+PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 ROWS_NAMED = 8  # clicked rows that are asked about together
 
 
@@ -88,12 +89,10 @@ class Presenter:
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
         """Run a compiled query; ``is_new`` where its shape was not there before."""
         self._is_cold = is_cold = is_new or self._is_cold
-        message = "compiling a pattern of a new shape, then running it" if is_cold else "running"
-        self.board.say("running", message, version=version, errors=[])
+        self.board.say("running", _message(is_cold), version=version, errors=[])
         self.worker.submit(
             RUN,
             lambda turn: self._run(turn, program, automaton, notes, version, is_cold),
-            lambda done: self.board.say("running", message, progress=done),
             0.0 if is_cold else PATIENCE_S,
         )
 
@@ -187,10 +186,13 @@ class Presenter:
     ) -> None:
         began = time.perf_counter()
         events = self.data.events(program)
-        turn.expect(events.n_events)
-        result = Result(
-            self.data, program, lambda: self.data.run(program, self.engine, turn.progress), automaton
-        )
+        checkpoint()
+
+        def report(done: float) -> None:
+            turn.deliver(lambda: self.board.say("running", _message(is_cold), progress=done))
+
+        progress = ShareDone(events.n_events, report)
+        result = Result(self.data, program, lambda: self.data.run(program, self.engine, progress), automaton)
         result.value = self.value
         if result.is_sequence:
             with warnings_heard() as heard:
@@ -215,6 +217,7 @@ class Presenter:
         if not is_open and (look := result.first_look()) is not None:
             turn.deliver(lambda: self._show_look(look))
         result.count()
+        checkpoint()
         took = time.perf_counter() - began
         soon = result.first_rows() if is_cold else None
         if is_open and self.order == CANONICAL:
@@ -244,6 +247,7 @@ class Presenter:
     def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
         """Count the matches of which the first ones are shown, and fill in what is known then."""
         result.count()
+        checkpoint()
         counted = result.counted() if self.order == CANONICAL else self._first_page(result)
         took = time.perf_counter() - began
 
@@ -254,6 +258,7 @@ class Presenter:
         turn.deliver(show)
         if self._is_cold:
             result.warm_up(choose_engine(result.program, self.engine))
+        checkpoint()
         drawn = self._drawn(result)
 
         def show_bands() -> None:
@@ -271,6 +276,7 @@ class Presenter:
         """Return the partition to show, its timeline, and what is marked there."""
         partition = self._partition_for(result)
         window = self._kept_window(result, partition)
+        checkpoint()
         told = marks_of(result, self.board.nfa.selected, partition, window)
         return partition, result.timeline(partition, window), told
 
@@ -342,6 +348,7 @@ class Presenter:
         if str(chosen.number) not in self.board.table.numbers:
             result.count()
             table = result.pages.traits(result.pages.page_of(chosen.number, order), order)
+        checkpoint()
         timeline = None if partition == self.partition else result.timeline(partition)
         told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
         points = result.points(chosen, partition)
@@ -363,6 +370,7 @@ class Presenter:
 
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
         result.count()
+        checkpoint()
         table = result.pages.traits(page, order)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
@@ -378,6 +386,7 @@ class Presenter:
     def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
         partition, chosen = self.partition, self.chosen
         timeline = result.timeline(partition, window)
+        checkpoint()
         told = marks_of(result, self.board.nfa.selected, partition, window)
         if chosen is not None:
             timeline["points"] = result.points(chosen, partition)
@@ -391,6 +400,7 @@ class Presenter:
 
     def _draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
         events, source = self.data.events(program), self.data.source
+        checkpoint()
         series = series_of(program, source, events, 0 if events.n_partitions > 1 else None, self.value)
         choices = drawable(program, source)
         told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
@@ -450,6 +460,7 @@ class Presenter:
         with stoppable(spark_frame.sparkSession) as stop:
             turn.stop_by(stop)
             n = matches.count()
+            checkpoint()
             frame = matches.head(PAGE)
         table = {
             **columns_and_rows(frame),
@@ -471,7 +482,7 @@ class Presenter:
 
     def _failed(self, turn: Turn, error: BaseException) -> None:
         """Show what ended a job; called in the thread."""
-        if turn.is_cancelled or isinstance(error, KeyboardInterrupt):
+        if turn.is_cancelled:
             return
         for widget in (self.board.table, self.board.timeline, self.board.funnel):
             self.board.set(widget, {"busy": False})
@@ -487,6 +498,10 @@ class Presenter:
             ]
         else:
             self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
+
+
+def _message(is_cold: bool) -> str:
+    return "compiling a pattern of a new shape, then running it" if is_cold else "running"
 
 
 def _has_same_order(before: Result | None, after: Result) -> bool:
