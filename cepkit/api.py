@@ -31,9 +31,9 @@ from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
-from cepkit.planning.progress import Progress
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
+from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.sequence_explanation import SequenceExplanation
 from cepkit.sequence_matches import SequenceMatches

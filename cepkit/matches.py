@@ -16,7 +16,7 @@ from cepkit.engines.measures.regex_measures import measure
 from cepkit.engines.regex.matching import Run, label_rows
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, ResultTooLargeError, column_not_found, whole_number
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -16,7 +16,7 @@ from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError, whole_number
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.matches import Match, no_such_match, plain_value
 from cepkit.planning.planner import Engine
 

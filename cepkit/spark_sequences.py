@@ -17,13 +17,13 @@ from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
-from cepkit.formatting import count_text
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.spark import EmptySource, check_convertible, too_many
 from cepkit.frames.spark_samples import Drawn, First
 from cepkit.frames.spark_slices import Slices, slices_of
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.numbers import count_text
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine, choose_engine
 from cepkit.spark_matches import LazyMatches, bound_to, clearly, collected, repair_workers, warn_of_one_task

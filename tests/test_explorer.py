@@ -33,6 +33,7 @@ from cepkit.explorer.running.series import Series, drawn_series
 from cepkit.explorer.running.worker import Worker
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
+from cepkit.progress import checkpoint
 
 TRADES = {
     "partition_by": "symbol", "order_by": "ts", "within": "2 min",
@@ -745,7 +746,7 @@ def test_a_worker_does_the_newest_job_of_a_kind():
             for _ in range(parts):
                 until = time.perf_counter() + seconds / parts
                 while time.perf_counter() < until:
-                    pass
+                    checkpoint()
             turn.deliver(lambda: done.append(name))
 
         return run
@@ -768,13 +769,9 @@ def test_a_worker_does_the_newest_job_of_a_kind():
     worker.lock.release()
 
 
-def test_a_worker_goes_on_while_a_job_compiles(monkeypatch):
+def test_a_worker_goes_on_while_a_job_compiles():
     done, compiled, compiling = [], threading.Event(), []
     worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))
-    monkeypatch.setattr(
-        "cepkit.explorer.running.worker._is_uninterrupted",
-        lambda ident: ident in compiling and not compiled.is_set(),
-    )
 
     def compiles(turn):
         compiling.append(threading.get_ident())
@@ -817,6 +814,7 @@ def test_a_worker_has_patience_with_a_job_while_newer_ones_come_fast():
     def waits(turn):
         began.append(turn)
         while not go_on.is_set():
+            checkpoint()
             time.sleep(0.001)
         turn.deliver(lambda: done.append(("first", turn.is_newest)))
 

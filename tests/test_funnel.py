@@ -22,8 +22,8 @@ from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.tally import Followed
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.formatting import count_text, rough_text
 from cepkit.funnels import FunnelResult
+from cepkit.language.numbers import count_text, rough_text
 from cepkit.plots import theme
 from cepkit.plots.funnel import funnel_figure
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit import progress as progress_module
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
-from cepkit.planning import progress as progress_module
-from cepkit.planning.progress import Progress
+from cepkit.progress import Progress
 
 WALK = pd.DataFrame(
     {

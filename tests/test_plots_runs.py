@@ -14,10 +14,10 @@ from test_trace import row as row_of
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.parallel.plots import lengths as lengths_module
 from cepkit.parallel.plots.lengths import length_lines
+from cepkit.parallel.plots.network import network_dot
 from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
 from cepkit.parallel.trace.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
-from cepkit.parallel.plots.network import network_dot
 from cepkit.plots.automata.svg import network_svg
 from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
 

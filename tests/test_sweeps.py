@@ -259,7 +259,7 @@ def test_values_come_back_as_they_were(tmp_path):
 
 
 def test_a_bar_of_points(capsys, monkeypatch):
-    monkeypatch.setattr("cepkit.planning.progress.SILENT_S", -1.0)
+    monkeypatch.setattr("cepkit.progress.SILENT_S", -1.0)
     sweep(Runs(), GRID)
     assert "points" in capsys.readouterr().err
     sweep(Runs(), GRID, progress=False)

@@ -8,7 +8,8 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.errors import ResultTooLargeError
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
+from cepkit.progress import checkpoint
 
 MOST_LOOKED_AT = 50_000_000
 _NONE = -1
@@ -52,7 +53,10 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
         )
     reporter = Reporter(program)
     partition = found.events.partition_of_event
-    kept = [reporter.reported(block, partition[block.last]) for block in found.whole_blocks()]
+    kept = []
+    for block in found.whole_blocks():
+        checkpoint()
+        kept.append(reporter.reported(block, partition[block.last]))
     return KnownMatches(found.events, joined(kept))
 
 

@@ -18,6 +18,7 @@ from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import PredicateError, column_not_found, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
+from cepkit.progress import checkpoint
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
 
@@ -126,6 +127,7 @@ def _by_looking(
     count = dict.fromkeys(wanted, 0)
     best: dict[str, Any] = {}
     for block in found.blocks():
+        checkpoint()
         variable_of_item = variables_of_items(program, block)
         for name, one in wanted.items():
             own = variable_of_item == program.query.variables.index(one.variable)

@@ -14,8 +14,9 @@ from cepkit.compile.chain_source import AT_LEAST, MODULAR, WRAPPING, write_count
 from cepkit.engines.residues import WORD, moduli, number_of
 from cepkit.engines.shared.kernels import dtypes_of, kernel
 from cepkit.engines.shared.places import Places, accepted_places
+from cepkit.progress import checkpoint
 
-_WORK_PER_CALL = 1 << 30  # edges looked at between two chances to be interrupted
+_WORK_PER_CALL = 1 << 27  # edges looked at between two checkpoints
 _SAFE = 1 << 63  # below this a number modulo 2^64 is the number
 _FEW = 1 << 12  # places that numpy lists and counts as fast as kernels, which must be compiled first
 _SLACK = 1.01  # more than what floats can round away
@@ -306,6 +307,7 @@ class ChainCount(ChainEvents):
         run, since = self.function(made), self.array("since", self.last_pool)
         done = 0
         while done < n:
+            checkpoint()
             done = run(
                 done, n, _WORK_PER_CALL, np.uint64(modulus % WORD), at, since,
                 *arrays, *self.constants, *outputs,

@@ -10,6 +10,7 @@ from cepkit.compile.chain import Chain
 from cepkit.compile.chain_links import ChainWriter, Link, is_line, write_absence, write_max_starts
 from cepkit.engines.shared.kernels import kernel
 from cepkit.engines.shared.places import Places, accepted_places
+from cepkit.progress import checkpoint
 
 WORK_PER_CALL = 1 << 26
 _FEW_OF = 16  # a search for one place in so many is faster than going over all of them
@@ -184,6 +185,7 @@ class _Layout:
         nearest = kernel(self.program, write_absence(self.writer, k, number).text, "nearest")
         done = 0
         while done < len(own):
+            checkpoint()
             done = nearest(done, WORK_PER_CALL, own, absent, lo, hi, *arguments, out)
 
     # --- latest starts
@@ -204,6 +206,7 @@ class _Layout:
         for s, state in enumerate(self.chain.states):
             done, end = int(entries.first_of_state[s]), int(entries.end_of_state[s])
             while not state.is_first and done < end:
+                checkpoint()
                 done = run(
                     s, done, end, WORK_PER_CALL, entries.offset, entries.low, entries.high,
                     entries.window_start, *entries.values, entries.latest,

@@ -27,6 +27,7 @@ from cepkit.compile.chain_ranking import (
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
 from cepkit.engines.shared.kernels import kernel
+from cepkit.progress import checkpoint
 
 SMALL = 1 << 62  # counts below are computed as integers of 64 bits
 FEW = 32  # entries looked at in one go for each event of a path
@@ -152,6 +153,7 @@ class PathFinder:
         outputs = (np.zeros(n_digits, np.int64), table, report) if n_digits else (table, report)
         run = self._digits if n_digits else self._counts
         while not report[COUNTED]:
+            checkpoint()
             run(
                 WORK_PER_CALL, start, lows, highs, own.offset, cell, own.low, own.high, own.latest,
                 *own.values, *outputs,
@@ -186,6 +188,7 @@ class PathFinder:
         out = np.zeros((len(last), self.n_states), np.int64)
         own, done = self.entries, 0
         while done < len(last):
+            checkpoint()
             done = self._draw(
                 done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *own.values, window.count,
                 last, rank, out,
@@ -226,6 +229,7 @@ class PathFinder:
         report = np.zeros(5, np.int64)
         report[PHASE] = 1
         while not report[FOUND]:
+            checkpoint()
             self._descend(
                 WORK_PER_CALL, window.start, window.lows, own.offset, window.cell, own.low, own.high,
                 own.latest, *own.values, window.count, rest, *scratch, *self._scratch, candidates, report,

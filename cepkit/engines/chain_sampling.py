@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from cepkit.engines.chain_numbers import SMALL, CountedWindow, PathFinder
+from cepkit.progress import checkpoint
 
 _SPAN = 4  # a group's windows begin within this fraction of the first one's length
 _LEAST_SHARE = (
@@ -56,6 +57,7 @@ class LineSample:
         start, place = self.entries.window_start[last], self.entries.place[last]
         begin = 0
         for m in range(1, len(last) + 1):
+            checkpoint()
             is_near = m < len(last) and start[m] < place[begin]
             if not (is_near and _SPAN * (start[m] - start[begin]) <= place[begin] - start[begin]):
                 group = slice(begin, m)
@@ -84,6 +86,7 @@ class LineSample:
         missing = n_wanted.copy()
         seen: set[bytes] = set()
         while missing.any():
+            checkpoint()
             n_each = np.where(missing > 0, np.ceil((missing + 1) * n_trials), 0).astype(np.int64)
             each = np.repeat(np.arange(len(last)), n_each)[:_TRIALS_PER_CALL]
             drawn = lows[each] + self.rng.integers(0, sizes[each])
@@ -111,6 +114,7 @@ class LineSample:
             shared &= n_in_window // _LEAST_SHARE <= count
             yield from self._drawn(window, last[shared], n_wanted[shared], n_in_window[shared])
         for m in np.flatnonzero(~shared):
+            checkpoint()
             window = finder.window(int(own.window_start[last[m]]), int(own.place[last[m]]))
             ranks = self.rng.choice(count[m], n_wanted[m], replace=False, shuffle=False)
             yield finder.drawn(window, np.full(len(ranks), last[m]), ranks)
@@ -123,6 +127,7 @@ class LineSample:
         missing = n_wanted.copy()
         seen: set[tuple[int, int]] = set()
         while missing.any():
+            checkpoint()
             each = np.repeat(np.arange(len(last)), missing)
             ranks = self.rng.integers(0, n_in_window[each])
             rows = self.finder.drawn(window, last[each], ranks)

@@ -30,6 +30,7 @@ from cepkit.engines.chain_sampling import LineSample
 from cepkit.engines.shared.kernels import dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, drawn_numbers, joined
+from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16
@@ -133,6 +134,7 @@ class ChainWalk:
             out = np.empty(size * n, np.int64)
             report[N_MATCHES] = 0
             while not report[DONE] and report[N_MATCHES] < size:
+                checkpoint()
                 self._line_kernel(*arguments, out, report)
             n_matches = int(report[N_MATCHES])
             if n_matches:
@@ -161,6 +163,7 @@ class ChainWalk:
             outputs[2][0] = 0
             report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
             while not report[DONE] and report[REASON] not in (FULL, LONGER):
+                checkpoint()
                 self._graph_kernel(*arguments, *scratch, *outputs, report)
                 if report[REASON] == DEEPER:
                     depth *= 2
@@ -253,6 +256,7 @@ class ChainWalk:
         located = numbering.located(numbers)
         m = 0
         while m < len(numbers):
+            checkpoint()
             end, rank = located[m]
             run = _run_length(numbers, m)
             if not self.chain.edges:

@@ -17,7 +17,7 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
-from cepkit.formatting import count_text, rough_text
+from cepkit.language.numbers import count_text, rough_text
 
 CONFIDENCE = 0.95
 _LEAST_SHARE = 10  # a branch gets at least the samples of an even share, divided by this

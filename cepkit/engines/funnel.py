@@ -14,15 +14,16 @@ from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, tes
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.chain import count as chain_count
 from cepkit.engines.search.search import search_of
-from cepkit.engines.shared.kernels import accepted, kernel
+from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.engines.tally import Followed, Tally, outputs_of
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.language.sequences.branches import Condition
+from cepkit.progress import checkpoint
 
 MOST_WORK = 1 << 27  # events looked at for one number, before it becomes a lower bound
 MOST_BRANCHES = 32
@@ -326,13 +327,15 @@ def searched_count(
     ways = [(lambda: plain_module(program, text)["search"], _FEW)]
     if program.compiled:
         ways.append((lambda: kernel(program, text, "search"), _WORK_PER_CALL))
-    for way, per_call in ways:
+    for way, work in ways:
         search, outputs, report = way(), outputs_of(places, bound), np.zeros(7, np.int64)
         report[START], report[DEPTH] = -1, -1
-        is_last = way is ways[-1][0]
-        while not report[DONE] and (is_last or report[WORK] == 0) and report[WORK] < most_work:
+        is_last, size = way is ways[-1][0], per_call(search, work)
+        most = most_work if is_last else min(work, most_work)
+        while not report[DONE] and report[WORK] < most:
+            checkpoint()
             with np.errstate(all="ignore"):
-                limit = min(per_call, most_work - int(report[WORK]))
+                limit = min(size, most - int(report[WORK]))
                 search(places.n, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
         if report[DONE]:
             break

@@ -13,6 +13,7 @@ import numpy as np
 from cepkit.compile.sequences.program import BoundBranch
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import PlainConditions, Seen
+from cepkit.progress import checkpoint
 
 # What can stop a reading. ``condition`` and ``alone`` name one that is false or null; ``skipped`` is an event
 # that may not be skipped; ``missing`` a component without an event; ``variable`` one that the branch lacks.
@@ -206,6 +207,7 @@ class Steps:
         last, ended = partial.components[-1], False
         path, first = partial.arrays(self.n, 1)
         for y in range(p + 1, j):
+            checkpoint()
             ended = ended or self._ends(last, path, first, len(partial.path), y)
             hit_take, hit_begin = self.hits(partial, y, ended=ended)
             own, other = (hit_take, hit_begin) if takes else (hit_begin, hit_take)
@@ -223,6 +225,7 @@ class Steps:
             if (absence.before if self.conditions.decided_at_begin(a) else None) != c:
                 continue
             for y in self._range(absence, partial):
+                checkpoint()
                 if self.conditions.occurs(a, y, path, first, last):
                     yield Obstacle("absence", c, (y,), a)
                     break

@@ -13,6 +13,7 @@ from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, tes
 from cepkit.engines.search.search import search_of
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.progress import checkpoint
 
 MOST_TALLIED = 200_000  # events looked at to see which extensions pass
 
@@ -59,6 +60,7 @@ class Tally:
         for n_taken, start in enumerate(starts.tolist()):
             if work >= MOST_TALLIED:
                 break
+            checkpoint()
             limit = max(MOST_TALLIED // 20, (MOST_TALLIED - work) // (len(starts) - n_taken))
             report = np.zeros(7, np.int64)
             report[START], report[DEPTH] = start - 1, -1

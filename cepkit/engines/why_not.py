@@ -17,6 +17,7 @@ from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.engines.steps import Obstacle, Partial, Steps
+from cepkit.progress import checkpoint
 
 MOST_STEPS = 20_000  # partial readings that are looked at per branch
 MOST_FILLERS = 200  # events that are tried for a component without one
@@ -233,6 +234,7 @@ class _Reader:
         waiting: list[tuple[Partial, int]] = [(Partial(), 0)]
         n_steps = 0
         while waiting and n_steps < MOST_STEPS:
+            checkpoint()
             n_steps += 1
             partial, i = waiting.pop()
             if i == len(self.wanted):
@@ -293,6 +295,7 @@ class _Reader:
         high = rest[0][0] if rest else int(places.window_end[partial.path[0]])
         found: list[tuple[int, Obstacle | None]] = []
         for y in range(low, high):
+            checkpoint()
             if not self.steps.conditions.has_type(c, y):
                 continue
             if len(found) == MOST_FILLERS:

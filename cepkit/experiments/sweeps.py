@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cepkit.errors import CepError, whole_number
-from cepkit.planning.progress import Progress
+from cepkit.progress import Progress
 
 __all__ = ["PointError", "SweepMismatchError", "sweep"]
 

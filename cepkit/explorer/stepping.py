@@ -23,6 +23,7 @@ from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.engines.steps import Partial, Steps
 from cepkit.events import Events
 from cepkit.explorer.automaton import Automaton
+from cepkit.progress import checkpoint
 
 BEHIND = 120  # events that are gone through in front of the wanted one, where no clean slate is nearer
 AHEAD = 300  # events that are gone through from where a walk began, before another one begins
@@ -66,7 +67,8 @@ class Walk(ABC):
     def after(self, k: int) -> Moment:
         """Return what there is after event ``k`` of the stream, ``begin <= k < stop``."""
         while len(self._moments) <= k - self.begin:
-            self.is_broken = True  # an interrupt may come in the middle of a step
+            checkpoint()
+            self.is_broken = True  # a step may be cancelled in the middle
             moment = self._step(self.begin + len(self._moments))
             self._moments.append(moment)
             self.is_broken = False
@@ -296,6 +298,7 @@ def matches_at_end(program: SequenceProgram, events: Events) -> MatchBlock | Non
     """
     partials, completed = PartialMatches(program, events), []
     for j in range(events.n_events):
+        checkpoint()
         completed = partials.read(j)
     if partials.n_left_out:
         return None

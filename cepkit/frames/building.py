@@ -22,6 +22,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.validation import check_columns
+from cepkit.progress import checkpoint
 
 
 def build_events(source: Source, program: Bound) -> Events:
@@ -43,12 +44,14 @@ def build_events(source: Source, program: Bound) -> Events:
     order = stream_order(source, query.order_by)
     columns, prepared = {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
+        checkpoint()
         derived = program.derived.get(name)
         if name in prepared:
             column = prepared[name]
         else:
             column = source.item(derived.column, derived.index) if derived else source.column(name)
         columns[name] = column if order is None else column.take(order)
+    checkpoint()
     partition, n_partitions = partition_codes(source, query.partition_by)
     if order is not None:
         partition = partition[order]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -25,12 +26,15 @@ from cepkit.linked.sequences import (
     joined,
     sorted_matches,
 )
+from cepkit.progress import checkpoint
 
 # What there is room for at first; all of it grows.
 _FIRST_SLOTS = 1024
 _FIRST_MATCHES = 1 << 14
 _FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
 _MOST_ITEMS_AT_ONCE = 1 << 23  # what there is room for before matches are taken away
+_FEWEST_PER_CALL = 1 << 8  # events of the first call of a kernel
+_LONG_CALL_S = 0.04
 _MOST_SLOTS = 1 << 26  # chains or runs in memory; 5 GB
 _MOST_ITEMS = 1 << 31  # of one event's matches; 16 GB
 
@@ -258,15 +262,24 @@ class KernelMachine:
         """Run the kernel over the events ``start`` to ``stop``; return the matches that made room."""
         kernel, report, parts = self._kernel, self._report, []
         with np.errstate(over="ignore"):  # only kernels that run as Python warn
+            size, began = _FEWEST_PER_CALL, time.perf_counter()
             while start < stop:
+                checkpoint()
                 self._advance(
                     self._tables, self._events, self._store, self._parts, self._scratch, self._out,
-                    start, stop, report,
+                    start, min(start + size, stop), report,
                 )  # fmt: skip
                 start = int(report[kernel.CONSUMED])
                 if report[kernel.REASON]:
                     found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
                     parts += [] if found is None else [found]
+                # The work of an event grows with the live partial matches, so calls get shorter.
+                now = time.perf_counter()
+                if now - began > _LONG_CALL_S:
+                    size = max(1, size // 2)
+                elif now - began < _LONG_CALL_S / 4:
+                    size *= 2
+                began = now
         return parts
 
     @property

@@ -21,6 +21,7 @@ from cepkit.linked.sequences import (
     Predicate,
     joined,
 )
+from cepkit.progress import checkpoint
 
 _RELATION = dict(
     zip(
@@ -77,6 +78,7 @@ class PlainMachine:
             self.columns.setdefault(name, []).extend(np.asarray(values).tolist())
         found: list[Bound] = []
         for i, bits in enumerate(accepted):
+            checkpoint()
             if bits:
                 matches = sorted(self._advance(start + i, partition[i], bits), key=_canonical)
                 self.total += len(matches)

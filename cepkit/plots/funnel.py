@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.plots import theme
 from cepkit.plots.text import cut, escaped
 from cepkit.plots.timeline.heights import nice_ticks

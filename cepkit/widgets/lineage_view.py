@@ -10,7 +10,7 @@ import pandas as pd
 import traitlets
 
 from cepkit.errors import CepError, column_not_found, whole_number
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.plots.lineage import (
     MARKS,
     LineagePage,

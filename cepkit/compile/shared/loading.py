@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from cepkit.cache import cache_folder
+from cepkit.progress import checkpoint
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
+_LOOK_S = 0.05  # a thread that waits for the compilation of another one runs a checkpoint this often
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
@@ -38,8 +40,13 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     can share the folder. The module is entered into ``sys.modules`` before it runs: numba's cache finds
     functions by the name of their module.
     """
-    with _loading:
+    checkpoint()
+    while not _loading.acquire(timeout=_LOOK_S):
+        checkpoint()
+    try:
         return _loaded(text, names or {})
+    finally:
+        _loading.release()
 
 
 def _loaded(text: str, names: Mapping[str, Callable]) -> ModuleType:

@@ -19,6 +19,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.language.regex.query import RegexQuery
+from cepkit.progress import checkpoint
 
 _COMPARE = {
     "==": pc.equal,
@@ -123,6 +124,7 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
         columns["last_position"] = pa.array(matches.last)
     evaluator = Evaluator(query, matches, source)
     for name, expression in measure_expressions(query):
+        checkpoint()
         columns[name] = evaluator.measure(f"measure {name!r}", expression)
     return columns
 

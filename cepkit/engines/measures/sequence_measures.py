@@ -16,6 +16,7 @@ from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import Events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.progress import checkpoint
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ def sequence_measures(
                 columns[f"{variable}_{name}position"] = evaluator.positions(variable, index)
     measures = default_measures(query) if query.measures is None else query.measures
     for name, expression in measures:
+        checkpoint()
         columns[name] = evaluator.measure(f"measure {name!r}", expression)
     return columns
 

@@ -17,14 +17,15 @@ from cepkit.compile.sequences.ordered_source import (
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import Bound
-from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
+from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
+from cepkit.progress import checkpoint
 
 _MATCHES_PER_CALL = 1 << 18
-_WORK_PER_CALL = 1 << 21  # events looked at between two chances to be interrupted
+_WORK_PER_CALL = 1 << 21  # events looked at between two checkpoints
 _WORK_PER_CALL_OF_A_LOOK = 1 << 23  # at some nanoseconds each
 
 
@@ -162,6 +163,7 @@ class OrderedSearch:
         stop[0] = n_first
         report = np.zeros(4, np.int64)
         while not report[DONE]:
+            checkpoint()
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
                     int(len(out) > 0), work, low, high, low if is_one else 0,
@@ -177,7 +179,9 @@ class OrderedSearch:
 
         They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
         """
-        work = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
+        look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
+        work = per_call(self.search, look)
+        most_calls = most_calls and most_calls * -(-look // work)
         return gathered(self._found(low, high, work), most, most_calls)
 
     def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
@@ -199,7 +203,8 @@ class OrderedSearch:
         """Return how many matches end at each position, int64, (n_events,)."""
         places = self.own.places
         count = np.zeros(places.n, np.int64)
-        for _ in self._calls(0, places.n, count, np.empty((0, self.n), np.int64), _WORK_PER_CALL):
+        none, work = np.empty((0, self.n), np.int64), per_call(self.search, _WORK_PER_CALL)
+        for _ in self._calls(0, places.n, count, none, work):
             pass
         return count[places.place_of_position]
 

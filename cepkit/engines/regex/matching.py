@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from cepkit.compile.regex.program import (
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.events import Events
+from cepkit.progress import checkpoint, run_on_threads
 
 # Up to this many partitions one state fits the cache; above, blocks of so many partitions are matched one by
 # one.
@@ -31,6 +31,8 @@ _FEWEST_EVENTS_PER_THREAD = 250_000
 # A call of the kernel ends after about so many events or looks at partial matches: some 10 to 100 ms.
 _EVENTS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 24
+_EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
+_EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
 def usable_threads() -> int:
@@ -127,7 +129,6 @@ def advance(
     row_base: int,
     progress: Callable[[int], None] | None = None,
     run: Run | None = None,
-    stop: threading.Event | None = None,
     events_per_call: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Advance ``state`` over a run of events and return the matches that end in it.
@@ -142,8 +143,6 @@ def advance(
         Columns of the same events.
     row_base : int
         Number of the first event; starts and ends are numbered from it.
-    stop : threading.Event, optional
-        When it is set the run ends early.
     events_per_call : int, optional
         Most events that one call of the kernel reads; None: as many as take some 10 to 100 ms.
 
@@ -154,7 +153,10 @@ def advance(
     """
     run = run if run is not None else Run()
     n_events = len(partition)
-    room = min(n_events, events_per_call or _EVENTS_PER_CALL)
+    per_call, most_work = _EVENTS_PER_CALL, _WORK_PER_CALL
+    if not kernel.is_compiled:
+        per_call, most_work = _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON
+    room = min(n_events, events_per_call or per_call)
     out = np.empty(room, np.int64), np.empty(room, np.int64)
     report = np.zeros(5, np.int64)
     found: list[tuple[np.ndarray, np.ndarray]] = []
@@ -162,11 +164,10 @@ def advance(
     kernel_run, done = kernel.run, 0
     # Only a kernel that runs as Python can warn of a division by zero or an overflow.
     with nullcontext() if kernel.is_compiled else np.errstate(all="ignore"):
-        while done < n_events and not (stop is not None and stop.is_set()):
+        while done < n_events:
+            checkpoint()
             end = min(done + room, n_events)
-            n_found = kernel_run(
-                partition, done, end, row_base, _WORK_PER_CALL, *columns, *arrays, *out, report
-            )
+            n_found = kernel_run(partition, done, end, row_base, most_work, *columns, *arrays, *out, report)
             if n_found:
                 found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
             consumed, _, work, _, reason = report.tolist()
@@ -214,10 +215,11 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
         n_blocks = min(threads, n_partitions)
         block = balanced_blocks(np.bincount(partition, minlength=n_partitions), max(1, n_blocks))
     n = events.n_events
-    # Each thread counts, then writes, a run of events; the counts say where each run's rows begin in each
+    # The threads count, then write, runs of events; the counts say where each run's rows begin in each
     # block.
-    cuts = np.linspace(0, n, threads + 1).astype(np.int64)
-    counts = np.zeros((threads, n_blocks), np.int64)
+    n_runs = max(threads, -(-n // _EVENTS_PER_SCATTER))
+    cuts = np.linspace(0, n, n_runs + 1).astype(np.int64)
+    counts = np.zeros((n_runs, n_blocks), np.int64)
     own_partition = np.empty(n, np.int32)
     event_of_row = np.empty(n, np.int32 if n < 2**31 else np.int64)
     columns = {name: np.empty_like(values) for name, values in inputs.columns.items()}
@@ -238,17 +240,15 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
             out = columns[name].view(bits)
             scatter_column(partition[run], shift, block, cursor.copy(), values[run].view(bits), out)
 
-    with ThreadPoolExecutor(threads, thread_name_prefix="cepkit") as pool:
-        list(pool.map(count, range(threads)))
-        np.cumsum(counts.sum(axis=0), out=first_row[1:])
-        list(pool.map(scatter, range(threads)))
+    run_on_threads(count, n_runs, threads)
+    np.cumsum(counts.sum(axis=0), out=first_row[1:])
+    run_on_threads(scatter, n_runs, threads)
     return Blocks(first_row, partitions_per_block, own_partition, event_of_row, inputs.with_columns(columns))
 
 
 def _match_blocks(
     kernel: Kernel, blocks: Blocks, threads: int, progress: Callable[[int], None] | None, run: Run
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    stop = threading.Event()
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1
     runs: list[Run] = []
@@ -263,24 +263,14 @@ def _match_blocks(
         rows = slice(blocks.first_row[b], blocks.first_row[b + 1])
         columns = {name: values[rows] for name, values in blocks.inputs.columns.items()}
         inputs = blocks.inputs.with_columns(columns)
-        first, last = advance(
-            kernel, local.state, blocks.partition[rows], inputs, 0, progress, local.run, stop
-        )
+        first, last = advance(kernel, local.state, blocks.partition[rows], inputs, 0, progress, local.run)
         event_of_row = blocks.event_of_row[rows]
         return event_of_row[first].astype(np.int64), event_of_row[last].astype(np.int64)
 
     if threads == 1:
         found = [match_block(b) for b in range(n_blocks)]
     else:
-        with ThreadPoolExecutor(threads, thread_name_prefix="cepkit") as pool:
-            futures = [pool.submit(match_block, b) for b in range(n_blocks)]
-            try:
-                found = [future.result() for future in futures]
-            except BaseException:  # Ctrl-C above all: end the other threads before the error leaves
-                stop.set()
-                for future in futures:
-                    future.cancel()
-                raise
+        found = run_on_threads(match_block, n_blocks, threads)
     run.work += sum(r.work for r in runs)
     run.most_live = max([run.most_live, *(r.most_live for r in runs)])
     return found

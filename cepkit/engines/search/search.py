@@ -16,14 +16,15 @@ from cepkit.compile.sequences.search_source import (
     test_of,
     write_search,
 )
-from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel
+from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
+from cepkit.progress import checkpoint
 
 _ITEMS_PER_CALL = 1 << 20
-_WORK_PER_CALL = 1 << 20  # events looked at between two chances to be interrupted
+_WORK_PER_CALL = 1 << 20  # events looked at between two checkpoints
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
 
 
@@ -61,9 +62,7 @@ class BranchSearch:
         text, self.arguments, self.scratch = search_of(places, accept, bound)
         self.search = (load_as or kernel)(places.program, text, "search")
 
-    def calls(
-        self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int = _WORK_PER_CALL
-    ) -> Iterator[np.ndarray]:
+    def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int) -> Iterator[np.ndarray]:
         """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
         places = self.places
         # A match that ends there begins at most one window earlier.
@@ -73,6 +72,7 @@ class BranchSearch:
         report = np.zeros(7, np.int64)
         report[START], report[DEPTH] = begin - 1, -1
         while not report[DONE]:
+            checkpoint()
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
                     stop, low, high, int(fill), work, *self.arguments, *self.scratch,
@@ -87,7 +87,9 @@ class BranchSearch:
 
         They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
         """
-        work = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
+        work = per_call(self.search, look)
+        most_calls = most_calls and most_calls * -(-look // work)
         return gathered(self._found(low, high, work), most, most_calls)
 
     def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
@@ -122,7 +124,8 @@ class BranchSearch:
         places = self.places
         count = np.zeros(places.n, np.int64)
         none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
-        for _ in self.calls(0, places.n, False, count, *none):
+        work = per_call(self.search, _WORK_PER_CALL)
+        for _ in self.calls(0, places.n, False, count, *none, work=work):
             pass
         return count[places.place_of_position]
 

@@ -12,6 +12,10 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
+from cepkit.progress import checkpoint
+
+_EVENTS_PER_CALL = 1 << 20  # tested between two checkpoints
+_WORK_PER_CALL_AS_PYTHON = 1 << 10
 
 
 def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
@@ -27,6 +31,11 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
     return {
         column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
     }
+
+
+def per_call(run: Callable, amount: int) -> int:
+    """Return how much of ``amount`` a kernel may do in one call: less when it runs as Python."""
+    return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
 
 
 Loader = Callable[[SequenceProgram, str, str], Callable]
@@ -45,5 +54,8 @@ def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
         program.written[key] = write_accepting(program, dtypes)
     run = load_as(program, program.written[key].text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
-        run(0, places.n, *inputs.arguments(), accept)
+        size = per_call(run, _EVENTS_PER_CALL)
+        for start in range(0, places.n, size):
+            checkpoint()
+            run(start, min(start + size, places.n), *inputs.arguments(), accept)
     return accept

@@ -22,13 +22,14 @@ from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.stages import stages_of
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
+from cepkit.progress import ShareDone, checkpoint
 from cepkit.widgets.stepper import NEXT_MATCH
 
 # Jobs of the thread, the most urgent first; the last three make room for the others.
 KINDS = ("run", "select", "page", "window", "mark", "reasons", "count", "step", "funnel")
 RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
-PATIENCE_S = 0.4  # that a run of a known shape may take before a newer one interrupts it
+PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 ROWS_NAMED = 8  # clicked rows that are asked about together
 
 
@@ -87,12 +88,10 @@ class Presenter:
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
         """Run a compiled query; ``is_new`` where its shape was not there before."""
         self._is_cold = is_cold = is_new or self._is_cold
-        message = "compiling a pattern of a new shape, then running it" if is_cold else "running"
-        self.board.say("running", message, version=version, errors=[])
+        self.board.say("running", _message(is_cold), version=version, errors=[])
         self.worker.submit(
             RUN,
             lambda turn: self._run(turn, program, automaton, notes, version, is_cold),
-            lambda done: self.board.say("running", message, progress=done),
             0.0 if is_cold else PATIENCE_S,
         )
 
@@ -186,10 +185,13 @@ class Presenter:
     ) -> None:
         began = time.perf_counter()
         events = self.data.events(program)
-        turn.expect(events.n_events)
-        result = Result(
-            self.data, program, lambda: self.data.run(program, self.engine, turn.progress), automaton
-        )
+        checkpoint()
+
+        def report(done: float) -> None:
+            turn.deliver(lambda: self.board.say("running", _message(is_cold), progress=done))
+
+        progress = ShareDone(events.n_events, report)
+        result = Result(self.data, program, lambda: self.data.run(program, self.engine, progress), automaton)
         result.value = self.value
         if result.is_sequence:
             with warnings_heard() as heard:
@@ -214,6 +216,7 @@ class Presenter:
         if not is_open and (look := result.first_look()) is not None:
             turn.deliver(lambda: self._show_look(look))
         result.count()
+        checkpoint()
         took = time.perf_counter() - began
         soon = result.first_rows() if is_cold else None
         if is_open and self.order == CANONICAL:
@@ -243,6 +246,7 @@ class Presenter:
     def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
         """Count the matches of which the first ones are shown, and fill in what is known then."""
         result.count()
+        checkpoint()
         counted = result.counted() if self.order == CANONICAL else self._first_page(result)
         took = time.perf_counter() - began
 
@@ -253,6 +257,7 @@ class Presenter:
         turn.deliver(show)
         if self._is_cold:
             result.warm_up(choose_engine(result.program, self.engine))
+        checkpoint()
         drawn = self._drawn(result)
 
         def show_bands() -> None:
@@ -270,6 +275,7 @@ class Presenter:
         """Return the partition to show, its timeline, and what is marked there."""
         partition = self._partition_for(result)
         window = self._kept_window(result, partition)
+        checkpoint()
         told = marks_of(result, self.board.nfa.selected, partition, window)
         return partition, result.timeline(partition, window), told
 
@@ -341,6 +347,7 @@ class Presenter:
         if str(chosen.number) not in self.board.table.numbers:
             result.count()
             table = result.pages.traits(result.pages.page_of(chosen.number, order), order)
+        checkpoint()
         timeline = None if partition == self.partition else result.timeline(partition)
         told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
         points = result.points(chosen, partition)
@@ -362,6 +369,7 @@ class Presenter:
 
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
         result.count()
+        checkpoint()
         table = result.pages.traits(page, order)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
@@ -377,6 +385,7 @@ class Presenter:
     def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
         partition, chosen = self.partition, self.chosen
         timeline = result.timeline(partition, window)
+        checkpoint()
         told = marks_of(result, self.board.nfa.selected, partition, window)
         if chosen is not None:
             timeline["points"] = result.points(chosen, partition)
@@ -390,6 +399,7 @@ class Presenter:
 
     def _draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
         events, source = self.data.events(program), self.data.source
+        checkpoint()
         series = series_of(program, source, events, 0 if events.n_partitions > 1 else None, self.value)
         choices = drawable(program, source)
         told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
@@ -449,6 +459,7 @@ class Presenter:
         with stoppable(spark_frame.sparkSession) as stop:
             turn.stop_by(stop)
             n = matches.count()
+            checkpoint()
             frame = matches.head(PAGE)
         table = {
             **columns_and_rows(frame),
@@ -470,7 +481,7 @@ class Presenter:
 
     def _failed(self, turn: Turn, error: BaseException) -> None:
         """Show what ended a job; called in the thread."""
-        if turn.is_cancelled or isinstance(error, KeyboardInterrupt):
+        if turn.is_cancelled:
             return
         for widget in (self.board.table, self.board.timeline, self.board.funnel):
             self.board.set(widget, {"busy": False})
@@ -486,6 +497,10 @@ class Presenter:
             ]
         else:
             self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
+
+
+def _message(is_cold: bool) -> str:
+    return "compiling a pattern of a new shape, then running it" if is_cold else "running"
 
 
 def _has_same_order(before: Result | None, after: Result) -> bool:

@@ -24,7 +24,7 @@ from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.running.series import Series, described, drawable, series_of
 from cepkit.explorer.stepping import Stepping, matches_at_end
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.matches import Matches
 from cepkit.planning.planner import Engine
 from cepkit.reasons import explain_rows

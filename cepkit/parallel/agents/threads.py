@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,10 +12,10 @@ from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Crew, Terms
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
+from cepkit.progress import checkpoint, run_on_threads
 
 _SPINS = 2_000  # looks for work before a thread sleeps
 _SLEEP = 20e-6
-_LOOKS = 0.05  # seconds after which an interrupt is seen
 
 
 _TERMS = Terms()
@@ -39,7 +38,7 @@ def run_agents(
     agents, crew, terms, own, seed, room
         As of `cepkit.parallel.simulation.simulation.simulate_agents`.
     on_wait : callable, optional
-        Called in this thread now and then; what it raises ends all threads and is passed on.
+        Called in this thread now and then. An exception ends all threads and is raised.
 
     Returns
     -------
@@ -48,7 +47,7 @@ def run_agents(
     Raises
     ------
     BaseException
-        What a worker or ``on_wait`` raised, or the interrupt of this thread, when all threads have ended.
+        The exception of a worker or of ``on_wait``, `Cancelled` or Ctrl-C. All threads have ended by then.
 
     Notes
     -----
@@ -68,8 +67,7 @@ def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tupl
     work, busy = _worker(run.agents, k.work()), np.zeros(n_threads)
     while why != k.FINISHED and run.net.deliveries.shape[1]:
         run.shared[k.STOP] = 0
-        loops = [partial(_until_done, work, run, r) for r in range(n_threads)]
-        seconds += _in_threads(loops, [run], busy, on_wait)
+        seconds += _run_loops(partial(_work_until_done, work, run), n_threads, [run], busy, on_wait)
         why = int(run.shared[k.STOP]) or k.FINISHED
         run.grow(why)
     return seconds, busy
@@ -108,25 +106,25 @@ def run_units(
     """
     runs: list[AgentRun | None] = [None] * len(parts)
     under_way: list[AgentRun | None] = [None] * threads
-    has_stopped = threading.Event()
     from cepkit.kernels import agents as k
 
     kernel = k.work()  # compiled before the clock starts
 
     def loop(r: int) -> None:
         for i, (own, make) in enumerate(parts):
-            if own == r and not has_stopped.is_set():
+            if own == r:
+                checkpoint()
                 run = under_way[r] = runs[i] = make()
                 work, why = _worker(run.agents, kernel), k.WENT_ON
-                while why != k.FINISHED and run.net.deliveries.shape[1] and not has_stopped.is_set():
+                while why != k.FINISHED and run.net.deliveries.shape[1]:
                     run.shared[k.STOP] = 0
-                    _until_done(work, run, 0)
+                    checkpoint()
+                    _work_until_done(work, run, 0)
                     why = int(run.shared[k.STOP]) or k.FINISHED
                     run.grow(why)
 
     busy = np.zeros(threads)
-    loops = [partial(loop, r) for r in range(threads)]
-    seconds = _in_threads(loops, under_way, busy, on_wait, has_stopped)
+    seconds = _run_loops(loop, threads, under_way, busy, on_wait)
     return runs, seconds, busy
 
 
@@ -142,54 +140,37 @@ def _worker(agents: Agents, kernel: Callable) -> Callable[[AgentRun, int], int]:
     return work
 
 
-def _until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int) -> None:
+def _work_until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int) -> None:
     """Let a thread work until there is nothing left to do, or one of them needs a larger array."""
     while work(run, r) == run.k.IDLE:
+        checkpoint()
         time.sleep(_SLEEP)
 
 
-def _in_threads(
-    loops: Sequence[Callable[[], None]],
+def _run_loops(
+    loop: Callable[[int], None],
+    n_threads: int,
     runs: Sequence[AgentRun | None],
     cpu: np.ndarray,
     on_wait: Callable[[], None] | None,
-    has_stopped: threading.Event | None = None,
 ) -> float:
-    """Run each loop in a thread; return the seconds from the first one's start to the last one's end."""
-    raised: list[BaseException] = []
+    """Run ``loop(r)`` in thread ``r``; return the seconds from the first one's start to the last one's end.
 
-    def stop() -> None:
-        if has_stopped is not None:
-            has_stopped.set()
-        for run in runs:
-            if run is not None:
-                run.shared[run.k.STOP] = run.k.STOPPED
+    ``cpu`` counts the seconds that each one works.
+    """
 
     def work(r: int) -> None:
         began = time.thread_time()
         try:
-            loops[r]()
-        except BaseException as error:  # it is raised again in the thread that waits
-            raised.append(error)
-            stop()
-        cpu[r] += time.thread_time() - began
+            loop(r)
+        finally:
+            cpu[r] += time.thread_time() - began
 
-    threads = [threading.Thread(target=work, args=(r,), daemon=True) for r in range(len(loops))]
+    def stop() -> None:
+        for run in runs:
+            if run is not None:
+                run.shared[run.k.STOP] = run.k.STOPPED
+
     began = time.perf_counter()
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(_LOOKS)
-                if on_wait is not None:
-                    on_wait()
-    except BaseException:
-        while any(thread.is_alive() for thread in threads):
-            stop()  # again and again: a run may have begun meanwhile
-            time.sleep(_SLEEP)
-        raise
-    seconds = time.perf_counter() - began
-    if raised:
-        raise raised[0]
-    return seconds
+    run_on_threads(work, n_threads, n_threads, on_wait=on_wait, stop=stop)
+    return time.perf_counter() - began

@@ -12,7 +12,7 @@ from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.parallel.agents.outcome import ParallelRun
 
 MOST_KEPT = 1 << 26  # matches; agents make all of them at once

@@ -10,8 +10,9 @@ from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, Terms
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
+from cepkit.progress import checkpoint
 
-_STEPS_PER_CALL = 1 << 15  # between two calls an interrupt is heard
+_STEPS_PER_CALL = 1 << 15  # between two checkpoints
 _TERMS, _COSTS = Terms(), Costs()
 
 
@@ -85,6 +86,7 @@ def simulate_agents(
     held[1, :-1] = [event_bytes * max(1, rank) for _, _, rank in agents.stages]
     why = k.WENT_ON
     while why != k.FINISHED and deliveries.shape[1]:
+        checkpoint()
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
             why = k.simulation()(
                 agents.join, agents.completes, agents.world, run.net, run.blocks, run.found, run.own,

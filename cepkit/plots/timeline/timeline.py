@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, column_not_found
-from cepkit.formatting import count_text
+from cepkit.language.numbers import count_text
 from cepkit.plots import theme
 from cepkit.plots.text import cut, escaped
 from cepkit.plots.timeline.axes import TimeAxis, row_axis, time_axis

@@ -1,0 +1,259 @@
+"""Long work: another thread or Ctrl-C ends it, and no thread goes on after that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.compile.shared import loading
+from cepkit.progress import (
+    Cancellation,
+    Cancelled,
+    ShareDone,
+    cancellable,
+    checkpoint,
+    run_on_threads,
+)
+
+LONG_S = 120  # a test fails after this time
+
+
+class Watched(Cancellation):
+    """Says after ``n`` checkpoints that the work is under way."""
+
+    def __init__(self, n: int):
+        super().__init__()
+        self.left, self.is_under_way = n, threading.Event()
+
+    @property
+    def is_cancelled(self):
+        self.left -= 1
+        if self.left <= 0:
+            self.is_under_way.set()
+        return super().is_cancelled
+
+
+def outcome_of_cancelling(work, n: int) -> list[BaseException | None]:
+    """Cancel ``work`` in the middle; return the exception that ended it, None where it came to its end."""
+    ended, before, watched = [], set(threading.enumerate()), Watched(n)
+
+    def run():
+        try:
+            with cancellable(watched):
+                work()
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+        finally:
+            watched.is_under_way.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert watched.is_under_way.wait(LONG_S)
+    watched.cancel()
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+    assert set(threading.enumerate()) <= before
+    return ended
+
+
+# --- checkpoints -------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_obeys_the_block_around_it():
+    outer = Cancellation()
+    inner = Cancellation(outer)
+    checkpoint()
+    with cancellable(outer):
+        with cancellable(inner):
+            checkpoint()
+            inner.cancel()
+            with pytest.raises(Cancelled):
+                checkpoint()
+        checkpoint()
+        outer.cancel()
+        with pytest.raises(Cancelled):
+            checkpoint()
+    checkpoint()
+    assert Cancellation(outer).is_cancelled and not isinstance(Cancelled(), Exception)
+
+
+def test_the_share_that_is_done():
+    told = []
+    done = ShareDone(4, told.append)
+    done(1)
+    done(1)  # too soon to be reported
+    assert told == [0.25]
+    ShareDone(0, told.append)(1)
+    assert told == [0.25]
+
+
+def test_results_of_threads_are_in_order():
+    assert run_on_threads(lambda i: i * i, 7, 3) == [0, 1, 4, 9, 16, 25, 36]
+    assert run_on_threads(lambda i: i, 0, 3) == []
+
+
+def test_threads_see_the_cancellation_of_the_thread_that_started_them():
+    ends = []
+
+    def endless(i):
+        try:
+            while True:
+                checkpoint()
+        except Cancelled:
+            ends.append(i)
+            raise
+
+    (error,) = outcome_of_cancelling(lambda: run_on_threads(endless, 2, 2), 1000)
+    assert isinstance(error, Cancelled) and set(ends) <= {0, 1} and ends
+
+
+@pytest.mark.parametrize("by_stop", [False, True])
+def test_an_error_of_one_thread_ends_the_others(by_stop):
+    """By their checkpoints, or where there are none by ``stop``."""
+    before, stopped = set(threading.enumerate()), threading.Event()
+
+    def work(i):
+        if i == 1:
+            raise ZeroDivisionError("of one thread")
+        while not stopped.is_set():
+            if not by_stop:
+                checkpoint()
+
+    with pytest.raises(ZeroDivisionError, match="of one thread"):
+        run_on_threads(work, 2, 2, stop=stopped.set if by_stop else None)
+    assert set(threading.enumerate()) == before
+
+
+def test_an_error_while_waiting_ends_the_threads():
+    before = set(threading.enumerate())
+
+    def endless(i):
+        while True:
+            checkpoint()
+
+    def on_wait():
+        raise ZeroDivisionError("of the thread that waits")
+
+    with pytest.raises(ZeroDivisionError, match="that waits"):
+        run_on_threads(endless, 3, 3, on_wait=on_wait)
+    assert set(threading.enumerate()) == before
+
+
+# --- long work ---------------------------------------------------------------------------------------------
+
+N = 250_000
+PAIRS = "PATTERN SEQ(A a, B b) WHERE a.x > b.x + :n"
+TRIPLES = (
+    "PATTERN SEQ(A a, B b, B c) WHERE a.x > b.x AND c.x > a.x + b.x"  # a sample tests the last condition
+)
+CALL = {"event_type": "kind", "order_by": "ts"}
+
+
+@cache
+def events(n: int) -> pd.DataFrame:
+    """Return many events of type A and many B after them: 10^10 pairs and more, all in one window."""
+    x = np.random.default_rng(1).random(2 * n)
+    return pd.DataFrame(
+        {"ts": range(2 * n), "kind": ["A"] * n + ["B"] * n, "x": x, "k": np.arange(2 * n) % 4}
+    )
+
+
+def matches(engine="auto", query=PAIRS):
+    params = {"n": 5.0} if ":n" in query else None
+    return events(N).cep.match(query, engine=engine, params=params, **CALL)
+
+
+def rows():
+    """Return the matches of a regex; every row looks at all partial matches of its key."""
+    frame = pd.DataFrame({"k": np.arange(1_500_000) % 3, "x": 1})
+    define = {"e": "sum(x) < :n", "full": "sum(x) >= :n"}
+    return frame.cep.match(". e* full", define=define, params={"n": 2**60}, partition_by="k")
+
+
+WORKS = {
+    "count": lambda: matches().count(),
+    "walk": lambda: sum(map(len, matches(query="PATTERN SEQ(A a, B b) WHERE a.x > b.x").chunks())),
+    "aggregate": lambda: matches().aggregate(s="sum(a.x)"),
+    "search": lambda: matches("search").count(),
+    "ordered": lambda: matches("ordered").count(),
+    "linked": lambda: matches("linked", "PATTERN SEQ(A a, B b) WHERE a.x > b.x").count(),
+    "sase_runs": lambda: matches("sase_runs", "PATTERN SEQ(A a, B b) WHERE a.x > b.x").count(),
+    "estimate": lambda: matches(query=TRIPLES).count(method="estimate"),
+    "funnel": lambda: cep.funnel(events(N), PAIRS, params={"n": 5.0}, **CALL),
+    "sequential": lambda: matches(cep.Sequential()).count(),
+    "hybrid": lambda: matches(cep.Hybrid(threads=2)).count(),
+    "rip": lambda: matches(cep.RIP(threads=2)).count(),
+    "state": lambda: matches(cep.StateParallel()).count(),
+    "data": lambda: matches(cep.DataParallel(threads=2), PAIRS + " AND [k]").count(),
+    "regex": lambda: rows().count(),
+}
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_long_work_is_cancelled(name, monkeypatch):
+    monkeypatch.setenv("CEPKIT_THREADS", "3")
+    (error,) = outcome_of_cancelling(WORKS[name], 40)
+    assert isinstance(error, Cancelled)
+
+
+def test_a_thread_that_waits_for_a_compilation_is_cancelled():
+    with loading._loading:  # as a thread that compiles does
+        (error,) = outcome_of_cancelling(lambda: loading.load("X = 1\n"), 5)
+    assert isinstance(error, Cancelled)
+    assert loading.load("X = 1\n").X == 1
+
+
+def test_cancelled_work_can_be_done_again():
+    found = matches("search")
+    (error,) = outcome_of_cancelling(found.count, 25)
+    assert isinstance(error, Cancelled)
+    few = events(N).head(N + 50).tail(100).cep.match("PATTERN SEQ(A a, B b) WHERE a.x > b.x", **CALL)
+    with cancellable(Cancellation()):
+        assert few.count() == int(sum(few.count_by_last()["count"]))
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+warnings.simplefilter("ignore")
+sys.path.insert(0, {folder!r})
+from test_progress import WORKS
+work, main, over = WORKS[{name!r}], threading.main_thread(), threading.Event()
+def interrupt():
+    while not any(thread.name.startswith("cepkit worker") for thread in threading.enumerate()):
+        time.sleep(0.001)
+    time.sleep({wait!r})
+    os.kill(os.getpid(), signal.SIGINT)
+for attempt in range(3):
+    others = threading.Thread(target=interrupt, daemon=True)
+    others.start()
+    try:
+        work()
+    except KeyboardInterrupt:
+        print(sum(thread.name.startswith("cepkit") for thread in threading.enumerate()), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("name", ["sequential", "state", "data", "regex"])
+def test_ctrl_c_leaves_no_thread(name):
+    """Whenever it comes: the thread that waits for the others notices it at once."""
+    folder = Path(__file__).parent
+    environment = {
+        **os.environ, "CEPKIT_THREADS": "3", "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": str(folder.parent),
+    }  # fmt: skip
+    script = INTERRUPTED.format(folder=str(folder), name=name, wait=0.3)
+    child = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=10 * LONG_S
+    )
+    assert child.stdout.split() == ["0"] * 3, child.stderr
