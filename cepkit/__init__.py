@@ -14,7 +14,7 @@ from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.expressions.functions import function, pure
 from cepkit.language.expressions.operands import corr, cosine, l2
 from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.patterns import any_of_patterns, var
+from cepkit.language.regex.patterns import var
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.query import SequenceQuery
@@ -39,7 +39,6 @@ __all__ = [
     "StateParallel",
     "all_of",
     "any_of",
-    "any_of_patterns",
     "corr",
     "cosine",
     "event",

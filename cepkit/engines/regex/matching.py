@@ -21,6 +21,7 @@ from cepkit.compile.regex.program import (
 )
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.shared.match_set import MatchSet
+from cepkit.errors import CepError
 from cepkit.events import Events
 
 # Up to this many partitions one state fits the cache; above, blocks of so many partitions are matched one by
@@ -34,10 +35,19 @@ _WORK_PER_CALL = 1 << 24
 
 
 def usable_threads() -> int:
-    """Return how many threads matching may use: ``CEPKIT_THREADS``, else the cores of this process."""
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, else the cores of this process.
+
+    Raises
+    ------
+    CepError
+        When ``CEPKIT_THREADS`` is not a whole number.
+    """
     named = os.environ.get("CEPKIT_THREADS")
     if named:
-        return max(1, int(named))
+        try:
+            return max(1, int(named))
+        except ValueError:
+            raise CepError(f"CEPKIT_THREADS={named!r}: expected a whole number of threads") from None
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -16,7 +16,6 @@ from cepkit.language.sequences.checks import WHOLE_CHECKS
 from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
-    AnyOf,
     Loop,
     SequencePattern,
     event_patterns,
@@ -104,16 +103,6 @@ class SequenceQuery:
     def group_variables(self) -> frozenset[str]:
         """The variables that stand for several events."""
         return group_variables(self.pattern)
-
-    @property
-    def chosen_variables(self) -> frozenset[str]:
-        """The variables inside an option of ``any_of``: bound only where it is taken."""
-        return frozenset(
-            event.variable
-            for node in self.pattern.walk()
-            if isinstance(node, AnyOf)
-            for event in event_patterns(node)
-        )
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of the parameters that conditions and measures use, in reading order."""

@@ -260,7 +260,7 @@ def _ordered(rows: list[pd.DataFrame], first: str) -> pd.DataFrame:
 
 
 def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
-    """Return a run's agents as `cepkit.parallel.plots.network.network_dot` takes them; of a sequence without loops."""
+    """Return a run's agents as `cepkit.parallel.plots.network.network_svg` takes them; of a sequence without loops."""
     done, agents = trace.agents_frame(), list(trace.agents)
     role = trace.threads()[["agent", "role"]].astype(str)
     types = dict(zip(VARIABLES, workload.types, strict=False))
