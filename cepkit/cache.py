@@ -1,43 +1,84 @@
-"""The folder of the user's own where compiled kernels and parsers' tables are kept between processes."""
+"""The user's own folders for what is kept between processes: compiled kernels, parsers' tables, launchers."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from cepkit.errors import CepError
 
+KERNELS = "kernels"
 
-def cache_folder() -> Path:
-    """Return the folder of compiled kernels and parsers' tables, made if need be.
 
-    ``CEPKIT_CACHE`` names it, else it is ``cepkit/kernels`` in the user's cache folder.
+class UnsafeFolderError(CepError, PermissionError):
+    """A folder or file with code that runs belongs to another user, or others can write it."""
+
+
+def cache_path(name: str = KERNELS, environment: Mapping[str, str] | None = None) -> Path:
+    """Return where a cache folder lies.
+
+    Parameters
+    ----------
+    name : str
+        ``kernels`` for compiled kernels and parsers' tables. Other folders lie beside the kernels.
+    environment : mapping of str to str, optional
+        The environment to look at; None: that of the process. ``CEPKIT_CACHE`` names the folder of kernels;
+        without it, all folders lie in ``cepkit`` in the user's cache folder.
+
+    Examples
+    --------
+    >>> cache_path("java-21", {"CEPKIT_CACHE": "/own"}).as_posix(), cache_path("java-21", {}).parts[-2:]
+    ('/own/java-21', ('cepkit', 'java-21'))
+    """
+    environment = os.environ if environment is None else environment
+    named = environment.get("CEPKIT_CACHE")
+    if named:
+        folder = Path(named).expanduser()
+        return folder if name == KERNELS else folder / name
+    base = environment.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "cepkit" / name
+
+
+def cache_folder(name: str = KERNELS) -> Path:
+    """Return a cache folder of the user, see `cache_path`; make it if there is none.
 
     Raises
     ------
     CepError
-        When others than the user own it or may write to it: its files are code that runs.
+        When it cannot be made.
+    UnsafeFolderError
+        When it belongs to another user, or others can write it: its files are code that runs.
     """
-    named = os.environ.get("CEPKIT_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(named) if named else home / "cepkit" / "kernels"
+    return private_folder(cache_path(name))
+
+
+def private_folder(folder: Path) -> Path:
+    """Return a folder that only the user can write; make it if there is none. Raises as `cache_folder`."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for own in (folder.parent, folder):
+            own.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CepError(
-            f"the kernel cache {folder} cannot be made ({error.strerror}); "
+            f"the cache folder {folder} cannot be made ({error.strerror}); "
             "set CEPKIT_CACHE to a folder of yours"
         ) from error
-    if hasattr(os, "getuid"):
-        found = folder.stat()
-        if found.st_uid != os.getuid():
-            raise CepError(
-                f"the kernel cache {folder} belongs to another user; set CEPKIT_CACHE to a folder of yours"
-            )
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise CepError(
-                f"the kernel cache {folder} can be written by others, and its files are run as code; "
-                f"take that right away (chmod go-w {folder}) or set CEPKIT_CACHE to a folder of yours"
-            )
+    check_private(folder)
     return folder
+
+
+def check_private(path: Path) -> None:
+    """Raise UnsafeFolderError when a file or folder belongs to another user, or others can write it."""
+    if not hasattr(os, "getuid"):
+        return
+    found = path.stat()
+    if found.st_uid != os.getuid():
+        raise UnsafeFolderError(
+            f"{path} in the cache belongs to another user; set CEPKIT_CACHE to a folder of yours"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeFolderError(
+            f"{path} in the cache can be written by others, and its files are run as code; "
+            f"take that right away (chmod go-w {path}) or set CEPKIT_CACHE to a folder of yours"
+        )

@@ -177,3 +177,10 @@ def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotF
     columns = [str(column) for column in columns]
     shown = repr(columns) if len(columns) <= 40 else repr(columns[:40])[:-1] + f", … {len(columns)} in all]"
     return ColumnNotFoundError(f"{role}: column {name!r} not found.{nearest(name, columns)} Columns: {shown}")
+
+
+def require_columns(role: str, names: Iterable[str], columns: Iterable[str]) -> None:
+    """Raise `column_not_found` for the first of ``names`` that is no column."""
+    for name in names:
+        if name not in columns:
+            raise column_not_found(role, name, columns)

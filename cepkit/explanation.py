@@ -109,7 +109,7 @@ class Explanation:
 
     def svg(self) -> str:
         """Return the automaton as SVG text."""
-        from cepkit.plots.automata.svg import automaton_svg
+        from cepkit.plots.automata.layered import automaton_svg
 
         return automaton_svg(self.states, define=self._texts())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from math import exp, factorial, inf, prod
 
 import pytest
@@ -13,9 +12,7 @@ import pytest
 from cepkit.errors import CepError
 from cepkit.parallel.model.allocation import (
     allocate_agents,
-    allocate_branches,
     allocate_threads,
-    pair_to_fuse,
     pairs_to_fuse,
     split_by_load,
     split_workers,
@@ -28,24 +25,24 @@ from cepkit.parallel.model.costs import (
     event_loads,
     match_loads,
     measured_loads,
-    memory_bytes,
     needed_workers,
-    printed_worker_bounds,
     synchronisation,
-    total_computation,
-    total_synchronisation,
 )
 from cepkit.parallel.model.rates import (
     AgentRates,
     arrival_rates,
     event_buffer_sizes,
-    kleene_factor,
+    flows_of,
     match_buffer_sizes,
-    match_rate,
     sending_rates,
 )
 
 MODELS = ["paper", "simplex"]
+
+
+def match_rate(rates: AgentRates, model: str = "simplex") -> float:
+    """Return how many matches there are, 1/s."""
+    return sum(flows_of(rates, model)[-1].sent_on.values())
 
 
 # --- a plain chain of agents ---
@@ -172,7 +169,9 @@ def test_loops_are_what_a_chain_of_agents_does(place):
     assert evaluated[:-1] == pytest.approx(event_loads(rates), rel=0.15)
     x = 0.5 * 0.5 * 6.0
     before = arrival_rates(replace(rates, repeats=((1, 1),) * (place + 2)))[place - 1]
-    assert arrival_rates(rates)[place - 1] / before == pytest.approx(kleene_factor(x, place + 1))
+    # The sum of x^k (i - 2)! / (i - 2 + k)! for the agents i = 2 and i = 3.
+    factor = exp(x) if place == 1 else (exp(x) - 1) / x
+    assert arrival_rates(rates)[place - 1] / before == pytest.approx(factor)
     assert arrival_rates(rates, "paper")[place - 1] == inf  # x >= 1
 
 
@@ -202,14 +201,6 @@ def test_closed_forms(n):
             assert arrival_rates(rates)[i - 1] == pytest.approx(sent)
         else:
             assert match_rate(rates) == pytest.approx(sent)
-
-
-@pytest.mark.parametrize("x", [0.1, 0.9, 2.5, 8.0])
-def test_kleene_factor(x):
-    assert kleene_factor(x, 2) == pytest.approx(exp(x))
-    assert kleene_factor(x, 3) == pytest.approx((exp(x) - 1) / x)
-    assert kleene_factor(x, 4) == pytest.approx((exp(x) - 1 - x) / (x * x / 2))
-    assert kleene_factor(x, 5, "paper") == (pytest.approx(1 / (1 - x)) if x < 1 else inf)
 
 
 def test_loop_of_the_paper():
@@ -286,7 +277,6 @@ def test_units(seed, model):
     assert match_rate(minutes, model) == pytest.approx(60 * match_rate(rates, model))
     assert match_buffer_sizes(minutes, model) == pytest.approx(match_buffer_sizes(rates, model))
     assert event_buffer_sizes(minutes) == pytest.approx(event_buffer_sizes(rates))
-    assert memory_bytes(minutes, model) == pytest.approx(memory_bytes(rates, model))
 
 
 def test_residence_times():
@@ -316,8 +306,6 @@ def test_work():
     # Each event locks the buffers of the match workers, each partial match those of the event workers.
     first, _ = synchronisation(rates, [1, 2], [3, 2], "paper")
     assert first == pytest.approx(11 * (3 * 3 + 2 * 1) + 17 * 6)
-    assert total_computation(rates, "paper") == pytest.approx(sum(computation(rates, "paper")))
-    assert total_synchronisation(rates, [2, 2], [2, 2], "paper") == pytest.approx(sum(locks))
     loads = agent_loads(rates, [2, 2], [2, 2], "paper")
     assert loads == pytest.approx([a + b for a, b in zip(computation(rates, "paper"), locks, strict=True)])
 
@@ -325,21 +313,12 @@ def test_work():
 def test_needed_workers_are_the_offered_load():
     rates = AgentRates((100.0, 400.0), 10.0, evaluation_cost=25_000.0)  # 400 000 pairs of 25 us per second
     assert needed_workers(rates) == (10,) and needed_workers(rates, "paper") == (10,)
-    # With its own number of evaluations between two items, each printed bound is this load.
+    # With its own number p of evaluations between two items, each printed bound, m W / p or e W / p, is this.
     between_events, between_matches = 1 / (400 * 25e-6), 1 / (100 * 25e-6)
-    assert printed_worker_bounds(rates, between_events)[0][0] == pytest.approx(10.0)
-    assert printed_worker_bounds(rates, between_matches)[0][1] == pytest.approx(10.0)
+    (arrivals,), window = arrival_rates(rates), rates.window
+    assert arrivals * window / between_events == pytest.approx(10.0)
+    assert rates.rates[1] * window / between_matches == pytest.approx(10.0)
     assert needed_workers(replace(rates, rates=(1e-9, 1e-9), in_window=())) == (1,)
-
-
-def test_memory_of_a_loop():
-    """One agent: partial matches of n events are 2 x^(n-1) / (n-1)! per second and stay 4 / n seconds."""
-    rates = AgentRates((2.0, 0.3), 4.0, repeats=((1, 1), (1, 3)), bytes_per_event=8.0)
-    x = 0.3 * 4.0
-    by_n = {1: 2.0, 2: 2 * x, 3: 2 * x * x / 2}
-    kept = sum(m * 4.0 / n for n, m in by_n.items())
-    mean = sum(n * m for n, m in by_n.items()) / sum(by_n.values())
-    assert memory_bytes(rates) == pytest.approx(0.3 * 4 * 8 + kept * mean * 8)
 
 
 def test_values_that_do_not_fit():
@@ -415,12 +394,6 @@ def test_pairs_to_fuse(seed):
         all_pairs = [p for p in _disjoint(len(loads), n)]
         assert pairs in all_pairs
         assert _load(loads, pairs) == min(_load(loads, p) for p in all_pairs)
-    threads = 2 * len(loads)
-    pair = pair_to_fuse(loads, threads)
-    least = min(a + b for a, b in pairwise(loads))
-    if sum(loads):
-        assert (pair is None) == (threads * least / sum(loads) >= 2)
-        assert pair is None or loads[pair] + loads[pair + 1] == least
 
 
 def _disjoint(n: int, k: int, first: int = 0):
@@ -499,39 +472,6 @@ def test_measured_counts_decide():
         allocate_agents(FOUR, 16, "measured", compared=counts, sent=[0, 0])
     with pytest.raises(CepError, match="cost_model 'best' is not known"):
         allocate_agents(FOUR, 16, "best")
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("seed", range(10))
-def test_branches_share_the_threads(seed, model):
-    draw = random.Random(seed)
-    branches = [
-        AgentRates(tuple(draw.uniform(0.1, 9) for _ in range(draw.randint(1, 4))), draw.uniform(1, 9), 0.5)
-        for _ in range(draw.randint(1, 3))
-    ]
-    sizes = [len(rates.agents) for rates in branches]
-    least = 2 * sum(n - n // 2 for n in sizes)
-    if not sum(sizes):
-        assert allocate_branches(branches, 5, model)[0].threads == ()
-        return
-    for threads in range(least, least + 12):
-        made = allocate_branches(branches, threads, model)
-        assert sum(sum(one.threads) for one in made) == threads
-        assert all(min(one.threads, default=2) >= 2 for one in made)
-        agents = [tuple(c for of in one.agents for c in of) for one in made]
-        assert agents == [rates.agents for rates in branches]
-        if threads >= 2 * sum(sizes):
-            assert not any(one.fused for one in made)
-    with pytest.raises(CepError, match=rf"threads={least - 1}: .* at least {least}"):
-        allocate_branches(branches, least - 1, model)
-
-
-def test_branches_by_counts():
-    made = allocate_branches(
-        [FOUR, AgentRates((1.0, 1.0), 1.0)], 20, "measured",
-        compared=[[(10, 0)] * 3, [(0, 70)]], sent=[[0] * 3, [0]],
-    )  # fmt: skip
-    assert [one.threads for one in made] == [(2, 2, 2), (14,)] and made[1].match_workers == (13,)
 
 
 def test_loop_that_diverges_takes_what_there_is():

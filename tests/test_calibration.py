@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from itertools import combinations
 
 import numba
@@ -11,18 +12,14 @@ import pandas as pd
 import pytest
 
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.errors import CepError
+from cepkit.errors import CepError, MissingDependencyError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.kernels import agents as agent_kernels
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, Terms
 from cepkit.parallel.simulation import calibration, simulation
-from cepkit.parallel.simulation.calibration import (
-    calibrate_costs,
-    nonnegative_least_squares,
-    robust_nonnegative,
-)
+from cepkit.parallel.simulation.calibration import calibrate_costs, robust_nonnegative
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 
@@ -55,7 +52,7 @@ def test_least_squares_have_the_least_rest_of_all_supports(seed):
             x = np.linalg.lstsq(a[:, support], b, rcond=None)[0]
             if (x >= 0).all():
                 rests.append(float(((b - a[:, support] @ x) ** 2).sum()))
-    found = nonnegative_least_squares(a, b)
+    found = calibration._least_squares()(a, b)
     assert (found >= 0).all()
     assert ((b - a @ found) ** 2).sum() == pytest.approx(min(rests), rel=1e-9)
 
@@ -145,3 +142,10 @@ def test_nothing_to_measure():
 def test_numbers_are_above_zero(wrong):
     with pytest.raises(CepError, match=f"calibrate_costs: {next(iter(wrong))}"):
         calibrate_costs(*prepared(TWO), **wrong)
+
+
+@pytest.mark.parametrize("name", ["scipy.optimize", "threadpoolctl"])
+def test_a_missing_package_names_the_extra(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "cepkit\[papers]"'):
+        calibrate_costs(*prepared(TWO))

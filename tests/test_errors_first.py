@@ -8,6 +8,7 @@ import pytest
 
 import cepkit as cep
 from cepkit import api
+from cepkit.engines.regex.matching import usable_threads
 from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError, PredicateError
 
 FRAME = pd.DataFrame(
@@ -163,3 +164,9 @@ def test_query_values_are_not_contradicted():
         CepError, match=r"\['define', 'order_by'\] is given both in the query and as a keyword"
     ):
         cep.match(FRAME, query, define=RISE, order_by="price")
+
+
+def test_number_of_threads_that_is_none(monkeypatch):
+    monkeypatch.setenv("CEPKIT_THREADS", "two")
+    with pytest.raises(CepError, match="CEPKIT_THREADS='two': expected a whole number of threads"):
+        usable_threads()

@@ -13,7 +13,7 @@ from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, Sequential
 from cepkit.parallel.experiments import details, figures, workloads
 from cepkit.parallel.experiments.claims import claims
-from cepkit.parallel.plots.network import network_dot
+from cepkit.parallel.plots.network import network_svg
 
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 POINT = ["data", "pattern", "window_min", "threads", "length", "system"]
@@ -201,7 +201,7 @@ def test_the_network_of_a_run_can_be_drawn():
     assert agents["agent"].tolist() == ["b", "c", "d"] and agents["events"].tolist() == ["B", "C", "D"]
     assert agents[["event_threads", "partial_threads"]].to_numpy().sum() == 7
     assert agents["sent"].tolist() == [*run.sent[:2], run.n_matches]
-    assert network_dot(agents).count("->") == 7
+    assert network_svg(agents).count('class="edge"') == 7
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from random import Random
 import numba
 import numpy as np
 import pytest
+from python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
 
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
 from cepkit.language.expressions.trees import Literal
@@ -16,10 +17,11 @@ from cepkit.language.sequences.branches import Absence, Branch, Component, Condi
 from cepkit.language.sequences.patterns import EventPattern
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked import kernel_machine as plain_machine
+from cepkit.linked.chains import chains_of
 from cepkit.linked.experiments import figures as paper
 from cepkit.linked.experiments.counterexamples import COUNTEREXAMPLES, counterexamples
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
-from cepkit.linked.runs_of_chains import LinkedCEP, coverable_states, linked_unsupported, match_linked
+from cepkit.linked.runs_of_chains import LinkedCEP, coverable_states, linked_unsupported
 from cepkit.linked.sequences import (
     ABSENT,
     SIGNS,
@@ -27,7 +29,6 @@ from cepkit.linked.sequences import (
     PlainAbsence,
     PlainEvents,
     PlainPattern,
-    Predicate,
 )
 
 JIT = not numba.config.DISABLE_JIT
@@ -234,20 +235,21 @@ def random_case(rng: Random, *, kleene: bool = False, conditions: bool = True, a
 
 
 ENGINES = {"linked": LinkedCEP, "sase": SaseRuns, "siddhi": SiddhiLikeRuns}
+PYTHON = {"linked": PythonLinked, "sase": PythonRuns, "siddhi": PythonRuns}
 
 
-def agrees(case: Case, *, compiled: bool = True) -> None:
+def agrees(case: Case, engines: dict = ENGINES) -> None:
     """Check everything that is promised of one case."""
     partial = partial_matches(case)
     expected = complete(case, partial)
     counters = {}
-    for name, engine in ENGINES.items():
-        made = engine(case.pattern, compiled=compiled)
+    for name, engine in engines.items():
+        made = engine(case.pattern)
         found = made.push(case.events())
         assert found.bound() == expected, (name, case)
         assert found.n_matches == len(expected)
         counters[name] = made.counters
-        counting = engine(case.pattern, output="count", compiled=compiled)
+        counting = engine(case.pattern, output="count")
         assert counting.push(case.events()).n_matches == len(expected), (name, case)
         assert counting.counters.nodes == made.counters.nodes
     linked, runs = counters["linked"], counters["sase"]
@@ -258,12 +260,12 @@ def agrees(case: Case, *, compiled: bool = True) -> None:
     assert linked.chains <= linked.nodes
     if not any(case.pattern.coverable):
         assert (linked.nodes, linked.copies, linked.chains) == (runs.nodes, runs.copies, runs.nodes)
-    coverages_agree(case, expected, compiled=compiled)
+    coverages_agree(case, expected, engines["linked"])
 
 
-def coverages_agree(case: Case, expected: list, *, compiled: bool) -> None:
+def coverages_agree(case: Case, expected: list, linked: type) -> None:
     """Check that coverages are matches and that every match has one, component by component no older."""
-    engine = LinkedCEP(case.pattern, output="latest", compiled=compiled)
+    engine = linked(case.pattern, output="latest")
     engine.push(case.events())
     rows = engine.coverages.tolist()
     assert rows == sorted(rows, key=lambda row: row[::-1])
@@ -298,7 +300,17 @@ def test_random_streams_with_kleene_closure(seed):
 def test_random_streams_in_plain_python(seed):
     rng = Random(2000 + seed)
     for _ in range(STREAMS_PER_SEED // 8):
-        agrees(random_case(rng, kleene=rng.random() < 0.5), compiled=False)
+        agrees(random_case(rng, kleene=rng.random() < 0.5), PYTHON)
+
+
+def test_chains_are_those_of_the_machine_in_python(seed):
+    rng = Random(6000 + seed)
+    for _ in range(STREAMS_PER_SEED // 8):
+        case = random_case(rng, kleene=rng.random() < 0.5)
+        machine = PythonLinked(case.pattern, output="latest")
+        machine.push(case.events())
+        found = chains_of(case.pattern, case.events())
+        assert [tuple(row) for row in found.to_numpy().tolist()] == machine.chains(), case
 
 
 def test_random_conditions_that_are_python_functions(seed):
@@ -321,9 +333,11 @@ def test_random_conditions_that_are_python_functions(seed):
             named = Predicate((0,), parity.holds)
             absences = (replace(first, conditions=(*first.conditions, named)), *absences[1:])
         conditions = (*case.pattern.conditions, predicate)
-        pattern = replace(case.pattern, conditions=conditions, absences=absences)
-        assert not pattern.is_compiled
-        agrees(replace(case, pattern=pattern))
+        given = case.pattern
+        pattern = AnyPattern(
+            n, given.window_ticks, conditions, given.kleene, absences, strict_time=given.strict_time
+        )
+        agrees(replace(case, pattern=pattern), PYTHON)
 
 
 # --- pushes -----------------------------------------------------------------------------------------------
@@ -634,12 +648,18 @@ def test_what_linked_cep_runs():
             lambda: PlainPattern(2, conditions=(Comparison(ABSENT, "<", 1, "x", "x"),)),
             "names the absent event",
         ),
+        (
+            lambda: PlainPattern(
+                3, kleene={0}, absences=(PlainAbsence(1, (Comparison(ABSENT, "<", 0, "x", "x"),)),)
+            ),
+            "a condition of an absence names a Kleene closure",
+        ),
         (lambda: PlainPattern(2, absences=(PlainAbsence(1),)), "an absence behind component 1 of 2"),
         (lambda: LinkedCEP(PlainPattern(1), output="some"), "output 'some' is not known"),
         (lambda: SaseRuns(PlainPattern(1), output="latest"), "output 'latest' is not known"),
         (lambda: LinkedCEP(PlainPattern(1), kleene="sets"), "kleene 'sets' is not known"),
         (lambda: LinkedCEP(PlainPattern(1)).coverages, "keeps no coverages"),
-        (lambda: match_linked(PlainPattern(2), example("ab", "a")), r"shape \(1, 2\). It must be \(2, 2\)"),
+        (lambda: LinkedCEP(PlainPattern(2)).push(example("ab", "a")), r"shape \(1, 2\). It must be \(2, 2\)"),
     ],
 )
 def test_mistakes_are_told(make, message):
@@ -675,10 +695,8 @@ def test_large_integers_are_compared_exactly_and_missing_values_never():
     columns = {"x": np.array([large, large + 1]), "y": np.array([np.iinfo(np.int64).min, 3])}
     for name, sign, expected in (("x", "<", 1), ("x", "==", 0), ("y", "<", 0), ("y", "!=", 0)):
         pattern = PlainPattern(2, conditions=(Comparison(0, sign, 1, name, name),))
-        for engine in (LinkedCEP, SaseRuns):
-            for compiled in (True, False):
-                made = engine(pattern, compiled=compiled)
-                assert made.push(example("ab", "ab", columns=columns)).n_matches == expected
+        for engine in (LinkedCEP, SaseRuns, PythonLinked, PythonRuns):
+            assert engine(pattern).push(example("ab", "ab", columns=columns)).n_matches == expected
 
 
 def test_frozen_arrays_of_any_type_are_taken():
@@ -687,7 +705,7 @@ def test_frozen_arrays_of_any_type_are_taken():
     events = example("ab", "ab", columns=columns, partition_of_event=np.array([3, 3], np.int8))
     for array in (events.time, events.accepts_of_component, *columns.values()):
         array.flags.writeable = False
-    assert match_linked(pattern, events).positions.tolist() == [[0, 1]]
+    assert LinkedCEP(pattern).push(events).positions.tolist() == [[0, 1]]
 
 
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")

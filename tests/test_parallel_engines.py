@@ -141,7 +141,7 @@ def test_crew_that_does_not_fit():
         (Crew("static", 6, (1, 3, 2)), "no thread for its events or for its partial matches"),
         (Crew("static", 6, (2, 2, 2), (0, 1, 1)), "no thread for its events or for its partial matches"),
         (Crew("state_dynamic", 3, (2, 1, 0)), "no thread for its events or for its partial matches"),
-        (Crew("static", 6, fused=((0, 2),)), "agents that are fused follow each other"),
+        (Crew("static", 6, fused=((0, 2),)), "neighbours are meant"),
         (Crew("static", 6, fused=((0, 1), (1, 2))), "an agent is in one pair only"),
     ):
         with pytest.raises(CepError, match=message):

@@ -1,15 +1,12 @@
-"""Pictures: automata as DOT and SVG with every way to draw them, and the timeline of matches."""
+"""Pictures: automata as DOT and SVG, and the timeline of matches."""
 
 import itertools
 import json
 import math
-import os
 import random
 import re
-import stat
 import subprocess
 import sys
-import textwrap
 import xml.etree.ElementTree as ET
 from decimal import Decimal
 
@@ -18,13 +15,12 @@ import pandas as pd
 import pytest
 
 from cepkit.compile.regex.automaton import States, positions, states
-from cepkit.errors import CepError, ColumnNotFoundError, MissingDependencyError, OrderError
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError
 from cepkit.language.regex.patterns import Pattern, any_of_patterns, seq, var
 from cepkit.plots import theme
 from cepkit.plots.automata import places
 from cepkit.plots.automata.automaton import automaton_dot, edges
-from cepkit.plots.automata.layered import layered_svg
-from cepkit.plots.automata.svg import automaton_svg, dot_to_svg
+from cepkit.plots.automata.layered import automaton_svg
 from cepkit.plots.timeline.heights import nice_ticks
 from cepkit.plots.timeline.selection import Totals, select
 from cepkit.plots.timeline.timeline import timeline
@@ -97,36 +93,22 @@ ODD_TEXTS = [
 ]
 
 
-# --- SVG: ways to draw ----------------------------------------------------------------------------
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_odd_texts_are_quoted(text):
+    dot = automaton_dot(States(2, ((0, text, 1),), (1,), (0, 1)), title=text)
+    quoted = [re.sub(r"\\(.)", r"\1", found) for found in re.findall(r'label="((?:\\.|[^"\\])*)"', dot)]
+    assert [found.replace("&amp;", "&") for found in quoted if found] == [text, text]
 
 
-@pytest.fixture
-def no_program(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+def test_pictures_load_nothing_before_they_are_drawn():
+    code = (
+        "import sys, cepkit.plots.automata.layered, cepkit.parallel.plots.network, cepkit.plots.timeline.timeline\n"
+        "print({'numba', 'plotly'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
-@pytest.fixture
-def wheel(no_program):
-    pytest.importorskip("pygraphviz")
-
-
-@pytest.fixture
-def nothing(no_program, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pygraphviz", None)
-
-
-@pytest.fixture(params=["wheel", "nothing"])
-def any_way(request):
-    return request.getfixturevalue(request.param)
-
-
-def install_program(monkeypatch, folder, body: str, name: str = "dot"):
-    """Put a program ``name`` that runs the Python text ``body`` alone on the PATH."""
-    folder.mkdir(exist_ok=True)
-    program = folder / name
-    program.write_text(f"#!{sys.executable}\nimport sys\n{textwrap.dedent(body)}")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", str(folder))
+# --- SVG ----------------------------------------------------------------------------
 
 
 def nodes(svg: str) -> dict[str, ET.Element]:
@@ -145,7 +127,7 @@ def circles(group: ET.Element) -> int:
     return sum(child.tag in (f"{SVG}ellipse", f"{SVG}circle") for child in group.iter())
 
 
-def test_svg_of_the_papers_automaton(any_way):
+def test_svg_of_the_papers_automaton():
     svg = automaton_svg(GOLDEN, {"deep": "price < 3"}, title="M & W")
     drawn = nodes(svg)
     assert list(map(int, drawn)) == sorted(range(7)) and all(texts(g) == [n] for n, g in drawn.items())
@@ -157,13 +139,13 @@ def test_svg_of_the_papers_automaton(any_way):
     assert ET.fromstring(svg).get("aria-label") == "M & W"
 
 
-def test_svg_carries_nothing_of_the_machine_and_no_ids(any_way):
+def test_svg_carries_nothing_of_the_machine_and_no_ids():
     svg = automaton_svg(GOLDEN)
     assert svg.startswith("<svg") and svg == automaton_svg(GOLDEN)
     assert not re.search(r"<!--|<\?xml|DOCTYPE|xlink| id=|/usr|/home|\d{8}|20\d\d-", svg)
 
 
-def test_svg_takes_the_pages_text_colour(any_way):
+def test_svg_takes_the_pages_text_colour():
     svg = automaton_svg(GOLDEN)
     root = ET.fromstring(svg)
     assert (
@@ -174,86 +156,12 @@ def test_svg_takes_the_pages_text_colour(any_way):
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
-def test_any_text_comes_out_as_it_is(any_way, text):
+def test_any_text_comes_out_as_it_is(text):
     graph = States(2, ((0, text, 1),), (1,), (0, 1))
     svg = automaton_svg(graph, {text: text}, title=text)
     shown = [shown.replace("\xa0", " ") for shown in texts(ET.fromstring(svg))]
     assert shown.count(text) == 2  # title and edge
     assert [t.text for t in ET.fromstring(svg).iter(f"{SVG}title")].count(f"{text}: {text}") >= 1
-
-
-def test_a_program_on_the_path_comes_first(monkeypatch, tmp_path):
-    install_program(
-        monkeypatch,
-        tmp_path / "bin",
-        """
-        source = sys.stdin.read()
-        assert sys.argv[1:] == ["-Tsvg"], sys.argv
-        print('<?xml version="1.0"?><!DOCTYPE svg><!-- /usr/bin/dot, 2024-01-02 -->')
-        print('<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">')
-        print('<!-- x --><g id="node1" class="node"><title>%d characters</title>' % len(source))
-        print('<g id="a_node1"><a xlink:title="tip"><text id="mine">t</text></a></g></g></svg>')
-        """,
-    )
-    assert dot_to_svg("digraph {}") == (
-        '<svg xmlns="http://www.w3.org/2000/svg">\n<g class="node"><title>10 characters</title>\n'
-        '<g><g><title>tip</title><text id="mine">t</text></g></g></g></svg>'
-    )
-
-
-def test_a_broken_program_leaves_it_to_the_wheel(monkeypatch, tmp_path):
-    pytest.importorskip("pygraphviz")
-    install_program(monkeypatch, tmp_path / "bin", "sys.exit('Format: svg not recognized')")
-    assert list(nodes(dot_to_svg("digraph { a -> b }"))) == ["a", "b"]
-
-
-def test_text_that_is_no_graph_quotes_graphviz(monkeypatch, tmp_path):
-    install_program(monkeypatch, tmp_path / "bin", "sys.exit('syntax error in line 1')")
-    monkeypatch.setitem(sys.modules, "pygraphviz", None)
-    with pytest.raises(CepError, match=r"cannot draw this text\. dot: syntax error in line 1"):
-        dot_to_svg("digraph {")
-
-
-def test_the_wheel_refuses_text_that_is_no_graph(wheel):
-    with pytest.raises(CepError, match="cannot draw this text"):
-        dot_to_svg("digraph { a -> ")
-
-
-def test_neither_program_nor_wheel_names_the_extra(nothing):
-    with pytest.raises(MissingDependencyError, match=r"cepkit\[viz\]"):
-        dot_to_svg("digraph { a -> b }")
-
-
-def test_unknown_engine_names_the_nearest():
-    with pytest.raises(CepError, match=r"engine 'neat' not known\. Did you mean 'neato'\?"):
-        dot_to_svg("digraph {}", engine="neat")
-
-
-@pytest.mark.parametrize(
-    "header", ["digraph {", 'strict graph "odd{name" {', "/* { */ # x\n// {\nDigraph g {"]
-)
-def test_nodes_without_label_keep_their_name_beside_labelled_ones(wheel, header):
-    drawn = nodes(dot_to_svg(header + ' a; b [label="B"]; c [label=""] }'))
-    assert [texts(drawn[name]) for name in "abc"] == [["a"], ["B"], []]
-
-
-def test_links_stay_links(wheel):
-    svg = dot_to_svg('digraph { a [URL="page.html?x=1&y=2", tooltip="go"] }')
-    (link,) = ET.fromstring(svg).iter(f"{SVG}a")
-    assert link.get("href") == "page.html?x=1&y=2" and link.findtext(f"{SVG}title") == "go"
-
-
-def test_drawing_writes_nothing_to_stderr(tmp_path):
-    pytest.importorskip("pygraphviz")
-    program = (
-        "import os, sys; from cepkit.plots.automata.svg import dot_to_svg\n"
-        "import cepkit.plots.timeline.timeline\n"
-        "print({'numba', 'plotly', 'graphviz', 'pygraphviz'} & set(sys.modules))\n"
-        "print(dot_to_svg('digraph { a -> b }')[:4]); os.write(2, b'kept')"
-    )
-    environment = os.environ | {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert (done.stdout.split("\n")[:2], done.stderr) == (["set()", "<svg"], "kept")
 
 
 def test_too_many_states_for_a_picture():
@@ -281,7 +189,7 @@ def boxes(svg: str) -> list[tuple[float, float, float, float]]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_overlaps(seed):
-    svg = layered_svg(random_automaton(seed), title="random")
+    svg = automaton_svg(random_automaton(seed), title="random")
     for one, other in itertools.combinations(boxes(svg), 2):
         apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
         assert apart, (one, other)
@@ -289,7 +197,7 @@ def test_nothing_overlaps(seed):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_everything_is_inside_the_picture(seed):
-    svg = layered_svg(random_automaton(seed))
+    svg = automaton_svg(random_automaton(seed))
     left, top, width, height = map(float, ET.fromstring(svg).get("viewBox").split())
     for box in boxes(svg):
         assert left <= box[0] and top <= box[1] and box[2] <= left + width and box[3] <= top + height
@@ -297,7 +205,7 @@ def test_everything_is_inside_the_picture(seed):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_arrow_points_at_its_state(seed):
-    svg = layered_svg(random_automaton(seed))
+    svg = automaton_svg(random_automaton(seed))
     centres = {}
     for name, group in nodes(svg).items():
         circle = next(group.iter(f"{SVG}circle"))

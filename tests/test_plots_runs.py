@@ -4,6 +4,7 @@ import json
 import random
 import re
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,10 @@ from test_trace import row as row_of
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.parallel.plots import lengths as lengths_module
 from cepkit.parallel.plots.lengths import length_lines
-from cepkit.parallel.plots.network import network_dot
+from cepkit.parallel.plots.network import network_svg
 from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
 from cepkit.parallel.trace.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
-from cepkit.plots.automata.svg import network_svg
 from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
 
 
@@ -417,33 +417,55 @@ def network() -> pd.DataFrame:
     )
 
 
-def test_dot_of_a_network():
-    dot = network_dot(network(), title="AND & <b>")
-    edges = re.findall(r"^\s*(\S+) -> (\S+) \[label=(\".*?\"|\S+) ", dot, re.MULTILINE)
-    assert [edge for edge in edges if edge[0] == "source"] == [
-        ("source", "agent0:events", '"B &amp; Co"'), ("source", "agent0:partials", "A"),
-        ("source", "agent1:events", "C"), ("source", "agent2:events", "D"),
-    ]  # fmt: skip
-    assert [edge for edge in edges if edge[0] != "source"] == [
-        ("agent0", "agent1:partials", '"1,234"'), ("agent1:partials:e", "agent1:partials:s", "loop"),
-        ("agent1", "agent2:partials", '""'), ("agent2", "matches", '""'),
-    ]  # fmt: skip
-    assert "1 thread<" in dot and "2 threads<" in dot and dot.count("thread") == 2
-    assert dot == network_dot(network(), title="AND & <b>")
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_svg_of_a_network():
-    pytest.importorskip("pygraphviz")
     svg = network_svg(network(), title="AND & <b>")
-    texts = [of.text for of in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"AND & <b>", "b:1", "c+", "<d>", "B & Co", "1 thread", "loop", "matches"} <= set(texts)
-    assert 'stroke="currentColor"' in svg and "xlink" not in svg
+    root = ET.fromstring(svg)
+    edges = {
+        group.findtext(f"{SVG}title"): "".join(of.text for of in group.iter(f"{SVG}text"))
+        for group in root.iter(f"{SVG}g")
+        if group.get("class") == "edge"
+    }
+    assert edges == {
+        "source->b:1:events": "B & Co", "source->b:1:partials": "A", "source->c+:events": "C",
+        "source-><d>:events": "D", "b:1->c+:partials": "1,234", "c+->c+:partials": "loop",
+        "c+-><d>:partials": "", "<d>->matches": "",
+    }  # fmt: skip
+    texts = [of.text for of in root.iter(f"{SVG}text")]
+    assert {"AND & <b>", "b:1", "c+", "<d>", "source", "matches"} <= set(texts)
+    assert [of for of in texts if "thread" in of] == ["1 thread", "2 threads"]
+    assert svg.count("stroke-dasharray") == 1
+    assert 'stroke="currentColor"' in svg and svg == network_svg(network(), title="AND & <b>")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 9])
+def test_a_network_has_room_for_all_of_it(n):
+    """Agents that send past others, too: a box is inside the picture, and none lies over another one."""
+    labels = [f"agent {k}" * (1 + k % 3) for k in range(n)]
+    following = [labels[k + 2] if k + 2 < n else None for k in range(n)]
+    agents = pd.DataFrame(
+        {"agent": labels, "events": "E" * 9, "start": "A", "next": following, "loops": True}
+    )
+    root = ET.fromstring(network_svg(agents))
+    width, height = float(root.get("width")), float(root.get("height"))
+    boxes = [
+        [float(part.get(name)) for part in group.iter(f"{SVG}rect") for name in ("x", "y", "width", "height")]
+        for group in root.iter(f"{SVG}g")
+        if group.get("class") == "node" and group.find(f"{SVG}rect") is not None
+    ]
+    assert len(boxes) == n
+    for one, other in pairwise(boxes):
+        assert one[0] + one[2] < other[0]
+    for box in boxes:
+        assert box[0] > 0 and box[-4] + box[-2] < width and box[1] > 0 and box[-3] + box[-1] < height
 
 
 def test_errors_of_networks():
-    with pytest.raises(ColumnNotFoundError, match="network_dot: column 'loops' not found"):
-        network_dot(network().drop(columns="loops"))
+    with pytest.raises(ColumnNotFoundError, match="network_svg: column 'loops' not found"):
+        network_svg(network().drop(columns="loops"))
     with pytest.raises(CepError, match="each needs a label of its own"):
-        network_dot(network().assign(agent="b"))
+        network_svg(network().assign(agent="b"))
     with pytest.raises(CepError, match=r"next agent 'cc' not known\. There are \['b:1', 'c\+', '<d>'\]"):
-        network_dot(network().assign(next="cc"))
+        network_svg(network().assign(next="cc"))

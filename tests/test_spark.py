@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
-import textwrap
 import warnings
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
@@ -17,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from spark_cases import check_over_connect, rows_of
 
 import cepkit as cep
 from cepkit.errors import ColumnNotFoundError, OrderError, ResultTooLargeError, UnsupportedQueryError
@@ -65,30 +63,6 @@ def no_job(spark):
     started = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
     spark.sparkContext.setJobGroup("", "")
     assert len(started) == 0
-
-
-def plain(value):
-    """Return a value as plain Python with one null and times in UTC without a zone."""
-    if isinstance(value, list | np.ndarray):
-        return [plain(item) for item in value]
-    if value is None or value is pd.NA or value is pd.NaT or value != value:
-        return None
-    if isinstance(value, datetime):
-        return (
-            pd.Timestamp(value).tz_convert("UTC").tz_localize(None) if value.tzinfo else pd.Timestamp(value)
-        )
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def rows_of(frame):
-    """Return the names of the columns and the rows of any frame."""
-    if hasattr(frame, "toArrow"):
-        frame = frame.toArrow()
-    if isinstance(frame, pa.Table):
-        columns = {name: frame.column(name).to_pylist() for name in frame.column_names}
-    else:
-        columns = {name: list(frame[name]) for name in frame.columns}
-    return list(columns), [tuple(map(plain, row)) for row in zip(*columns.values(), strict=True)]
 
 
 def by_order(rows, *, at=-1):
@@ -432,8 +406,4 @@ CONNECT = """
 @pytest.mark.slow
 @pytest.mark.spark
 def test_connect(tmp_path):
-    pytest.importorskip("grpc")
-    script = tmp_path / "connect.py"
-    script.write_text(textwrap.dedent(CONNECT))
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
-    assert "the same over Connect" in run.stdout, run.stderr[-4000:]
+    check_over_connect(CONNECT, tmp_path)

@@ -6,9 +6,7 @@ import itertools
 import json
 import math
 import re
-import subprocess
 import sys
-import textwrap
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from spark_cases import check_over_connect, plain, rows_of
 
 import cepkit as cep
 from cepkit import spark_sequences
@@ -48,29 +47,6 @@ from cepkit.spark_matches import schema_of
 pytest.importorskip("pyspark")
 
 N_SHAPES = 2 if numba.config.DISABLE_JIT == 0 else 0  # of those that tests/test_sequences.py compiles
-
-
-def plain(value):
-    """Return a value as plain Python with one null and times without a zone."""
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
-        return None
-    if isinstance(value, datetime):
-        value = pd.Timestamp(value)
-        return value.tz_convert("UTC").tz_localize(None) if value.tzinfo else value
-    if isinstance(value, list | np.ndarray):
-        return tuple(map(plain, value))
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def rows_of(frame):
-    """Return the names of the columns and the rows of any frame."""
-    if hasattr(frame, "toArrow"):
-        frame = frame.toArrow()
-    if isinstance(frame, pa.Table):
-        columns = {name: frame.column(name).to_pylist() for name in frame.column_names}
-    else:
-        columns = {name: list(frame[name]) for name in frame.columns}
-    return list(columns), [tuple(map(plain, row)) for row in zip(*columns.values(), strict=True)]
 
 
 def in_one_stream(query: SequenceQuery, within: int = 4) -> SequenceQuery:
@@ -845,11 +821,7 @@ CONNECT = """
 @pytest.mark.slow
 @pytest.mark.spark
 def test_connect(tmp_path):
-    pytest.importorskip("grpc")
-    script = tmp_path / "connect.py"
-    script.write_text(textwrap.dedent(CONNECT))
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
-    assert "the same over Connect" in run.stdout, run.stderr[-4000:]
+    check_over_connect(CONNECT, tmp_path)
 
 
 def test_estimates_are_refused_and_orders_are_kept(spark):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cepkit.cache import UnsafeFolderError, cache_path
 from cepkit.errors import CepWarning, MissingDependencyError
-from cepkit.pipelines.java import UnsafeFolderError, cache_folder, find_java, write_launcher
+from cepkit.pipelines.java import find_java, write_launcher
 from cepkit.pipelines.spark_session import spark_session, worker_python
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
@@ -94,15 +95,16 @@ def test_a_launcher_that_others_can_change_is_refused(tmp_path):
     home = write_launcher(tmp_path / "cache" / "java-25", tmp_path / "java")
     (home / "bin").chmod(0o775)
     with pytest.raises(
-        UnsafeFolderError, match=r"other users can write .*bin, and cepkit would run what is in it"
+        UnsafeFolderError, match=r"bin in the cache can be written by others, and its files are run as code"
     ):
         write_launcher(home, tmp_path / "java")
 
 
 def test_the_cache_folder_follows_the_environment(tmp_path):
-    assert cache_folder({"CEPKIT_CACHE": str(tmp_path), "XDG_CACHE_HOME": "/x"}) == tmp_path
-    assert cache_folder({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "cepkit"
-    assert cache_folder({}) == Path.home() / ".cache" / "cepkit"
+    named = {"CEPKIT_CACHE": str(tmp_path), "XDG_CACHE_HOME": "/x"}
+    assert cache_path(environment=named) == tmp_path and cache_path("java-21", named) == tmp_path / "java-21"
+    assert cache_path(environment={"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "cepkit" / "kernels"
+    assert cache_path("java-21", {}) == Path.home() / ".cache" / "cepkit" / "java-21"
 
 
 # --- the session -----------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from cepkit.parallel.plots.segments import MOST_SEGMENTS, agent_marks, thread_se
 from cepkit.parallel.trace.trace import LENGTHS
 from cepkit.parallel.views.buffer_view import BufferView
 from cepkit.parallel.views.thread_view import ThreadView
+from cepkit.plots.automata.layered import automaton_svg
 from cepkit.plots.automata.nfa import NfaPicture, sequence_states
-from cepkit.plots.automata.svg import automaton_svg
 from cepkit.plots.lineage import levels_of, lineage_figure, lineage_page
 from cepkit.shedding.plots import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
 from cepkit.shedding.view import UtilityView

@@ -6,8 +6,7 @@ import glob
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from cepkit.datasets import sample
 from cepkit.errors import CepError, nearest
+from cepkit.pipelines.spark_session import setting
 from cepkit.pipelines.target import EVENTS, is_result
 
 if TYPE_CHECKING:
@@ -111,22 +111,11 @@ def read_spark(
         return spark.read.parquet(*files), []
     separator = "\t" if ".tsv" in files[0].lower() else ","
     separator = "\t" if ".tsv" in files[0].lower() else ","
-    with _times_without_zone(spark):
+    # Times without a zone in the text have none in the type, as in pandas.
+    with setting(spark, "spark.sql.timestampType", "TIMESTAMP_NTZ"):
         frame = spark.read.csv(list(files), header=True, inferSchema=True, sep=separator)
     texts = [name for name, kind in frame.dtypes if kind == "string" and name in times]
     return frame, [f"column {name!r} is text to Spark and orders as text" for name in texts]
-
-
-@contextmanager
-def _times_without_zone(spark: SparkSession) -> Iterator[None]:
-    """Infer times as they stand in the text: without a zone there, none in the type, as in pandas."""
-    key = "spark.sql.timestampType"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "TIMESTAMP_NTZ")
-    try:
-        yield
-    finally:
-        spark.conf.set(key, before)
 
 
 def check_writable(name: str, inputs: Sequence[str]) -> Path:

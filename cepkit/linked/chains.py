@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from cepkit.errors import ResultTooLargeError
-from cepkit.linked.python_machine import PlainMachine
+from cepkit.linked.kernel_machine import KernelMachine
+from cepkit.linked.runs_of_chains import advance_chains
 from cepkit.linked.sequences import PlainEvents, PlainPattern
 
 MOST_EVENTS = 2000
@@ -36,7 +39,7 @@ def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
 
     Notes
     -----
-    The engine that tests compare the kernels with runs again: O(events x chains).
+    The engine runs again, event by event: O(events x chains).
     Source: Qiu et al., LinkedCEP, section 3.2.1: the transfer pointers.
 
     Examples
@@ -55,15 +58,40 @@ def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
             f"chains: {n:,} events are of the pattern; chains are shown of at most {MOST_EVENTS:,}. "
             "Search a part of the frame"
         )
-    machine = PlainMachine(pattern, pattern.coverable, "latest")
-    machine.push(events)
-    made = [chain for own in machine._partitions.values() for chains in own.chains for chain in chains]
-    made.sort(key=lambda chain: (chain.events[0], chain.component))
-    number = {id(chain): c for c, chain in enumerate(made)}
+    from cepkit.kernels import linked as kernel
+
+    # Chains of the last component are not kept. A further one that no event is of makes it one of the others.
+    longer = replace(pattern, n_components=pattern.n_components + 1)
+    nothing = np.zeros((1, events.n_events), np.uint8)
+    accepts = np.concatenate([np.asarray(events.accepts_of_component, np.uint8), nothing])
+    events = replace(events, accepts_of_component=accepts)
+    machine = KernelMachine(longer, (*pattern.coverable, True), "count", advance_chains("count"))
+    about: list[tuple[int, int, int]] = []  # of each chain: component, the chain before, how much is shared
+    events_of_chain: list[list[int]] = []
+    chain_of_slot: dict[int, int] = {}
+    begin = 0
+    for e in np.flatnonzero(events.accepted(longer)).tolist():
+        machine.push(events.take(slice(begin, e + 1)))
+        begin, slots = e + 1, machine.slots
+        joined = np.flatnonzero(slots[:, kernel.TAIL] == e)
+        is_new = slots[joined, kernel.HEAD] == e
+        for slot in joined[~is_new].tolist():
+            events_of_chain[chain_of_slot[slot]].append(e)
+        made = []
+        for slot in joined[is_new].tolist():
+            before = chain_of_slot.get(int(slots[slot, kernel.PRED]), -1)
+            component, shared = int(slots[slot, kernel.COMPONENT]), 0
+            if before >= 0:
+                shared = events_of_chain[before].index(slots[slot, kernel.PRED_TAIL]) + 1
+            made.append(((component, about[before][0] if before >= 0 else -1, before), shared, slot))
+        for (component, _, before), shared, slot in sorted(made):
+            chain_of_slot[slot] = len(about)
+            about.append((component, before, shared))
+            events_of_chain.append([e])
     rows = [
-        (c, chain.component, position, number.get(id(chain.pred), -1), chain.pred_length if chain.pred else 0)
-        for c, chain in enumerate(made)
-        for position in chain.events
+        (c, component, position, before, shared)
+        for c, (component, before, shared) in enumerate(about)
+        for position in events_of_chain[c]
     ]
     columns = ["chain", "component", "position", "before", "shared"]
     return pd.DataFrame(np.array(rows, np.int64).reshape(-1, 5), columns=columns)

@@ -17,7 +17,6 @@ from cepkit.events import Events
 from cepkit.linked.chains import chains_of
 from cepkit.linked.query import (
     PlainQuery,
-    conditions_in_python,
     described,
     linked_query_unsupported,
     variables_of,
@@ -55,9 +54,6 @@ class PartialMatchRun:
         Most chains or runs in memory at a time.
     coverable : tuple of str
         Variables whose events may share a chain; the run engines have none.
-    in_python : tuple of int
-        Numbers of the conditions, from 1, that are no comparison of two events. One of them makes the whole
-        engine run as Python, slowly.
 
     Examples
     --------
@@ -82,7 +78,6 @@ class PartialMatchRun:
     mean_chain_length: float
     peak_live: int
     coverable: tuple[str, ...]
-    in_python: tuple[int, ...]
     _coverages: Callable[[], np.ndarray] | None = field(default=None, repr=False, compare=False)
     _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -204,7 +199,6 @@ class PlainlyMatched(SequenceSet):
             counters.mean_chain_length,
             counters.peak_live,
             tuple(name for name, is_coverable in names if is_coverable and chains),
-            conditions_in_python(self.program),
             self._latest if chains else None,
             self._linked_chains if chains else None,
         )

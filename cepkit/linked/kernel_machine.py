@@ -45,7 +45,6 @@ class KernelMachine:
     Parameters
     ----------
     pattern : PlainPattern
-        With comparisons only.
     coverable : tuple of bool
         Components whose events may share a chain.
     output : str
@@ -289,6 +288,11 @@ class KernelMachine:
         return limbs + int(self._report[self._kernel.N_FOUND])
 
     @property
+    def slots(self) -> np.ndarray:
+        """The chains or runs in memory, see `ChainStore`; those of free slots have no last event."""
+        return self._store.field
+
+    @property
     def rows(self) -> np.ndarray:
         """Coverages so far, in canonical order: int64, (n_coverages, n_components)."""
         rows = self._out.rows[: self._report[self._kernel.N_ROWS]]
@@ -304,6 +308,44 @@ class KernelMachine:
             int(report[kernel.CHAINS]),
             int(report[kernel.PEAK_LIVE]),
         )
+
+
+class PlainEngine:
+    """What all engines on a `KernelMachine` do."""
+
+    pattern: PlainPattern
+    output: str
+    _machine: KernelMachine
+
+    def push(self, events: PlainEvents) -> PlainMatches:
+        """Take more events, which must not be older; return the matches that end in them.
+
+        With output ``count`` the matches are only counted, with ``latest`` neither. Any cutting of a stream
+        into pushes gives the same matches in the same order, and the same counters but ``peak_live``.
+
+        Raises
+        ------
+        OrderError
+            When time falls.
+        CepError
+            When the arrays do not fit the pattern.
+        ResultTooLargeError
+            When the matches that end in one event do not fit the memory.
+        """
+        return self._machine.push(events)
+
+    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
+        """Take more events as `push` does; return how many matches end in each of those at ``positions``.
+
+        With output ``count``; ``positions`` rise, are counted from the first of ``events``, and name all
+        events in which matches may end.
+        """
+        return self._machine.count_at(events, positions)
+
+    @property
+    def counters(self) -> Counters:
+        """What has been made so far; do not change it."""
+        return self._machine.counters
 
 
 def _grown(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import Bound
 from cepkit.compile.shared.term_writing import stored_dtype
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.python_kernels import PlainConditions
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import BOOLEAN, FLOAT, NULL_INTEGER, TEXT, Events
 from cepkit.linked.runs_of_chains import linked_unsupported
@@ -26,9 +24,7 @@ from cepkit.linked.sequences import (
     PlainEvents,
     PlainMatches,
     PlainPattern,
-    Predicate,
 )
-from cepkit.linked.sequences import Bound as BoundEvents
 from cepkit.linked.terms import comparisons_of
 from cepkit.linked.value_source import write_values
 
@@ -51,6 +47,8 @@ def linked_query_unsupported(program: Bound) -> str | None:
             components[c].is_group and c > absences[a].after for c in one.component_of_variable.values()
         ):
             return f"condition {one.condition.conjunct + 1} ties an absent event to a later Kleene closure"
+        if comparisons_of(bound, one) is None:
+            return f"condition {one.condition.conjunct + 1} is no comparison of two events"
     window, clock = program.window, program.clock
     is_timed = window.within is not None or window.strict_time
     if is_timed and clock in program.schema and program.schema[clock].kind == FLOAT:
@@ -58,26 +56,16 @@ def linked_query_unsupported(program: Bound) -> str | None:
     return None
 
 
-def conditions_in_python(program: SequenceProgram) -> tuple[int, ...]:
-    """Return the numbers, from 1, of the conditions that keep the engines from running as machine code."""
-    bound = program.branches[0]
-    slow = [one for one in bound.conditions if comparisons_of(bound, one) is None]
-    return tuple(sorted({one.condition.conjunct + 1 for one in slow}))
-
-
 def described(program: SequenceProgram, *, chains: bool) -> list[tuple[str, str]]:
     """Return what `explain` says of the engines: labels and texts."""
     lines = []
     if chains:
-        names, pattern = variables_of(program), _pattern(program, None, None)
+        names, pattern = variables_of(program), _pattern(program, None)
         together = [name for name, is_coverable in zip(names, pattern.coverable, strict=True) if is_coverable]
         alone = [name for name in names if name not in together]
         text = f"of {', '.join(together)}" if together else "none: every component is tied to other events"
         lines.append(("chains", text + (f"; single partial matches of {', '.join(alone)}" if alone else "")))
-    if slow := conditions_in_python(program):
-        text = f"{', '.join(map(str, slow))} as Python, slowly: no comparison of two events"
-        lines.append(("conditions", text))
-    by = "combining chains: no match is made" if chains and not slow else "making every match, one at a time"
+    by = "combining chains: no match is made" if chains else "making every match, one at a time"
     lines.append(("counting", f"by {by}"))
     return lines
 
@@ -90,17 +78,18 @@ def variables_of(program: SequenceProgram) -> tuple[str, ...]:
 # --- a program as a plain pattern ---------------------------------------------------------------------------
 
 
-def _pattern(
-    program: SequenceProgram, window_ticks: int | None, conditions: PlainConditions | None
-) -> PlainPattern:
-    """Return the pattern of a program; without ``conditions`` it is only to be looked at."""
+def _pattern(program: SequenceProgram, window_ticks: int | None) -> PlainPattern:
+    """Return the pattern of a program."""
     bound = program.branches[0]
     branch = bound.branch
-    own: list[Comparison | Predicate] = []
-    of_absence: list[list[Comparison | Predicate]] = [[] for _ in branch.absences]
-    for i, one in enumerate(bound.conditions):
+    own: list[Comparison] = []
+    of_absence: list[list[Comparison]] = [[] for _ in branch.absences]
+    for one in bound.conditions:
         target = own if one.condition.absence is None else of_absence[one.condition.absence]
-        target += _conditions(bound, i, one, conditions)
+        target += [
+            Comparison(c.left, c.sign, c.right, _name(c.left_term), _name(c.right_term))
+            for c in comparisons_of(bound, one) or ()
+        ]
     return PlainPattern(
         len(branch.components),
         window_ticks,
@@ -112,38 +101,6 @@ def _pattern(
         ),
         program.window.strict_time,
     )
-
-
-def _conditions(
-    bound: BoundBranch, i: int, one: BoundCondition, conditions: PlainConditions | None
-) -> Iterator[Comparison | Predicate]:
-    compared = comparisons_of(bound, one)
-    if compared is not None:
-        for c in compared:
-            yield Comparison(c.left, c.sign, c.right, _name(c.left_term), _name(c.right_term))
-        return
-    named = tuple(dict.fromkeys(one.component_of_variable.values()))
-    if one.condition.absence is None:
-        holds = None if conditions is None else partial(_holds, conditions, i)
-        yield Predicate(named or (one.condition.decided_at,), holds, one.condition.each)
-    else:
-        yield Predicate(named, None if conditions is None else partial(_holds_beside, conditions, i))
-
-
-def _path(conditions: PlainConditions, bound: BoundEvents) -> tuple[np.ndarray, np.ndarray, int]:
-    path = conditions.places.place_of_position[[x for events in bound for x in events]]
-    first = np.zeros(len(bound) + 1, np.int64)
-    np.cumsum([len(events) for events in bound], out=first[1:])
-    return path, first, len(path) - 1
-
-
-def _holds(conditions: PlainConditions, i: int, bound: BoundEvents) -> bool:
-    return conditions.holds(i, *_path(conditions, bound))
-
-
-def _holds_beside(conditions: PlainConditions, i: int, bound: BoundEvents, y: int) -> bool:
-    place = int(conditions.places.place_of_position[y])
-    return conditions.holds_beside(i, place, *_path(conditions, bound))
 
 
 def _name(term: Term) -> str:
@@ -160,9 +117,7 @@ class PlainQuery:
         self.program, self.events = program, events
         self.bound = program.branches[0]
         self.places = Places(program, events)
-        slow = bool(conditions_in_python(program))
-        conditions = PlainConditions(self.places, self.bound) if slow else None
-        self.pattern = _pattern(program, self._window_ticks(), conditions)
+        self.pattern = _pattern(program, self._window_ticks())
 
     @cached_property
     def time(self) -> np.ndarray:

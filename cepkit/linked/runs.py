@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cepkit.errors import CepError
-from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.python_machine import PlainMachine
-from cepkit.linked.sequences import Counters, PlainEvents, PlainMatches, PlainPattern
+from cepkit.linked.kernel_machine import KernelMachine, PlainEngine
+from cepkit.linked.sequences import PlainPattern
 
 # How runs are kept: in one list per partition, or in a list per component that waits for the next one.
 KEPT = ("together", "by_component")
 _OUTPUTS = ("all", "count")
 
 
-class _Runs:
+class _Runs(PlainEngine):
     """Every match of a sequence (skip-till-any-match) by runs that are copied when an event extends them."""
 
     kept: str
 
-    def __init__(self, pattern: PlainPattern, *, output: str = "all", compiled: bool = True):
+    def __init__(self, pattern: PlainPattern, *, output: str = "all"):
         if output not in _OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(_OUTPUTS)}")
         self.pattern, self.output = pattern, output
         coverable = (False,) * pattern.n_components
-        if compiled and pattern.is_compiled:
-            self._machine = KernelMachine(pattern, coverable, output, _advance_runs(self.kept, output))
-        else:
-            self._machine = PlainMachine(pattern, coverable, output)
-
-    def push(self, events: PlainEvents) -> PlainMatches:
-        """Take more events, which must not be older; return the matches that end in them.
-
-        Matches, order and errors as of `LinkedCEP.push`.
-        """
-        return self._machine.push(events)
-
-    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Take more events; return how many matches end in each of some, as `LinkedCEP.count_at`."""
-        return self._machine.count_at(events, positions)
-
-    @property
-    def counters(self) -> Counters:
-        """What has been made so far; do not change it."""
-        return self._machine.counters
+        self._machine = KernelMachine(pattern, coverable, output, _advance_runs(self.kept, output))
 
 
 class SaseRuns(_Runs):
@@ -58,8 +36,6 @@ class SaseRuns(_Runs):
     pattern : PlainPattern
     output : {"all", "count"}
         The matches, or only their number; either way each complete match is a run that is made.
-    compiled : bool
-        False: in plain Python, where how runs are kept makes no difference.
 
     Notes
     -----
@@ -73,6 +49,7 @@ class SaseRuns(_Runs):
     Examples
     --------
     >>> import numpy as np
+    >>> from cepkit.linked.sequences import PlainEvents
     >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
     >>> engine = SaseRuns(PlainPattern(3))
     >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches

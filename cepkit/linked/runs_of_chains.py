@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import singledispatch
 
 import numpy as np
@@ -10,14 +10,13 @@ import numpy as np
 from cepkit.errors import CepError
 from cepkit.language.sequences.branches import Branch
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.python_machine import PlainMachine
-from cepkit.linked.sequences import OUTPUTS, Counters, PlainEvents, PlainMatches, PlainPattern
+from cepkit.linked.kernel_machine import KernelMachine, PlainEngine
+from cepkit.linked.sequences import OUTPUTS, PlainPattern
 
 KLEENE = ("runs",)
 
 
-class LinkedCEP:
+class LinkedCEP(PlainEngine):
     """Finds every match of a sequence (skip-till-any-match), several partial matches at a time.
 
     Events that follow each other, that the same components accept and that have the same predecessors stand
@@ -27,14 +26,11 @@ class LinkedCEP:
     Parameters
     ----------
     pattern : PlainPattern
-        Conditions that are Python functions (`Predicate`) make it run in plain Python, slowly.
     output : {"all", "count", "latest"}
         ``all``: the matches. ``count``: their number, in time that does not depend on it. ``latest``: no
         match, but the coverages: of every chain of the last component the newest match.
     kleene : {"runs"}
         How Kleene closures are matched: every subset of events is a partial match of its own.
-    compiled : bool
-        False: in plain Python whatever the conditions are.
 
     Raises
     ------
@@ -55,6 +51,7 @@ class LinkedCEP:
 
     Examples
     --------
+    >>> from cepkit.linked.sequences import PlainEvents
     >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
     >>> engine = LinkedCEP(PlainPattern(3))
     >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches
@@ -63,48 +60,13 @@ class LinkedCEP:
     (13, 10)
     """
 
-    def __init__(
-        self, pattern: PlainPattern, *, output: str = "all", kleene: str = "runs", compiled: bool = True
-    ):
+    def __init__(self, pattern: PlainPattern, *, output: str = "all", kleene: str = "runs"):
         if output not in OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(OUTPUTS)}")
         if kleene not in KLEENE:
             raise CepError(f"kleene {kleene!r} is not known. Ways: {list(KLEENE)}")
         self.pattern, self.output = pattern, output
-        if compiled and pattern.is_compiled:
-            self._machine = KernelMachine(pattern, pattern.coverable, output, _advance_chains(output))
-        else:
-            self._machine = PlainMachine(pattern, pattern.coverable, output)
-
-    def push(self, events: PlainEvents) -> PlainMatches:
-        """Take more events, which must not be older; return the matches that end in them.
-
-        With output ``count`` the matches are only counted, with ``latest`` neither. Any cutting of a stream
-        into pushes gives the same matches in the same order, and the same counters but ``peak_live``.
-
-        Raises
-        ------
-        OrderError
-            When time falls.
-        CepError
-            When the arrays do not fit the pattern.
-        ResultTooLargeError
-            When the matches that end in one event do not fit the memory.
-        """
-        return self._machine.push(events)
-
-    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Take more events as `push` does; return how many matches end in each of those at ``positions``.
-
-        With output ``count``; ``positions`` rise, are counted from the first of ``events``, and name all
-        events in which matches may end.
-        """
-        return self._machine.count_at(events, positions)
-
-    @property
-    def counters(self) -> Counters:
-        """What has been made so far; do not change it."""
-        return self._machine.counters
+        self._machine = KernelMachine(pattern, pattern.coverable, output, advance_chains(output))
 
     @property
     def coverages(self) -> np.ndarray:
@@ -117,7 +79,8 @@ class LinkedCEP:
         return self._machine.rows
 
 
-def _advance_chains(output: str):
+def advance_chains(output: str) -> Callable[..., None]:
+    """Return what advances the chains of a `KernelMachine`."""
     from cepkit.kernels import linked as kernel
 
     number = OUTPUTS.index(output)
@@ -126,11 +89,6 @@ def _advance_chains(output: str):
         kernel.advance_chains(tables, events, store, parts, scratch, out, start, stop, number, report)
 
     return advance
-
-
-def match_linked(pattern: PlainPattern, events: PlainEvents, *, output: str = "all") -> PlainMatches:
-    """Return the matches of a whole stream; see `LinkedCEP`."""
-    return LinkedCEP(pattern, output=output).push(events)
 
 
 # --- queries ----------------------------------------------------------------------------------------------

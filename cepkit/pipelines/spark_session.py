@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,6 +154,17 @@ def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> 
         "spark.executorEnv.PYTHONWARNINGS": f"ignore:{_PANDAS_WARNING}",
         **conf,
     }
+
+
+@contextmanager
+def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Give a setting of a session another value inside the ``with`` block."""
+    before = spark.conf.get(key)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
 
 
 def _running_session(SparkSession: type[SparkSession]) -> SparkSession | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import column_not_found
+from cepkit.errors import require_columns
 from cepkit.plots import drawing, theme
 from cepkit.plots.text import cut, escaped
 
@@ -71,9 +71,7 @@ def lineage_page(
     ColumnNotFoundError
         When a column is missing.
     """
-    for name in COLUMNS:
-        if name not in rows.columns:
-            raise column_not_found("lineage", name, rows.columns)
+    require_columns("lineage", COLUMNS, rows.columns)
     position = rows["position"].to_numpy(np.int64)
     wanted = position
     if chains is not None and len(position):

@@ -181,13 +181,7 @@ def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Progra
         query=query,
         schema=schema,
         plan=plan,
-        columns=tuple(name for name in binder.columns if name in used),
-        constants=tuple(binder.constants),
-        tables=tuple(binder.tables),
-        derived=binder.derived,
-        text_groups=tuple(frozenset(group) for group in binder.text_groups),
-        ordered_text=frozenset(binder.ordered_text),
-        functions=binder.used_functions,
+        **binder.collected(used),
     )
 
 

@@ -157,13 +157,7 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
     return SequenceProgram(
         query=query,
         schema=schema,
-        columns=tuple(name for name in binder.columns if name in every),
-        constants=tuple(binder.constants),
-        tables=tuple(binder.tables),
-        derived=binder.derived,
-        text_groups=tuple(frozenset(group) for group in binder.text_groups),
-        ordered_text=frozenset(binder.ordered_text),
-        functions=binder.used_functions,
+        **binder.collected(every),
         branches=bound,
         window=_window(query, schema),
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,18 @@ class Binder:
         """
         self.role = role
         return self.truth(expression)
+
+    def collected(self, used: Collection[str]) -> dict[str, Any]:
+        """Return what a program keeps of its binding, as keywords; columns only of those that are used."""
+        return {
+            "columns": tuple(name for name in self.columns if name in used),
+            "constants": tuple(self.constants),
+            "tables": tuple(self.tables),
+            "derived": self.derived,
+            "text_groups": tuple(frozenset(group) for group in self.text_groups),
+            "ordered_text": frozenset(self.ordered_text),
+            "functions": self.used_functions,
+        }
 
     # --- errors
 

@@ -20,6 +20,7 @@ from cepkit.compile.regex.program import (
 )
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.shared.match_set import MatchSet
+from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
 
@@ -36,10 +37,19 @@ _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
 def usable_threads() -> int:
-    """Return how many threads matching may use: ``CEPKIT_THREADS``, else the cores of this process."""
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, else the cores of this process.
+
+    Raises
+    ------
+    CepError
+        When ``CEPKIT_THREADS`` is not a whole number.
+    """
     named = os.environ.get("CEPKIT_THREADS")
     if named:
-        return max(1, int(named))
+        try:
+            return max(1, int(named))
+        except ValueError:
+            raise CepError(f"CEPKIT_THREADS={named!r}: expected a whole number of threads") from None
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

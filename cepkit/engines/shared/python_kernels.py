@@ -201,10 +201,6 @@ class PlainConditions:
         """Whether condition ``i`` holds on the path up to depth ``last``."""
         return self._holds(("condition", i), path, first, last, 0)
 
-    def holds_beside(self, i: int, place: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
-        """Whether condition ``i`` of an absence holds of the event at ``place`` beside this path."""
-        return self._holds(("absent", i), path, first, last, place)
-
     def all_hold(self, c: int, path: np.ndarray, first: np.ndarray, last: int, *, each: bool) -> bool:
         """Whether all conditions decided at component ``c`` hold."""
         return all(self.holds(i, path, first, last) for i in self.decided(c, each=each))

@@ -12,7 +12,6 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.query_parts import Duration
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
-    AnyOf,
     Loop,
     SequencePattern,
     WholeQuery,
@@ -100,16 +99,6 @@ class SequenceQuery(WholeQuery):
     def group_variables(self) -> frozenset[str]:
         """The variables that stand for several events."""
         return group_variables(self.pattern)
-
-    @property
-    def chosen_variables(self) -> frozenset[str]:
-        """The variables inside an option of ``any_of``: bound only where it is taken."""
-        return frozenset(
-            event.variable
-            for node in self.pattern.walk()
-            if isinstance(node, AnyOf)
-            for event in event_patterns(node)
-        )
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of the parameters that conditions and measures use, in reading order."""

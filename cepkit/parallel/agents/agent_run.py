@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
@@ -47,13 +45,9 @@ class AgentRun:
 
     def _groups(self) -> list[list[int]]:
         stages = self.agents.stage_of_agent
+        self.agents.check_fused(self.crew.fused)
         groups = [[stages[a] for a in own] for own in self.crew.fused]
-        for own in groups:
-            if any(b != a + 1 or self.agents.stages[b][2] == 0 for a, b in pairwise(own)):
-                raise CepError(f"fuse={list(self.crew.fused)}: agents that are fused follow each other")
         taken = {s for own in groups for s in own}
-        if len(taken) < sum(map(len, groups)):
-            raise CepError(f"fuse={list(self.crew.fused)}: an agent is in one pair only")
         return sorted([*groups, *([s] for s in stages if s not in taken)])
 
     def _threads_of_groups(self) -> list[int]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
-from cepkit.errors import UnsupportedQueryError
+from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.parallel.compile.join_source import world_rows, write_joins
 from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
@@ -85,6 +86,23 @@ class Agents:
             number = f" ({times[name]})" if times[name] > 1 else ""
             names.append(name + number + ("+" if plan.joins[rank].is_loop else ""))
         return tuple(names)
+
+    @cached_property
+    def followed(self) -> tuple[int, ...]:
+        """The agents whose partial matches go to the next agent."""
+        stages = self.stage_of_agent
+        ranks = [self.stages[s][2] for s in stages]
+        return tuple(a for a in range(len(stages) - 1) if stages[a + 1] == stages[a] + 1 and ranks[a + 1])
+
+    def check_fused(self, groups: Sequence[Sequence[int]]) -> None:
+        """Raise CepError when agents to be fused are no neighbours, or one of them is named twice."""
+        names = [label.rstrip("+") for label in self.labels]
+        for k, group in enumerate(groups):
+            shown = tuple(names[a] if 0 <= a < len(names) else a for a in group)
+            if any(b != a + 1 or a not in self.followed for a, b in pairwise(group)):
+                raise CepError(f"fuse={shown}: neighbours are meant, of {names}")
+            if any({*group} & {*other} for other in groups[:k]):
+                raise CepError(f"fuse={shown}: an agent is in one pair only")
 
     @cached_property
     def places(self) -> Places:

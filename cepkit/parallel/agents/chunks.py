@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -218,18 +217,6 @@ def interval_chunks(
         starts = (own, stop) if start_filter else (first, last)
         made.append(Chunk((own, stop), last, int(k) % threads, first, starts))
     return made
-
-
-def overlap_factor(chunks: Sequence[Chunk]) -> float:
-    """Return how many events are looked at per event of the stream; 1 without any.
-
-    Examples
-    --------
-    >>> overlap_factor(rip_chunks(np.array([2, 3, 4, 4]), 2, threads=2))
-    1.25
-    """
-    n_own = sum(chunk.own[1] - chunk.own[0] for chunk in chunks)
-    return sum(chunk.end - chunk.begin for chunk in chunks) / n_own if n_own else 1.0
 
 
 def keys_unsupported(program: SequenceProgram) -> str | None:

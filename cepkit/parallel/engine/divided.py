@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,18 +33,26 @@ from cepkit.planning.planner import register_engine_class
 _CHUNKS_PER_THREAD = 16
 
 
+class Part(NamedTuple):
+    """A part of a stream: the thread that finds its matches, its agents, and its chunk, if it is one."""
+
+    unit: int
+    agents: Agents
+    chunk: Chunk | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class _Divided(ParallelEngine):
     """Independent parts of a stream, each found by one thread, event by event."""
 
     @abstractmethod
-    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
-        """Return the thread, the agents and the chunk of every part."""
+    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+        """Return the parts."""
 
     @property
-    @abstractmethod
     def n_threads(self) -> int:
         """How many threads."""
+        return self.threads
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return the one thread of each part, which has all of the part to itself."""
@@ -63,8 +72,8 @@ class _Divided(ParallelEngine):
         runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
         start = min((began(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
         alone = [
-            self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), agents, chunk, keep)
-            for run, (_, agents, chunk) in zip(runs, parts, strict=True)
+            self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), part, keep)
+            for run, part in zip(runs, parts, strict=True)
         ]
         units = [unit for unit, _, _ in parts]
         return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, True, trace)
@@ -80,7 +89,8 @@ class _Divided(ParallelEngine):
         self.check(program)
         clock, busy = np.zeros(self.n_threads), np.zeros(self.n_threads)
         alone, units = [], []
-        for unit, agents, chunk in self.parts(program, events):
+        for part in self.parts(program, events):
+            unit, agents, chunk = part
             own_arrival = (
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
@@ -91,7 +101,7 @@ class _Divided(ParallelEngine):
             )  # fmt: skip
             clock[unit] = max(clock[unit], made.makespan)
             busy[unit] += made.busy[0]
-            alone.append(self._own_matches(made, agents, chunk, keep, own_arrival))
+            alone.append(self._own_matches(made, part, keep, own_arrival))
             units.append(unit)
         return self._sum(program, events, alone, float(clock.max()), busy, units, False, trace)
 
@@ -100,12 +110,7 @@ class _Divided(ParallelEngine):
         return False
 
     def _own_matches(
-        self,
-        run: ParallelRun,
-        agents: Agents,
-        chunk: Chunk | None,
-        keep: bool,
-        arrival: np.ndarray | None = None,
+        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         return run
 
@@ -167,11 +172,6 @@ class RIP(_Divided):
         elif not self.start_filter and self.multiple is None:
             raise CepError("RIP: start_filter=False goes with multiple")
 
-    @property
-    def n_threads(self) -> int:
-        """How many threads."""
-        return self.threads
-
     def _filters(self, program: SequenceProgram) -> bool:
         # In another order of evaluation a match's first event is not the one that is joined first.
         return not self.start_filter or bool(program.query.evaluation_order)
@@ -182,8 +182,8 @@ class RIP(_Divided):
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
-    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
-        """Return the thread, the agents and the chunk of every part."""
+    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+        """Return the parts."""
         agents = Agents(program, events)
         places = agents.places
         if not places.n:
@@ -191,32 +191,22 @@ class RIP(_Divided):
         end = looked_at(places)[1]
         if self.multiple is not None:
             time = places.time[places.place_of_position]
-            chunks = interval_chunks(
-                time,
-                float(program.window.within),
-                self.multiple,
-                self.threads,
-                start_filter=self.start_filter,
-            )
+            within, start_filter = float(program.window.within), self.start_filter
+            chunks = interval_chunks(time, within, self.multiple, self.threads, start_filter=start_filter)
         else:
             size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
             chunks = rip_chunks(end, size, self.threads)
         if program.query.evaluation_order and self.start_filter:
             chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
-        return [(chunk.unit, agents, chunk) for chunk in chunks]
+        return [Part(chunk.unit, agents, chunk) for chunk in chunks]
 
     def _own_matches(
-        self,
-        run: ParallelRun,
-        agents: Agents,
-        chunk: Chunk | None,
-        keep: bool,
-        arrival: np.ndarray | None = None,
+        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
-        if not self._filters(agents.program):
+        if not self._filters(part.agents.program):
             return run
-        first = run.block.first
-        own = np.flatnonzero((first >= chunk.own[0]) & (first < chunk.own[1]))
+        first, (begin, stop) = run.block.first, part.chunk.own
+        own = np.flatnonzero((first >= begin) & (first < stop))
         block, found_at, late = run.block.take(own), run.found_at[own], np.full(1, np.nan)
         if len(own) and not run.measured:
             late = found_at - (0.0 if arrival is None else arrival[block.last])
@@ -256,37 +246,26 @@ class DataParallel(_Divided):
         whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
-    @property
-    def n_threads(self) -> int:
-        """How many threads."""
-        return self.threads
-
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program, None when it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
 
-    def parts(self, program: SequenceProgram, events: Events) -> list[tuple[int, Agents, Chunk | None]]:
-        """Return the thread and the agents of every part; positions are those of its own events."""
+    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+        """Return the parts; positions are those of a part's own events."""
         unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
         made = []
         for r in range(self.threads):
             positions = np.flatnonzero(unit == r)
             if len(positions):
-                made.append((r, Agents(program, _part_of(events, positions)), None))
+                made.append(Part(r, Agents(program, _part_of(events, positions)), None))
         return made
 
     def _own_matches(
-        self,
-        run: ParallelRun,
-        agents: Agents,
-        chunk: Chunk | None,
-        keep: bool,
-        arrival: np.ndarray | None = None,
+        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         block = run.block
-        return replace(
-            run, block=replace(block, event_of_item=agents.events.row_of_event[block.event_of_item])
-        )
+        row_of_item = part.agents.events.row_of_event[block.event_of_item]
+        return replace(run, block=replace(block, event_of_item=row_of_item))
 
 
 def _part_of(events: Events, positions: np.ndarray) -> Events:

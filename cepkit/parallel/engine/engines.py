@@ -345,12 +345,8 @@ class Hybrid(_OfAgents):
                     f"Hybrid: fuse={pair!r}: a pair of agents is meant, of {names} (the first variable "
                     "needs none)"
                 )
-            a, b = sorted(names.index(name) for name in pair)
-            if b != a + 1 or a not in _followed(agents):
-                raise CepError(f"Hybrid: fuse={pair!r}: neighbours are meant, of {names}")
-            if any({a, b} & set(other) for other in made):
-                raise CepError(f"Hybrid: fuse={pair!r}: an agent is in one pair only")
-            made.append((a, b))
+            made.append(tuple(sorted(names.index(name) for name in pair)))
+        agents.check_fused(made)
         n_groups = n - len(made)
         if self.threads < self._least * n_groups:
             raise CepError(
@@ -387,19 +383,12 @@ def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
     return tuple(map(tuple, pairs))
 
 
-def _followed(agents: Agents) -> list[int]:
-    """Return the agents whose partial matches go to the next agent."""
-    stages = agents.stage_of_agent
-    ranks = [agents.stages[s][2] for s in stages]
-    return [a for a in range(len(stages) - 1) if stages[a + 1] == stages[a] + 1 and ranks[a + 1]]
-
-
 def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tuple[int, ...]]:
     """Return the neighbours to fuse: as few pairs as the number of threads allows, those with least to do.
 
     Agents that any thread serves (``least`` 0) get by with fewer threads than there are pairs.
     """
-    follows, n = set(_followed(agents)), len(loads)
+    follows, n = set(agents.followed), len(loads)
     work = [sum(load) for load in loads]
     n_pairs = max(0, n - threads // max(1, least))
     # By how many of the last agents are looked at: the least work of so many pairs, and their first agents.

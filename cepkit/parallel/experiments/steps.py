@@ -15,17 +15,7 @@ __all__ = ["protocol_steps", "step_table"]
 
 NOTHING = "nothing"  # may still come
 _COLUMNS = [
-    "step",
-    "who",
-    "what",
-    "outcome",
-    "agent",
-    "kind",
-    "place",
-    "position",
-    "item",
-    "ticket",
-    "in_hand",
+    *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
 ]
 
 

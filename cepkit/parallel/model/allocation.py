@@ -161,31 +161,6 @@ def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[i
     return events, threads - events
 
 
-def pair_to_fuse(loads: Sequence[float], threads: int) -> int | None:
-    """Return the first of the two neighbours that together deserve fewer threads than one agent takes.
-
-    Returns
-    -------
-    int or None
-        Of the pair with the least load, when its share of the threads is below 2; else None.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section V fuses two of five agents.
-    Differs: which two, and when, is not said there.
-
-    Examples
-    --------
-    >>> pair_to_fuse([5.0, 1.0, 2.0, 9.0], 8), pair_to_fuse([5.0, 1.0, 2.0, 9.0], 16)
-    (1, None)
-    """
-    if len(loads) < 2:
-        return None
-    (pair,) = pairs_to_fuse(loads, 1)
-    shares = thread_shares(loads, threads)
-    return pair if shares[pair] + shares[pair + 1] < LEAST_THREADS else None
-
-
 def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
     """Return the first agents of so many disjoint pairs of neighbours that have the least load in all.
 
@@ -312,60 +287,6 @@ def allocate_agents(
             for a in group:
                 event_workers[a], match_workers[a] = events, matches
     return made
-
-
-def allocate_branches(
-    branches: Sequence[AgentRates],
-    threads: int,
-    cost_model: str = "simplex",
-    *,
-    compared: Sequence[Sequence[Sequence[float]]] | None = None,
-    sent: Sequence[Sequence[float]] | None = None,
-) -> tuple[Allocation, ...]:
-    """Divide threads among the branches of a pattern, and each branch's among its agents.
-
-    Parameters
-    ----------
-    branches : sequence of AgentRates
-        One per branch; those without agents get no threads.
-    threads, cost_model
-        As of `allocate_agents`.
-    compared, sent : sequence, by branch, optional
-        As of `allocate_agents`.
-
-    Returns
-    -------
-    tuple of Allocation, by branch
-
-    Raises
-    ------
-    CepError
-        As `allocate_agents`; too few threads are fewer than neighbours in all branches, fused, would take.
-
-    Examples
-    --------
-    >>> two = AgentRates((1.0, 1.0), 60.0), AgentRates((1.0, 9.0), 60.0)
-    >>> [made.threads for made in allocate_branches(two, 8)]
-    [(2,), (6,)]
-    """
-    counts = [
-        {} if one is None or many is None else {"compared": one, "sent": many}
-        for one, many in zip(compared or [None] * len(branches), sent or [None] * len(branches), strict=True)
-    ]
-    sizes = [len(rates.agents) for rates in branches]
-    working = [b for b, n in enumerate(sizes) if n]
-    fewest = [LEAST_THREADS * sizes[b] for b in working]
-    if sum(fewest) > threads:
-        fewest = [LEAST_THREADS * (sizes[b] - sizes[b] // 2) for b in working]
-    # With as many threads each as it takes, loads are compared as those of the first round.
-    loads = []
-    for b in working:
-        alone = allocate_agents(branches[b], LEAST_THREADS * sizes[b], cost_model, **counts[b])
-        loads.append(sum(alone.loads))
-    shares = dict(zip(working, allocate_threads(loads, threads, fewest), strict=True)) if working else {}
-    return tuple(
-        allocate_agents(rates, shares.get(b, 0), cost_model, **counts[b]) for b, rates in enumerate(branches)
-    )
 
 
 def _pairs_for(n_agents: int, threads: int, least: int) -> int:

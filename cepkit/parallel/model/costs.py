@@ -1,4 +1,4 @@
-"""The cost model of hybrid agents, its second half: the work that arrivals make, per second, and the memory.
+"""The cost model of hybrid agents, its second half: the work that arrivals make, per second.
 
 See `cepkit.parallel.model.rates` for the values and the two models.
 """
@@ -6,7 +6,7 @@ See `cepkit.parallel.model.rates` for the values and the two models.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, inf
+from math import ceil
 
 from cepkit.errors import CepError
 from cepkit.parallel.model.rates import (
@@ -225,7 +225,7 @@ def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]
     The evaluations between two events are 1 / (e_i tau_i), between two partial matches 1 / (m_i tau_i); with
     its own of the two each bound of the paper is the same offered load.
     Source: HYPERSONIC, section IV: event workers up to m_i W / p, match workers up to e_i W / p.
-    Differs: the paper takes one p for both; see `printed_worker_bounds`.
+    Differs: the paper takes one p for both.
 
     Examples
     --------
@@ -235,85 +235,3 @@ def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]
     loads = event_loads(rates, model) if model == "paper" else evaluation_rates(rates, model)
     busy = [n * rates.evaluation_cost[c] / _NS_PER_S for c, n in zip(rates.agents, loads, strict=True)]
     return tuple(max(1, ceil(min(load, _MOST_WORKERS))) for load in busy)
-
-
-def printed_worker_bounds(
-    rates: AgentRates, p: float, model: str = "paper"
-) -> tuple[tuple[float, float], ...]:
-    """Return the printed bounds on event and match workers, by agent; p: evaluations between two items.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section IV: m_i W / p and e_i W / p.
-    Differs: kept as printed. With one p for both kinds they are wrong where e_i is not m_i.
-
-    Examples
-    --------
-    >>> printed_worker_bounds(AgentRates((1.0, 4.0), window=10.0), p=5.0)
-    ((2.0, 8.0),)
-    """
-    m = arrival_rates(rates, model)
-    w = rates.window
-    return tuple((m_i * w / p, rates.rates[c] * w / p) for c, m_i in zip(rates.agents, m, strict=True))
-
-
-def total_computation(rates: AgentRates, model: str = "simplex") -> float:
-    """Return the time for conditions of all agents, ns per second."""
-    return sum(computation(rates, model))
-
-
-def total_synchronisation(
-    rates: AgentRates,
-    event_workers: Sequence[float],
-    match_workers: Sequence[float],
-    model: str = "simplex",
-) -> float:
-    """Return the time for locks and queues of all agents, ns per second; as `synchronisation`."""
-    return sum(synchronisation(rates, event_workers, match_workers, model))
-
-
-def memory_bytes(
-    rates: AgentRates,
-    model: str = "simplex",
-    *,
-    removal: str = "window",
-    delay: Delay = 0.0,
-    as_printed: bool = False,
-) -> float:
-    """Return the bytes of all buffers: events, and partial matches with all their events.
-
-    Parameters
-    ----------
-    rates, model, removal, delay
-        As of `event_buffer_sizes` and `match_buffer_sizes`.
-    as_printed : bool
-        Whether an event of a partial match counts as often as its own agent, not the one that keeps it,
-        has arrivals; m_1, which there is not, is e_1. For single events without delay.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section IV: sum_i (e_i v_i W + sum_{j<i} v_j m_j W).
-    Differs: m_j is a misprint for m_i. A loop's partial match counts its mean number of events.
-
-    Examples
-    --------
-    >>> three = AgentRates((1.0, 2.0, 3.0), window=10.0, bytes_per_event=8.0)
-    >>> memory_bytes(three, "paper"), memory_bytes(three, "paper", as_printed=True)
-    (3680.0, 640.0)
-    """
-    v, agents = rates.bytes_per_event, rates.agents
-    events = event_buffer_sizes(rates, removal, delay)
-    total = sum(v[c] * size for c, size in zip(agents, events, strict=True))
-    if as_printed:
-        m = dict(zip(agents, arrival_rates(rates, model), strict=True))
-        m[0] = m.get(0, rates.rates[0])
-        return total + sum(v[j] * m[j] * rates.window for c in agents for j in range(c))
-    kept = match_buffer_sizes(rates, model, delay)
-    for flow, size in zip(agent_flows(rates, model), kept, strict=True):
-        c, arrivals = flow.component, sum(flow.arriving.values())
-        mean = sum(n * m for n, m in flow.arriving.items()) / arrivals if 0 < arrivals < inf else c
-        # One event of every component in front; what there is more of is the loops'.
-        loops = [v[j] for j in range(c + 1) if rates.repeats[j][1] != 1]
-        more = max(mean - c, 0.0) * sum(loops) / len(loops) if loops else 0.0
-        total += size * (sum(v[:c]) + more)
-    return total

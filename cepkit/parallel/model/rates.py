@@ -222,18 +222,6 @@ def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
     return tuple(sum(flow.arriving.values()) for flow in agent_flows(rates, model))
 
 
-def match_rate(rates: AgentRates, model: str = "simplex") -> float:
-    """Return how many matches there are, 1/s: m_{L+1}; arguments as of `arrival_rates`.
-
-    Examples
-    --------
-    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
-    >>> match_rate(four, "paper"), match_rate(four)
-    (216.0, 36.0)
-    """
-    return sum(flows_of(rates, model)[-1].sent_on.values())
-
-
 def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
     """Return how many partial matches each agent sends, 1/s by agent; arguments as of `arrival_rates`.
 
@@ -246,38 +234,6 @@ def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
         sum(flow.sent_on.values()) + (flow.looped if model == "simplex" else 0.0)
         for flow in agent_flows(rates, model)
     )
-
-
-def kleene_factor(x: float, i: int, model: str = "simplex") -> float:
-    """Return by what factor a loop makes more partial matches arrive at its own agent.
-
-    Parameters
-    ----------
-    x : float
-        e_i s_i W: events in a window that go on with a partial match.
-    i : int
-        The agent's place in a sequence of single events, from 2.
-    model : str
-        ``"paper"``: sum of x^k, infinite from x = 1 on; ``"simplex"``: sum of x^k (i - 2)! / (i - 2 + k)!.
-
-    Notes
-    -----
-    Source: HYPERSONIC, section IV.
-    Differs: the printed terms carry an exponent of another index; simplex respects order and the window left:
-    exp(x) for i = 2, (exp(x) - 1) / x for i = 3.
-
-    Examples
-    --------
-    >>> [round(kleene_factor(2.5, i), 2) for i in (2, 3, 4)], kleene_factor(2.5, 2, "paper")
-    ([12.18, 4.47, 2.78], inf)
-    """
-    if model == "paper":
-        return 1 / (1 - x) if x < 1 else inf
-    total, term, k = 1.0, 1.0, 0
-    while term > _NEGLIGIBLE * total and total < inf:
-        term *= x / (i - 1 + k)
-        total, k = total + term, k + 1
-    return total
 
 
 # --- buffers ---

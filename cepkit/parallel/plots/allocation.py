@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, column_not_found
+from cepkit.errors import CepError, require_columns
 from cepkit.parallel.model.allocation import thread_shares
 from cepkit.parallel.model.costs import agent_loads
 from cepkit.parallel.model.rates import AgentRates, event_buffer_sizes, match_buffer_sizes
@@ -135,9 +135,7 @@ def allocation_bars(
     """
     import plotly.graph_objects as go
 
-    for name in COLUMNS:
-        if name not in allocation.columns:
-            raise column_not_found("allocation_bars", name, allocation.columns)
+    require_columns("allocation_bars", COLUMNS, allocation.columns)
     figure = go.Figure(layout={"template": "none"})
     labels = [escaped(cut(str(agent))) for agent in allocation["agent"]]
     colours = [theme.PALETTE[a % len(theme.PALETTE)] for a in range(len(allocation))]

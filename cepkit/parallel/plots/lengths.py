@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, column_not_found, nearest
+from cepkit.errors import CepError, nearest, require_columns
 from cepkit.parallel.plots.threads import clock_title, run_title
 from cepkit.parallel.trace.trace import LENGTHS, clock_unit
 from cepkit.plots import theme
@@ -143,12 +143,9 @@ def length_lines(
 
 
 def _check(lengths: pd.DataFrame, models: pd.DataFrame | None) -> None:
-    for name in ("time", "agent", *LENGTHS):
-        if name not in lengths.columns:
-            raise column_not_found("length_lines", name, lengths.columns)
-    for name in ("model", "length", "agent", "value") if models is not None else ():
-        if name not in models.columns:
-            raise column_not_found("length_lines: models", name, models.columns)
+    require_columns("length_lines", ("time", "agent", *LENGTHS), lengths.columns)
+    if models is not None:
+        require_columns("length_lines: models", ("model", "length", "agent", "value"), models.columns)
     unknown = [] if models is None else [name for name in models["length"] if name not in LENGTHS]
     if unknown:
         raise CepError(

@@ -1,23 +1,47 @@
-"""The agents of a query with their queues and threads as DOT text; draws nothing by itself."""
+"""The agents of a query with their queues and threads as SVG text."""
 
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
+from itertools import accumulate
 
 import pandas as pd
 
-from cepkit.errors import CepError, column_not_found, nearest
+from cepkit.errors import CepError, nearest, require_columns
 from cepkit.plots import theme
-from cepkit.plots.automata.automaton import _dot_text
+from cepkit.plots.drawing import ADVANCE, FONT_SIZE, document, element, number, path, text
 from cepkit.plots.text import cut
 
 _COLUMNS = ("agent", "events", "start", "next", "loops")
-_QUEUES = (("events", "event_threads", "taken_events"), ("partials", "partial_threads", "taken_partials"))
-_WORDS = {"events": "events", "partials": "partial matches"}
+_QUEUES = (
+    ("events", "event_threads", "taken_events"),
+    ("partial matches", "partial_threads", "taken_partials"),
+)
+_MARGIN, _LINE, _PADDING, _ARROW = 8.0, 15.0, 6.0, 7.0
+_ABOVE = 34.0  # room for the line that brings events to the agents
+_BELOW = 34.0  # room for loops and for arrows that pass agents
+_LEAST_GAP = 48.0
+_ROUND = (34.0, 18.0)  # radii of the source and of the matches
+Point = tuple[float, float]
 
 
-def network_dot(agents: pd.DataFrame, *, title: str | None = None) -> str:
-    """Return the DOT text of a picture of agents, from left to right.
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """An agent's place: a cell with its label, then a cell per queue."""
+
+    row: dict
+    left: float
+    right: float
+    edges: tuple[float, ...]  # top of every cell and bottom of the last one
+    cells: tuple[tuple[str, ...], ...]
+
+    def middle_of(self, cell: int) -> float:
+        return (self.edges[cell] + self.edges[cell + 1]) / 2
+
+
+def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
+    """Return a picture of agents as SVG text, from left to right.
 
     The source sends events to the event queues, and those of a first component as partial matches (dashed).
     An agent is a box with a part per queue, which says how many threads take from it.
@@ -31,12 +55,13 @@ def network_dot(agents: pd.DataFrame, *, title: str | None = None) -> str:
         ``partial_threads``, ``taken_events``, ``taken_partials``, ``sent`` (numbers; missing: not said), and
         the last three are columns of `Trace.agents_frame`.
     title : str, optional
-        A line above the picture; taken literally.
+        A line above the picture.
 
     Returns
     -------
     str
-        DOT source; the nodes are ``source``, ``matches``, and ``agent0`` and so on in the order of the rows.
+        One ``<svg>`` element. Boxes are ``<g class="node">``, arrows ``<g class="edge">`` with the title
+        ``source->b:events`` and so on.
 
     Raises
     ------
@@ -49,78 +74,148 @@ def network_dot(agents: pd.DataFrame, *, title: str | None = None) -> str:
     --------
     >>> agents = pd.DataFrame({"agent": ["b", "c"], "events": ["B", "C"], "start": ["A", None]})
     >>> agents = agents.assign(next=["c", None], loops=False)
-    >>> [line.split(" [")[0].strip() for line in network_dot(agents).splitlines() if "->" in line]
-    ... # doctest: +NORMALIZE_WHITESPACE
-    ['source -> agent0:events', 'source -> agent0:partials', 'agent0 -> agent1:partials',
-     'source -> agent1:events', 'agent1 -> matches']
+    >>> svg = network_svg(agents)
+    >>> svg.startswith("<svg"), svg.count('class="node"'), svg.count('class="edge"')
+    (True, 4, 5)
     """
-    import graphviz
+    _check(agents)
+    top = _MARGIN + _ABOVE + (_LINE + _MARGIN if title else 0.0)
+    boxes, gap = _boxes(agents.to_dict("records"), top)
+    y = max((box.middle_of(2) for box in boxes.values()), default=top)
+    below = max((box.edges[-1] for box in boxes.values()), default=top) + _BELOW - _LINE
+    last = max((box.right for box in boxes.values()), default=_MARGIN + 2 * _ROUND[0])
+    source, matches = (_MARGIN + _ROUND[0], y), (last + gap + _ROUND[0], y)
+    parts = []
+    for name, centre, colour in (("source", source, theme.INK), ("matches", matches, theme.ACCEPT_GREEN)):
+        shape = {"cx": number(centre[0]), "cy": number(y), "rx": _ROUND[0], "ry": _ROUND[1]}
+        drawn = element("ellipse", **shape, stroke=_ink(colour), **_tint(colour))
+        parts.append(_group("node", name, drawn + text(centre[0], y + 4, name, anchor="middle")))
+    order = [*boxes, None]  # None: the matches
+    for k, (label, box) in enumerate(boxes.items()):
+        parts += [_drawn_box(box), _arrow_of_events(box, source, top - _ABOVE + 10)]
+        partials = (box.left, box.middle_of(2))
+        if not pd.isna(box.row["start"]):
+            began, said = (source[0] + _ROUND[0], y), cut(str(box.row["start"]))
+            name = f"source->{label}:partials"
+            parts.append(_arrow(name, began, partials, said, None if k == 0 else below, dash="5 2"))
+        target = None if pd.isna(box.row["next"]) else box.row["next"]
+        end = (boxes[target].left, boxes[target].middle_of(2)) if target else (matches[0] - _ROUND[0], y)
+        name = f"{label}->{target}:partials" if target else f"{label}->matches"
+        sends = (box.right, box.middle_of(2))
+        said = _number(box.row, "sent")
+        parts.append(_arrow(name, sends, end, said, None if order[k + 1] == target else below))
+        if box.row["loops"]:
+            name = f"{label}->{label}:partials"
+            parts.append(_arrow(name, (box.right, sends[1] + 8), (box.left, partials[1] + 8), "loop", below))
+    width = max(matches[0] + _ROUND[0], _width(title or "")) + _MARGIN
+    parts += [text(width / 2, _MARGIN + FONT_SIZE, title, anchor="middle")] if title else []
+    return document(width, below + _MARGIN, title or f"network of {len(agents)} agents", parts)
 
-    node = _nodes(agents)
-    shared = {"color": theme.INK, "fontcolor": theme.INK, "fontname": "Courier", "fontsize": "10"}
-    graph = graphviz.Digraph(
-        "agents",
-        graph_attr={
-            "rankdir": "LR",
-            "bgcolor": "transparent",
-            "nodesep": "0.3",
-            "ranksep": "0.25",
-            "pad": "0.1",
-        }
-        | ({"label": _dot_text(title), "labelloc": "t"} if title else {})
-        | {name: shared[name] for name in ("fontcolor", "fontname", "fontsize")},
-        node_attr=shared | {"shape": "ellipse", "style": "filled", "penwidth": "1.5"},
-        edge_attr=shared | {"arrowsize": "0.7", "penwidth": "1.2"},
-    )
-    for name, colour in (("source", theme.INK), ("matches", theme.ACCEPT_GREEN)):
-        graph.node(name, label=name, tooltip=name, color=colour, fillcolor=colour + theme.TINT_ALPHA)
-    for row in agents.to_dict("records"):
-        own = node[row["agent"]]
-        graph.node(own, label=_box(row), shape="plain", style="", tooltip=_dot_text(f"agent {row['agent']}"))
-        _connect(graph, "source", f"{own}:events", row["events"])
-        if not pd.isna(row["start"]):
-            _connect(graph, "source", f"{own}:partials", row["start"], style="dashed")
-        if row["loops"]:
-            _connect(graph, f"{own}:partials:e", f"{own}:partials:s", "loop")
-        target = "matches" if pd.isna(row["next"]) else f"{node[row['next']]}:partials"
-        _connect(graph, own, target, _number(row, "sent"))
-    return graph.source
+
+def _boxes(rows: list[dict], top: float) -> tuple[dict[str, _Box], float]:
+    """Return the place of every agent by its label, from left to right, and the room between two."""
+    cells = [_cells(row) for row in rows]
+    events = [cut(str(row["events"])) for row in rows]
+    beside = [_number(row, "sent") for row in rows]
+    beside += [cut(str(row["start"])) for row in rows if not pd.isna(row["start"])]
+    lines = [line for own in cells for part in own for line in part]
+    width = max([*map(_width, lines), *(_width(of) + 12 for of in events)], default=0.0) + 2 * _PADDING
+    gap = max([_LEAST_GAP, *(_width(of) + 34 for of in beside)])
+    made, left = {}, _MARGIN + 2 * _ROUND[0] + gap
+    for row, own in zip(rows, cells, strict=True):
+        heights = [len(part) * _LINE + _PADDING for part in own]
+        edges = tuple(accumulate(heights, initial=top))
+        made[row["agent"]] = _Box(row, left, left + width, edges, own)
+        left += width + gap
+    return made, gap
 
 
-def _nodes(agents: pd.DataFrame) -> dict[str, str]:
-    """Return the name of each agent's node."""
-    for name in _COLUMNS:
-        if name not in agents.columns:
-            raise column_not_found("network_dot", name, agents.columns)
+def _check(agents: pd.DataFrame) -> None:
+    require_columns("network_svg", _COLUMNS, agents.columns)
     labels = agents["agent"].tolist()
     if len(set(labels)) < len(labels):
-        raise CepError(f"network_dot: agents {labels}: each needs a label of its own")
+        raise CepError(f"network_svg: agents {labels}: each needs a label of its own")
     unknown = [name for name in agents["next"].dropna() if name not in labels]
     if unknown:
         near = nearest(str(unknown[0]), map(str, labels))
-        raise CepError(f"network_dot: next agent {unknown[0]!r} not known.{near} There are {labels}")
-    return {label: f"agent{a}" for a, label in enumerate(labels)}
+        raise CepError(f"network_svg: next agent {unknown[0]!r} not known.{near} There are {labels}")
 
 
-def _connect(graph, source: str, target: str, label: object, **attributes: str) -> None:
-    text = _dot_text(cut(str(label)))
-    tooltip = text or f"{source} to {target.partition(':')[0]}"
-    graph.edge(source, target, label=text, tooltip=tooltip, labeltooltip=tooltip, **attributes)
-
-
-def _box(row: dict) -> str:
-    """Return a table for Graphviz: the agent's label above its queues."""
-    tint = theme.STATE_BLUE + theme.TINT_ALPHA
-    cells = [f'<TD BGCOLOR="{tint}"><B>{html.escape(cut(str(row["agent"])))}</B></TD>']
-    for port, threads, taken in _QUEUES:
-        lines = [_WORDS[port]]
+def _cells(row: dict) -> tuple[tuple[str, ...], ...]:
+    cells = [(cut(str(row["agent"])),)]
+    for queue, threads, taken in _QUEUES:
+        lines = [queue]
         n_threads, n_taken = _number(row, threads), _number(row, taken)
         lines += [f"{n_threads} thread{'' if n_threads == '1' else 's'}"] if n_threads else []
         lines += [f"{n_taken} taken"] if n_taken else []
-        cells.append(f'<TD PORT="{port}">{"<BR/>".join(lines)}</TD>')
-    rows = "".join(f"<TR>{cell}</TR>" for cell in cells)
-    table = f'BORDER="0" CELLBORDER="1" CELLSPACING="0" CELLPADDING="5" COLOR="{theme.STATE_BLUE}"'
-    return f"<<TABLE {table}>{rows}</TABLE>>"
+        cells.append(tuple(lines))
+    return tuple(cells)
+
+
+def _drawn_box(box: _Box) -> str:
+    parts = []
+    for cell, lines in enumerate(box.cells):
+        top, height = box.edges[cell], box.edges[cell + 1] - box.edges[cell]
+        place = dict(
+            zip(("x", "y", "width", "height"), (box.left, top, box.right - box.left, height), strict=True)
+        )
+        filling = {"fill": "none"} if cell else _tint(theme.STATE_BLUE)
+        parts.append(
+            element("rect", **{k: number(v) for k, v in place.items()}, stroke=theme.STATE_BLUE, **filling)
+        )
+        middle = (box.left + box.right) / 2
+        parts += [text(middle, top + k * _LINE, line, anchor="middle") for k, line in enumerate(lines, 1)]
+    return _group("node", box.row["agent"], "".join(parts))
+
+
+def _arrow_of_events(box: _Box, source: Point, above: float) -> str:
+    """Return the arrow from the source to the queue of events, which passes above the other agents."""
+    end, turn = (box.left, box.middle_of(1)), box.left - 14
+    begin = f"M{number(source[0])},{number(source[1] - _ROUND[1])}"
+    line = f"{begin}V{number(above)}H{number(turn)}V{number(end[1])}"
+    words = text(turn + 6, box.edges[0] - 6, cut(str(box.row["events"])))
+    return _line(f"source->{box.row['agent']}:events", line, end, words)
+
+
+def _arrow(
+    name: str, begin: Point, end: Point, words: str, below: float | None, dash: str | None = None
+) -> str:
+    """Return an arrow to the right; given ``below``, it passes other agents at that height."""
+    line, x, y = f"M{number(begin[0])},{number(begin[1])}", begin[0], end[1]
+    if below is not None:
+        line += f"h7V{number(below)}H{number(end[0] - 20)}V{number(y)}"
+        x, y = min(begin[0], end[0]) + 7, below
+    elif y != begin[1]:
+        line += f"h7V{number(y)}"
+    said = text(x + 10, y - 4, words) if words else ""
+    return _line(name, line, end, said, dash)
+
+
+def _line(name: str, line: str, end: Point, words: str, dash: str | None = None) -> str:
+    """Return a line that goes on to the right to ``end``, where it has its head."""
+    line += f"H{number(end[0] - _ARROW)}"
+    corners = [end, *((end[0] - _ARROW, end[1] + side) for side in (-3, 3))]
+    head = element(
+        "polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in corners), fill="currentColor"
+    )
+    drawn = path(line, fill="none", stroke="currentColor", stroke_width=1.2, stroke_dasharray=dash)
+    return _group("edge", name, drawn + head + words)
+
+
+def _group(kind: str, name: str, part: str) -> str:
+    return f'<g class="{kind}"><title>{html.escape(str(name), quote=False)}</title>{part}</g>'
+
+
+def _ink(colour: str) -> str:
+    return "currentColor" if colour == theme.INK else colour
+
+
+def _tint(colour: str) -> dict[str, str]:
+    return {"fill": _ink(colour), "fill_opacity": number(int(theme.TINT_ALPHA, 16) / 255)}
+
+
+def _width(words: str) -> float:
+    return ADVANCE * FONT_SIZE * len(words)
 
 
 def _number(row: dict, name: str) -> str:

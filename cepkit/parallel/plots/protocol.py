@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import column_not_found
+from cepkit.errors import require_columns
 from cepkit.plots import theme
 from cepkit.plots.text import escaped
 
@@ -20,17 +20,7 @@ STEP_MS = 1100
 EDGE, HELD_EDGE = 1, 4  # pixels
 WRONG = theme.PALETTE[4]
 _COLUMNS = (
-    "step",
-    "who",
-    "what",
-    "outcome",
-    "agent",
-    "kind",
-    "place",
-    "position",
-    "item",
-    "ticket",
-    "in_hand",
+    *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
 )
 _COLOURS = {"event": theme.PALETTE[0], "partial": theme.PALETTE[1], "match": theme.PALETTE[2]}
 _SHAPES = {"event": "square", "partial": "diamond-wide", "match": "hexagon"}
@@ -83,9 +73,7 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
     """
     from cepkit.plots.lean import LeanFigure
 
-    for name in _COLUMNS:
-        if name not in steps.columns:
-            raise column_not_found("protocol_figure", name, steps.columns)
+    require_columns("protocol_figure", _COLUMNS, steps.columns)
     lanes = _lanes(steps)
     numbers = list(dict.fromkeys(steps["step"]))
     by_step = dict(list(steps.groupby("step", sort=False)))

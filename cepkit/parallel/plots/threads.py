@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, column_not_found
+from cepkit.errors import CepError, require_columns
 from cepkit.parallel.trace.trace import ACTIONS, IDLE, clock_unit
 from cepkit.plots import theme
 from cepkit.plots.text import cut, escaped
@@ -261,9 +261,7 @@ def run_title(title: str | None, measured: bool | None, note: str = "") -> list[
 
 
 def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in frame.columns:
-            raise column_not_found(who, name, frame.columns)
+    require_columns(who, names, frame.columns)
     role = "role" if "role" in names else "action"
     unknown = [of for of in frame[role].dropna().unique() if of not in (*ACTIONS, IDLE)]
     if unknown:

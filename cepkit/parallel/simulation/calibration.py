@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.regex.matching import usable_threads
-from cepkit.errors import whole_number
+from cepkit.errors import MissingDependencyError, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
@@ -71,6 +72,8 @@ def calibrate_costs(
         When ``n_events`` or ``repeats`` is no number above 0, or there are too few threads.
     UnsupportedQueryError
         When agents cannot run the program.
+    MissingDependencyError
+        When scipy or threadpoolctl is not installed.
 
     Notes
     -----
@@ -80,6 +83,7 @@ def calibrate_costs(
     for name, value in (("n_events", n_events), ("repeats", repeats)):
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
+    _least_squares()  # what is missing is told before threads run
     agents = Agents(program, events)
     if not agents.labels or not events.n_events:
         return Costs()
@@ -184,59 +188,33 @@ def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
     >>> [round(cost, 6) for cost in robust_nonnegative(causes, np.array([5.0, 25.0, 45.0, 65.0]))]
     [5.0, 2.0]
     """
+    solve = _least_squares()
     weight, kept, costs = np.ones(len(times)), np.ones(len(times), bool), np.zeros(causes.shape[1])
     for _ in range(_ROUNDS if len(times) else 0):
         root = np.sqrt(weight[kept])
-        costs = nonnegative_least_squares(causes[kept] * root[:, None], times[kept] * root)
+        costs = solve(causes[kept] * root[:, None], times[kept] * root)
         expected = np.maximum(np.einsum("ij,j", causes, costs), 1.0)
         weight, kept = 1.0 / expected, times <= _OUTLIER * expected + np.median(times)
     return costs.tolist()
 
 
-def nonnegative_least_squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the x of 0 or more with the least ``|a x - b|``.
+def _least_squares() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Return a function that gives the x of 0 or more with the least ``|a x - b|``, on one thread.
 
-    Parameters
-    ----------
-    a : ndarray of float64, shape (m, n)
-    b : ndarray of float64, shape (m,)
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-
-    Notes
-    -----
-    Source: Lawson, Hanson, "Solving Least Squares Problems", 1974, chapter 23.
-    Differs: on the normal equations, which `numpy.einsum` makes on one thread. Those of a BLAS go on for a
-    while when they have nothing to do, on the cores of what is measured next.
-
-    Examples
-    --------
-    >>> nonnegative_least_squares(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([2.0, -1.0])).tolist()
-    [2.0, 0.0]
+    Threads of a BLAS go on for a while when they have nothing to do, on the cores of what is measured next.
     """
-    scale = np.sqrt((a * a).sum(axis=0))
-    scale[scale == 0] = 1.0
-    a = a / scale
-    squares, products = np.einsum("ki,kj", a, a), np.einsum("ki,k", a, b)
-    x, is_free = np.zeros(a.shape[1]), np.zeros(a.shape[1], bool)
-    tolerance = 1e-10 * max(1.0, float(np.abs(products).max(initial=0.0)))
-    for _ in range(10 * a.shape[1]):
-        gradient = np.where(is_free, -np.inf, products - squares @ x)
-        if gradient.max(initial=-np.inf) <= tolerance:
-            break
-        is_free[gradient.argmax()] = True
-        while True:
-            best = np.zeros_like(x)
-            own = squares[np.ix_(is_free, is_free)]
-            best[is_free] = np.linalg.lstsq(own, products[is_free], rcond=None)[0]
-            bad = is_free & (best <= 0)
-            if not bad.any():
-                break
-            # As far towards it as all stay 0 or more; those that become 0 are bound again.
-            x += (x[bad] / (x[bad] - best[bad])).min() * (best - x)
-            is_free &= x > 1e-14
-            x[~is_free] = 0.0
-        x = best
-    return x / scale
+    try:
+        from scipy.optimize import nnls
+        from threadpoolctl import ThreadpoolController
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"measured costs need scipy and threadpoolctl ({error}). "
+            'Install them with `pip install "cepkit[papers]"`'
+        ) from error
+    limits = ThreadpoolController()
+
+    def solve(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        with limits.limit(limits=1):
+            return nnls(a, b, maxiter=10 * a.shape[1])[0]
+
+    return solve

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cepkit.pipelines.formats.format import EMPTY, Format, Option, UnknownFormatError, number, parsed
+from cepkit.pipelines.formats.format import Format, Option, UnknownFormatError, delimited, number, wall_clock
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -131,12 +131,9 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
     from pyspark.sql import functions as F
 
     text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
-    # A column of its own is computed once; inside of other expressions it would be for each use.
-    divided = records.withColumn("fields", F.split(text, r"\s*,\s*|\s+", -1))
     n = F.size("fields")
     is_spelled = (n >= 6) & F.lower(F.get("fields", n - 1)).isin(BEGIN, END)
     layout = F.when(is_spelled | n.isin(4, 5), "plain").when(n == 6, "labelled").when(n.isin(7, 8), "uci")
-    divided = divided.withColumn("layout", layout)
 
     def place(**index_of_layout: int) -> Column:
         return F.coalesce(
@@ -154,11 +151,8 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
         marker != "", F.concat_ws(" ", F.regexp_extract(marked, r"^(\S*) ", 1), marker)
     ).otherwise(F.when(marked != "", marked))
 
-    parts = [F.regexp_extract(F.get("fields", 0), _DATE, group).try_cast("int") for group in (1, 2, 3)]
-    parts += [F.regexp_extract(F.get("fields", 1), _TIME, group).try_cast("int") for group in (1, 2)]
-    second = F.regexp_extract(F.get("fields", 1), _TIME, 3).try_cast("decimal(16,6)")
     values = {
-        "ts": F.try_make_timestamp_ntz(*parts, second),
+        "ts": wall_clock([(F.get("fields", 0), _DATE), (F.get("fields", 1), _TIME)]),
         "home": home_of(home),
         "sensor": place(plain=2, labelled=3, uci=2),
         "location": place(labelled=2, uci=3),
@@ -167,21 +161,18 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
         "level": number(place(plain=3, labelled=4, uci=5)),
         "annotation": annotation,
     }
-    return parsed(
-        divided,
-        values,
-        [
-            (F.trim("text") != "", EMPTY),
-            (F.col("layout").isNotNull(), _LAYOUTS),
-            (F.col("ts").isNotNull(), "the time is not yyyy-mm-dd hh:mm:ss with at most 6 decimals"),
-            (F.col("sensor") != "", "the sensor is empty"),
-            (F.col("value") != "", "the value is empty"),
-            (
-                ~F.coalesce("annotation", F.lit("")).rlike("(?i)^ |=|^(begin|end)$"),
-                "the annotation is not an activity, or an activity and begin or end",
-            ),
-        ],
-    ).drop("fields", "layout")
+    checks = [
+        (F.col("layout").isNotNull(), _LAYOUTS),
+        (F.col("ts").isNotNull(), "the time is not yyyy-mm-dd hh:mm:ss with at most 6 decimals"),
+        (F.col("sensor") != "", "the sensor is empty"),
+        (F.col("value") != "", "the value is empty"),
+        (
+            ~F.coalesce("annotation", F.lit("")).rlike("(?i)^ |=|^(begin|end)$"),
+            "the annotation is not an activity, or an activity and begin or end",
+        ),
+    ]
+    divided = F.split(text, r"\s*,\s*|\s+", -1)
+    return delimited(records, values, checks, divided=divided, helpers={"layout": layout})
 
 
 def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFrame, dict]:

@@ -6,16 +6,7 @@ import datetime
 from typing import TYPE_CHECKING
 
 from cepkit.pipelines.formats.casas import HOME, home_of
-from cepkit.pipelines.formats.format import (
-    EMPTY,
-    STRUCTURE,
-    Format,
-    HeaderError,
-    Option,
-    day_of,
-    number,
-    parsed,
-)
+from cepkit.pipelines.formats.format import Format, HeaderError, Option, day_of, delimited, number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,29 +81,21 @@ def parse_casas_features(
 
     first_day = day_of(start, "start")
     _check_headers(records)
-    # A column of its own is computed once; inside of other expressions it would be for each use.
-    fields = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
-    divided = records.withColumn("fields", fields).withColumn(
-        "reason", F.coalesce("reason", F.when(F.col("source_line") == 1, STRUCTURE))
-    )
     columns = list(ATTRIBUTES.values())
-    checked = parsed(
-        divided,
-        {
-            "home": home_of(home),
-            "row": F.col("source_line") - 1,
-            **{column: number(F.get("fields", i)) for i, column in enumerate(columns)},
-            "activity": F.get("fields", len(columns)),
-        },
-        [
-            (F.trim("text") != "", EMPTY),
-            (F.size("fields") == len(NAMES), f"expected {len(NAMES)} fields as in the first line"),
-            (F.col("last_event_seconds").between(0, 86_399.999999), "the second is not one of a day"),
-            (F.col("day_of_week").isin(*range(7)), "the day of the week is not one of 0 to 6"),
-            *((F.col(column).isNotNull(), f"{name} is not a number") for name, column in ATTRIBUTES.items()),
-            (F.col("activity") != "", "the activity is empty"),
-        ],
-    ).drop("fields")
+    values = {
+        "home": home_of(home),
+        "row": F.col("source_line") - 1,
+        **{column: number(F.get("fields", i)) for i, column in enumerate(columns)},
+        "activity": F.get("fields", len(columns)),
+    }
+    checks = [
+        (F.size("fields") == len(NAMES), f"expected {len(NAMES)} fields as in the first line"),
+        (F.col("last_event_seconds").between(0, 86_399.999999), "the second is not one of a day"),
+        (F.col("day_of_week").isin(*range(7)), "the day of the week is not one of 0 to 6"),
+        *((F.col(column).isNotNull(), f"{name} is not a number") for name, column in ATTRIBUTES.items()),
+        (F.col("activity") != "", "the activity is empty"),
+    ]
+    checked = delimited(records, values, checks, header=F.col("source_line") == 1)
     of_file = Window.partitionBy("source_file").orderBy("source_line")
     weekday = F.when(F.col("reason").isNull(), F.col("day_of_week"))
     before = F.last(weekday, ignorenulls=True).over(of_file.rowsBetween(Window.unboundedPreceding, -1))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cepkit.pipelines.formats.format import EMPTY, STRUCTURE, Format, integer, parsed
+from cepkit.pipelines.formats.format import Format, delimited, fields_as, wall_clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HEADER = "status,avgMeasuredTime,avgSpeed,extID,medianMeasuredTime,TIMESTAMP,vehicleCount,_id,REPORT_ID"
 _TIME = r"^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})$"
+_PLACES = {"sensor": 8, "avg_speed": 2, "vehicle_count": 6, "arrival": 7}
+COLUMNS = {"ts": "timestamp_ntz", **dict.fromkeys(_PLACES, "bigint")}
 
 
 def parse_citybench(records: DataFrame) -> DataFrame:
@@ -36,46 +38,23 @@ def parse_citybench(records: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    # A column of its own is computed once; inside of other expressions it would be for each use.
-    fields = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
-    is_header = F.trim("text") == HEADER
-    divided = records.withColumn("fields", fields).withColumn(
-        "reason", F.coalesce("reason", F.when(is_header, STRUCTURE))
-    )
-    parts = [F.regexp_extract(F.get("fields", 5), _TIME, group).try_cast("int") for group in range(1, 7)]
-    values = {
-        "ts": F.try_make_timestamp_ntz(*parts[:5], parts[5].cast("decimal(16,6)")),
-        "sensor": integer(F.get("fields", 8)),
-        "avg_speed": integer(F.get("fields", 2)),
-        "vehicle_count": integer(F.get("fields", 6)),
-        "arrival": integer(F.get("fields", 7)),
-    }
-    return parsed(
-        divided,
-        values,
-        [
-            (F.trim("text") != "", EMPTY),
-            (F.size("fields") == 9, f"expected 9 fields: {HEADER.replace(',', ', ')}"),
-            (F.get("fields", 0) == "OK", "the status is not OK"),
-            (F.col("ts").isNotNull(), "the time is not yyyy-mm-ddThh:mm:ss"),
-            (F.col("sensor") > 0, "REPORT_ID is not a positive whole number"),
-            (F.col("avg_speed") >= 0, "avgSpeed is not a whole number"),
-            (F.col("vehicle_count") >= 0, "vehicleCount is not a whole number"),
-            (F.col("arrival") >= 0, "_id is not a whole number"),
-        ],
-    ).drop("fields")
+    values = {"ts": wall_clock([(F.get("fields", 5), _TIME)]), **fields_as(COLUMNS, _PLACES)}
+    checks = [
+        (F.size("fields") == 9, f"expected 9 fields: {HEADER.replace(',', ', ')}"),
+        (F.get("fields", 0) == "OK", "the status is not OK"),
+        (F.col("ts").isNotNull(), "the time is not yyyy-mm-ddThh:mm:ss"),
+        (F.col("sensor") > 0, "REPORT_ID is not a positive whole number"),
+        (F.col("avg_speed") >= 0, "avgSpeed is not a whole number"),
+        (F.col("vehicle_count") >= 0, "vehicleCount is not a whole number"),
+        (F.col("arrival") >= 0, "_id is not a whole number"),
+    ]
+    return delimited(records, values, checks, header=F.trim("text") == HEADER)
 
 
 FORMAT = Format(
     name="citybench",
     description="CityBench road traffic as CSV: a file per sensor, a report every five minutes",
-    columns={
-        "ts": "timestamp_ntz",
-        "sensor": "bigint",
-        "avg_speed": "bigint",
-        "vehicle_count": "bigint",
-        "arrival": "bigint",
-    },
+    columns=COLUMNS,
     partition_by="sensor",
     order_by=("ts", "arrival"),
     parse=parse_citybench,

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cepkit.pipelines.formats.format import EMPTY, Format, integer, number, parsed
+from cepkit.pipelines.formats.format import Format, delimited, fields_as, wall_clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MINUTE = r"^(\d{4})(\d{2})(\d{2})(\d{2})(\d{2})$"
 _PRICES = ("open", "high", "low", "close")
+_PLACES = {"symbol": 0, "open": 2, "high": 3, "low": 4, "close": 5, "volume": 6}
+COLUMNS = {
+    "ts": "timestamp_ntz",
+    "symbol": "string",
+    **dict.fromkeys(_PRICES, "double"),
+    "volume": "bigint",
+}
 
 
 def parse_eoddata(records: DataFrame) -> DataFrame:
@@ -38,44 +45,22 @@ def parse_eoddata(records: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    # A column of its own is computed once; inside of other expressions it would be for each use.
-    fields = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
-    divided = records.withColumn("fields", fields)
-    minute = F.get("fields", 1)
-    parts = [F.regexp_extract(minute, _MINUTE, group).try_cast("int") for group in range(1, 6)]
-    values = {
-        "ts": F.try_make_timestamp_ntz(*parts, F.lit(0).cast("decimal(16,6)")),
-        "symbol": F.get("fields", 0),
-        **{name: number(F.get("fields", i + 2)) for i, name in enumerate(_PRICES)},
-        "volume": integer(F.get("fields", 6)),
-    }
-    return parsed(
-        divided,
-        values,
-        [
-            (F.trim("text") != "", EMPTY),
-            (F.size("fields") == 7, "expected 7 fields: symbol, time, open, high, low, close, volume"),
-            (F.col("symbol") != "", "the symbol is empty"),
-            (F.col("ts").isNotNull(), "the time is not yyyymmddhhmm"),
-            *((F.col(name) > 0, f"{name} is not a positive number") for name in _PRICES),
-            (F.col("high") >= F.col("low"), "high is below low"),
-            (F.col("volume") >= 0, "the volume is not a whole number"),
-        ],
-    ).drop("fields")
+    values = {"ts": wall_clock([(F.get("fields", 1), _MINUTE)]), **fields_as(COLUMNS, _PLACES)}
+    checks = [
+        (F.size("fields") == 7, "expected 7 fields: symbol, time, open, high, low, close, volume"),
+        (F.col("symbol") != "", "the symbol is empty"),
+        (F.col("ts").isNotNull(), "the time is not yyyymmddhhmm"),
+        *((F.col(name) > 0, f"{name} is not a positive number") for name in _PRICES),
+        (F.col("high") >= F.col("low"), "high is below low"),
+        (F.col("volume") >= 0, "the volume is not a whole number"),
+    ]
+    return delimited(records, values, checks)
 
 
 FORMAT = Format(
     name="eoddata",
     description="EODData minute bars as CSV: symbol, yyyymmddhhmm, open, high, low, close, volume",
-    columns={
-        "ts": "timestamp_ntz",
-        "symbol": "string",
-        "open": "double",
-        "high": "double",
-        "low": "double",
-        "close": "double",
-        "volume": "bigint",
-    },
+    columns=COLUMNS,
     partition_by="symbol",
     order_by=("ts",),
     parse=parse_eoddata,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -122,17 +123,60 @@ def integer(text: Column) -> Column:
     return F.when(text.rlike(_INTEGER), text.try_cast("bigint"))
 
 
-def parsed(
-    records: DataFrame, values: Mapping[str, Column], checks: Sequence[tuple[Column, str]]
-) -> DataFrame:
-    """Return the records with ``values`` as columns and the ``reason`` that follows from ``checks``.
+def fields_as(columns: Mapping[str, str], place_of_column: Mapping[str, int]) -> dict[str, Column]:
+    """Return columns that are fields of the line, read by their types: text, double or bigint."""
+    from pyspark.sql import functions as F
 
-    The checks may name the new columns.
+    read = {"string": lambda text: text, "double": number, "bigint": integer}
+    return {name: read[columns[name]](F.get("fields", place)) for name, place in place_of_column.items()}
+
+
+def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
+    """Return a time without a zone, NULL where a text does not fit its pattern.
+
+    The groups of the patterns are year, month, day, hour, minute and, if there is a sixth, seconds.
     """
     from pyspark.sql import functions as F
 
+    found = [
+        F.regexp_extract(text, pattern, group + 1)
+        for text, pattern in parts
+        for group in range(re.compile(pattern).groups)
+    ]
+    seconds = found[5].try_cast("decimal(16,6)") if len(found) == 6 else F.lit(0).cast("decimal(16,6)")
+    return F.try_make_timestamp_ntz(*(part.try_cast("int") for part in found[:5]), seconds)
+
+
+def delimited(
+    records: DataFrame,
+    values: Mapping[str, Column],
+    checks: Sequence[tuple[Column, str]],
+    *,
+    divided: Column | None = None,
+    helpers: Mapping[str, Column] | None = None,
+    header: Column | None = None,
+) -> DataFrame:
+    """Return the records with ``values`` as columns and the ``reason`` that follows from ``checks``.
+
+    ``values`` are made of the array ``fields``: ``divided``, or what stands between commas without the blanks
+    around it. They may use the columns ``helpers``. The checks may name the new columns; the first check is
+    that the line is not empty. Lines where ``header`` is true are structure.
+    """
+    from pyspark.sql import functions as F
+
+    if divided is None:
+        divided = F.transform(F.split(F.col("text"), ",", -1), lambda text: F.trim(text))
+    # A column of its own is computed once; inside of other expressions it would be for each use.
+    records = records.withColumn("fields", divided)
+    for name, helper in (helpers or {}).items():
+        records = records.withColumn(name, helper)
+    if header is not None:
+        records = records.withColumn("reason", F.coalesce("reason", F.when(header, STRUCTURE)))
     piece = {} if "piece" in records.columns else {"piece": F.lit(0)}
-    return records.withColumns({**values, **piece}).withColumn("reason", first_reason(checks))
+    reason = first_reason([(F.trim("text") != "", EMPTY), *checks])
+    return (
+        records.withColumns({**values, **piece}).withColumn("reason", reason).drop("fields", *(helpers or ()))
+    )
 
 
 def day_of(text: str | datetime.date, option: str = "date") -> datetime.date:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from cepkit.compile.regex.automaton import ANY, States
 from cepkit.plots import theme
 
 LABEL_CHARACTERS = 24  # width at which the names of one edge go to a new line
+_DOT_WORDS = {"digraph", "edge", "graph", "node", "strict", "subgraph"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,41 +87,32 @@ def automaton_dot(
     >>> print(dot.splitlines()[-4].strip())
     1 -> 2 [label=up labeltooltip="up: price > 3" tooltip="up: price > 3"]
     """
-    import graphviz
-
     define = define or {}
-    shared = {"color": theme.INK, "fontcolor": theme.INK, "fontname": "Courier", "fontsize": "10"}
-    graph = graphviz.Digraph(
-        "automaton",
-        graph_attr={"rankdir": "LR", "bgcolor": "transparent", "nodesep": "0.25", "pad": "0.1"}
-        | ({"label": _dot_text(title), "labelloc": "t"} if title else {})
-        | {name: shared[name] for name in ("fontcolor", "fontname", "fontsize")},
-        node_attr=shared
-        | {"shape": "circle", "style": "filled", "penwidth": "1.5", "width": "0.36", "fixedsize": "true"},
-        edge_attr=shared | {"arrowsize": "0.7", "penwidth": "1.2"},
-    )
-    graph.node("start", label="", style="invis", width="0.05", tooltip="start")
+    font = {"fontcolor": theme.INK, "fontname": "Courier", "fontsize": "10"}
+    shared = {"color": theme.INK, **font}
+    above = {"label": title, "labelloc": "t"} if title else {}
+    circle = {"fixedsize": "true", "penwidth": "1.5", "shape": "circle", "style": "filled", "width": "0.36"}
+    lines = [
+        _statement(
+            "graph",
+            {"bgcolor": "transparent", **font, **above, "nodesep": "0.25", "pad": "0.1", "rankdir": "LR"},
+        ),
+        _statement("node", shared | circle),
+        _statement("edge", {"arrowsize": "0.7", **shared, "penwidth": "1.2"}),
+        _statement("start", {"label": "", "style": "invis", "tooltip": "start", "width": "0.05"}),
+    ]
     for state in range(states.n_states):
         accepts = state in states.accepting
         hue = theme.ACCEPT_GREEN if accepts else theme.STATE_BLUE
-        graph.node(
-            str(state),
-            label=str(
-                state
-            ),  # the wheel's Graphviz forgets the default label in the first graph of a process
-            shape="doublecircle" if accepts else "circle",
-            color=hue,
-            fillcolor=hue + theme.TINT_ALPHA,
-            tooltip=_dot_text(state_tooltip(states, state)),
-        )
-    graph.edge("start", "0", tooltip="start")
+        shown = {"label": str(state), "color": hue, "fillcolor": hue + theme.TINT_ALPHA}
+        shown["shape"] = "doublecircle" if accepts else "circle"
+        lines.append(_statement(str(state), shown | {"tooltip": state_tooltip(states, state)}))
+    lines.append(_statement("start -> 0", {"tooltip": "start"}))
     for edge in edges(states):
-        tooltip = _dot_text(edge.tooltip(define))
-        label = "\n".join(edge.label_lines())
-        graph.edge(
-            str(edge.source), str(edge.target), label=_dot_text(label), tooltip=tooltip, labeltooltip=tooltip
-        )
-    return graph.source
+        tooltip = edge.tooltip(define)
+        said = {"label": "\n".join(edge.label_lines()), "labeltooltip": tooltip, "tooltip": tooltip}
+        lines.append(_statement(f"{edge.source} -> {edge.target}", said))
+    return "\n".join(["digraph automaton {", *lines, "}", ""])
 
 
 def shown_name(name: str) -> str:
@@ -147,9 +140,21 @@ def _explained(name: str, define: Mapping[str, str]) -> str:
     return f"{name}: {' '.join(define[name].splitlines())}" if name in define else name
 
 
-def _dot_text(text: str) -> str:
-    """Escape ``text`` so that Graphviz shows exactly its characters; line ends stay line ends."""
-    import graphviz
+def _statement(what: str, attributes: Mapping[str, str]) -> str:
+    """Return a line of DOT text that gives attributes to a node, an edge, or to all of a kind."""
+    written = " ".join(f"{name}={_dot_text(value)}" for name, value in attributes.items())
+    return f"\t{what} [{written}]"
 
-    # Graphviz decodes entities (&lt;) in all its texts, and `escape` leaves them alone.
-    return graphviz.escape(text.replace("&", "&amp;"))
+
+def _dot_text(text: str) -> str:
+    r"""Write ``text`` so that Graphviz shows exactly its characters; line ends stay line ends.
+
+    Graphviz decodes entities such as ``&lt;`` in all its texts.
+
+    >>> print(_dot_text("up"), _dot_text("node"), _dot_text('a & "b"'))
+    up "node" "a &amp; \"b\""
+    """
+    if re.fullmatch(r"[A-Za-z_]\w*|-?\d+(\.\d+)?", text, re.ASCII) and text.lower() not in _DOT_WORDS:
+        return text
+    escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

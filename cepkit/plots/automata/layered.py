@@ -1,4 +1,4 @@
-"""A picture of a small automaton drawn in Python, for machines without Graphviz."""
+"""A picture of a small automaton as SVG text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Collection, Mapping
 
 from cepkit.compile.regex.automaton import States
+from cepkit.errors import CepError
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import Edge, state_tooltip
 from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges
@@ -22,11 +23,12 @@ from cepkit.plots.automata.places import (
 )
 from cepkit.plots.drawing import number, point
 
+MAX_STATES_DRAWN = 200
 MARGIN = 8.0
 START_ARROW = 26.0
 
 
-def layered_svg(
+def automaton_svg(
     states: States,
     define: Mapping[str, str] | None = None,
     *,
@@ -34,26 +36,48 @@ def layered_svg(
     live: Mapping[int, int] | None = None,
     lit: Collection[int] = (),
 ) -> str:
-    """Return a picture of ``states`` as SVG text, laid out in Python.
+    """Return a picture of ``states`` as SVG text.
+
+    It takes the colour of the text around it inside a notebook's page, and mid-tones elsewhere.
 
     Parameters
     ----------
     states : cepkit.compile.regex.automaton.States
-        The automaton; meant for up to some 30 states.
+        The automaton.
     define : mapping of str to str, optional
         Text of each predicate, for the tooltips of the edges.
     title : str, optional
         A line above the picture.
     live : mapping of int to int, optional
-        How many partial matches are in a state; written below those that have any, which are filled.
+        How many partial matches are in a state. The number is written below the states that have any; they
+        are filled.
     lit : collection of int
         States with a thick rim, such as those of a match.
 
     Returns
     -------
     str
-        One ``<svg>`` element with Graphviz's groups and classes; the same automaton gives the same text.
+        One ``<svg>`` element. Nodes and edges are ``<g class="node">`` and ``<g class="edge">``, as Graphviz
+        writes them. The same automaton gives the same text.
+
+    Raises
+    ------
+    CepError
+        Above 200 states, which nobody could read.
+
+    Examples
+    --------
+    >>> from cepkit.compile.regex.automaton import positions, states
+    >>> from cepkit.language.regex.patterns import seq, var
+    >>> svg = automaton_svg(states(positions(seq(".", var("up").plus(), "down"))))
+    >>> svg.startswith("<svg"), svg.count(">any</text>")
+    (True, 1)
     """
+    if states.n_states > MAX_STATES_DRAWN:
+        raise CepError(
+            f"automaton_svg: the automaton has {states.n_states} states; a picture has at most "
+            f"{MAX_STATES_DRAWN}. automaton_dot gives its DOT text"
+        )
     placed = places(states)
     left, top, right, bottom = extent(placed)
     # Below there is room for numbers, also while there are none: nothing jumps.

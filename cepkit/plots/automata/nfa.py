@@ -14,7 +14,7 @@ from cepkit.language.sequences.branches import Branch
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import state_tooltip
 from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges
-from cepkit.plots.automata.layered import START_ARROW, extent, layered_svg, live_words
+from cepkit.plots.automata.layered import START_ARROW, automaton_svg, extent, live_words
 from cepkit.plots.automata.places import LINE_HEIGHT, RADIUS, RING, Places, places
 from cepkit.plots.text import escaped
 
@@ -127,7 +127,7 @@ class NfaPicture:
         lit : collection of int
             States of a match that is looked at.
         """
-        return layered_svg(self.automaton, self.define, title=self.title or None, live=live, lit=lit)
+        return automaton_svg(self.automaton, self.define, title=self.title or None, live=live, lit=lit)
 
     def figure(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> go.Figure:
         """Return the picture as a plotly figure; arguments as of `svg`."""

@@ -1,4 +1,4 @@
-"""Where the states, edges and labels of a small automaton stand, from left to right, without Graphviz.
+"""Where the states, edges and labels of a small automaton stand, from left to right.
 
 States stand in columns by their longest way from the start; between two columns of states stands a column
 of labels, so that every label has room of its own. An edge over several columns has a stop in each. Then the

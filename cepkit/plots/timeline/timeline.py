@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, column_not_found
+from cepkit.errors import CepError, column_not_found, require_columns
 from cepkit.language.numbers import count_text
 from cepkit.plots import theme
 from cepkit.plots.text import cut, escaped
@@ -158,9 +158,7 @@ def _check(
     for role, name in (("time", time), ("value", value), ("partition", partition)):
         if name is not None and name not in events.columns:
             raise column_not_found(f"timeline: {role}", name, events.columns)
-    for name in ("match", "variable", "row"):
-        if name not in rows.columns:
-            raise column_not_found("timeline: rows", name, rows.columns)
+    require_columns("timeline: rows", ("match", "variable", "row"), rows.columns)
     if max_events < 1:
         raise CepError(f"timeline: max_events is {max_events}; at least 1 event can be drawn")
     outside = rows["row"][(rows["row"] < 0) | (rows["row"] >= len(events))]

@@ -1,11 +1,12 @@
-"""LinkedCEP and runs in plain Python, for conditions that are Python functions; a yardstick, not a tool."""
+"""LinkedCEP and runs in plain Python, for any conditions: what kernels must equal."""
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from cepkit.linked.sequences import (
     PlainEvents,
     PlainMatches,
     PlainPattern,
-    Predicate,
     joined,
 )
 from cepkit.progress import checkpoint
@@ -31,6 +31,67 @@ _RELATION = dict(
     )
 )
 _NULL = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Any condition between components, as a plain function.
+
+    Parameters
+    ----------
+    components : tuple of int
+        The components it looks at.
+    holds : callable
+        ``holds(bound)`` with the positions bound so far, a tuple for each component;
+        ``holds(bound, position)`` in a condition of a `PlainAbsence`.
+    each : bool
+        Whether it is asked with every event that the last of ``components`` takes; False: when that component
+        is complete. It matters for a Kleene closure only.
+    """
+
+    components: tuple[int, ...]
+    holds: Callable[..., bool]
+    each: bool = True
+
+
+@dataclass(frozen=True)
+class AnyPattern(PlainPattern):
+    """A pattern that may have conditions that are Python functions; `PythonMachine` alone runs it."""
+
+    def _check(self, condition: Comparison | Predicate, is_absence: bool) -> None:
+        if isinstance(condition, Predicate):
+            for j in condition.components:
+                self._check_component(j)
+        else:
+            super()._check(condition, is_absence)
+
+    @cached_property
+    def coverable(self) -> tuple[bool, ...]:
+        """As of comparisons; what a function names is not coverable."""
+        named = {
+            j
+            for condition, _ in self._all_conditions()
+            if isinstance(condition, Predicate)
+            for j in condition.components
+        }
+        compared = self.compared.coverable
+        return tuple(compared[j] and j not in named for j in range(self.n_components))
+
+    @cached_property
+    def compared(self) -> PlainPattern:
+        """The pattern with comparisons only."""
+
+        def comparisons(conditions):
+            return tuple(condition for condition in conditions if isinstance(condition, Comparison))
+
+        return PlainPattern(
+            self.n_components,
+            self.window_ticks,
+            comparisons(self.conditions),
+            self.kleene,
+            tuple(PlainAbsence(absence.after, comparisons(absence.conditions)) for absence in self.absences),
+            self.strict_time,
+        )
 
 
 @dataclass(eq=False)
@@ -51,7 +112,7 @@ class _Partition:
 
 
 @dataclass
-class PlainMachine:
+class PythonMachine:
     """The same as `KernelMachine`, with any conditions. O(chains x length of a match) per event."""
 
     pattern: PlainPattern
@@ -68,7 +129,8 @@ class PlainMachine:
 
     def push(self, events: PlainEvents) -> PlainMatches:
         """Advance over more events; return the matches that end in them."""
-        events.check(self.pattern, self.time[-1] if self.time else None)
+        pattern = self.pattern.compared if isinstance(self.pattern, AnyPattern) else self.pattern
+        events.check(pattern, self.time[-1] if self.time else None)
         accepted = events.accepted(self.pattern).tolist()
         partition = events.partition_of_event
         partition = [0] * events.n_events if partition is None else np.asarray(partition).tolist()
@@ -263,3 +325,39 @@ class PlainMachine:
 def _canonical(bound: Bound) -> tuple:
     items = [(x, j) for j, events in enumerate(bound) for x in events]
     return [x for x, _ in reversed(items)], [j for _, j in reversed(items)]
+
+
+class PythonLinked(PythonMachine):
+    """As `LinkedCEP`."""
+
+    def __init__(self, pattern: PlainPattern, *, output: str = "all"):
+        super().__init__(pattern, pattern.coverable, output)
+
+    @property
+    def coverages(self) -> np.ndarray:
+        """As of `LinkedCEP`."""
+        return self.rows
+
+    def chains(self) -> list[tuple[int, int, int, int, int]]:
+        """Return the rows of `chains_of`."""
+        made = [chain for own in self._partitions.values() for chains in own.chains for chain in chains]
+        made.sort(key=lambda chain: (chain.events[0], chain.component))
+        number = {id(chain): c for c, chain in enumerate(made)}
+        return [
+            (
+                c,
+                chain.component,
+                position,
+                number.get(id(chain.pred), -1),
+                chain.pred_length if chain.pred else 0,
+            )
+            for c, chain in enumerate(made)
+            for position in chain.events
+        ]
+
+
+class PythonRuns(PythonMachine):
+    """As `SaseRuns` and `SiddhiLikeRuns`: how runs are kept makes no difference."""
+
+    def __init__(self, pattern: PlainPattern, *, output: str = "all"):
+        super().__init__(pattern, (False,) * pattern.n_components, output)

@@ -1,0 +1,45 @@
+"""What tests of regex and of sequence queries on Spark share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+
+def plain(value):
+    """Return a value as plain Python with one null and times without a zone."""
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+        return None
+    if isinstance(value, datetime):
+        value = pd.Timestamp(value)
+        return value.tz_convert("UTC").tz_localize(None) if value.tzinfo else value
+    if isinstance(value, list | np.ndarray):
+        return tuple(map(plain, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def rows_of(frame):
+    """Return the names of the columns and the rows of any frame."""
+    if hasattr(frame, "toArrow"):
+        frame = frame.toArrow()
+    if isinstance(frame, pa.Table):
+        columns = {name: frame.column(name).to_pylist() for name in frame.column_names}
+    else:
+        columns = {name: list(frame[name]) for name in frame.columns}
+    return list(columns), [tuple(map(plain, row)) for row in zip(*columns.values(), strict=True)]
+
+
+def check_over_connect(script: str, folder) -> None:
+    """Run a script that prints "the same over Connect" when all is right, in a process of its own."""
+    pytest.importorskip("grpc")
+    path = folder / "connect.py"
+    path.write_text(textwrap.dedent(script))
+    run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
+    assert "the same over Connect" in run.stdout, run.stderr[-4000:]
