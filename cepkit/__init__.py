@@ -21,7 +21,8 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.streaming import stream
+from cepkit.results.doors import name_door as _name_door
+from cepkit.streaming.opening import stream
 from cepkit.views import view
 
 __version__ = "0.1.0"
@@ -61,6 +62,10 @@ __all__ = [
     "view",
     "why_not",
 ]
+
+# What results open, above them; the modules load with the first call.
+_name_door("explore", "cepkit.explorer.explorer:Explorer")
+_name_door("view", "cepkit.views:view")
 
 if "cep" not in _pandas.DataFrame.__dict__:  # a notebook may reload the package
     _pandas.api.extensions.register_dataframe_accessor("cep")(CepAccessor)

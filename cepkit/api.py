@@ -16,14 +16,13 @@ from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth
 from cepkit.events import Events
-from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.matches import Matches
+from cepkit.parallel.agents.agents import parallel_note
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
@@ -35,11 +34,14 @@ from cepkit.planning.progress import Progress
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
-from cepkit.sequence_explanation import SequenceExplanation
-from cepkit.sequence_matches import SequenceMatches
+from cepkit.results.explanation import Explanation
+from cepkit.results.matches import Matches
+from cepkit.results.regex_found import RegexFound
+from cepkit.results.sequence_found import SequenceFound
 
 if TYPE_CHECKING:
     from cepkit.explorer.explorer import Explorer
+    from cepkit.results.spark.matches import SparkMatches
 
 
 def match(
@@ -61,7 +63,7 @@ def match(
     measures: Mapping[str, Any] | None = None,
     engine: str | ParallelEngine = "auto",
     trace: bool = False,
-) -> Matches | SequenceMatches:
+) -> Matches | SparkMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -116,7 +118,7 @@ def match(
 
     Returns
     -------
-    Matches or SequenceMatches
+    Matches or SparkMatches
         In the order of their last row; sequences then backwards event by event.
 
     Raises
@@ -149,11 +151,13 @@ def match(
     value = as_query(query, given)
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
-        if isinstance(value, SequenceQuery):
-            from cepkit import spark_sequences as spark
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
-        return spark.match(frame, value, engine)
+        from cepkit.pipelines.spark_session import worker_python
+
+        matches = spark.match(frame, value, engine)
+        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+        return matches
     source, native = source_of(frame)
     return match_source(value, source, native, engine, trace=trace)
 
@@ -177,7 +181,7 @@ def tag(frame: Any, query: Query, **keywords: Any) -> Any:
 
 def explain(
     frame: Any, query: Query, *, engine: str | ParallelEngine = "auto", **keywords: Any
-) -> Explanation | SequenceExplanation:
+) -> Explanation:
     """Say how a query is read and how it will run, without running it.
 
     Where the order of the search depends on the events, a sample of them is measured.
@@ -189,7 +193,7 @@ def explain(
 
     Returns
     -------
-    Explanation or SequenceExplanation
+    Explanation
         Prints as text; in a notebook with the automaton drawn.
 
     Examples
@@ -212,9 +216,11 @@ def explain(
     chosen = choose_engine(program, engine)
     if chosen.run is None:
         return Explanation(program, chosen)
+    notes = (("parallel", parallel_note(program, chosen.name)),) if chosen.automatic else ()
     if chosen.name != "ordered" or spark:
-        return SequenceExplanation(program, chosen)
-    return SequenceExplanation(program, chosen, tuple(branch_orders(program, build_events(source, program))))
+        return Explanation(program, chosen, notes=notes)
+    orders = tuple(branch_orders(program, build_events(source, program)))
+    return Explanation(program, chosen, orders, notes)
 
 
 def funnel(frame: Any, query: Query, **keywords: Any) -> FunnelResult:
@@ -420,7 +426,7 @@ def match_source(
     engine: str | ParallelEngine = "auto",
     *,
     trace: bool = False,
-) -> Matches | SequenceMatches:
+) -> Matches:
     """Run ``value`` on a source of columns; see `match`."""
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine, trace=trace)
@@ -438,14 +444,14 @@ def match_events(
     native: Callable,
     engine: Engine,
     progress: Callable[[int], None] | None = None,
-) -> Matches | SequenceMatches:
+) -> Matches:
     """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
     if engine.run is not None:
         found = report_matches(program, engine.run(program, events))
-        return SequenceMatches(program, source, found, engine, native)
+        return Matches(SequenceFound(program, found), source, engine, native)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
-    return Matches(program, source, matchset, run, native)
+    return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
 def spark_module(frame: Any) -> Any:
@@ -453,9 +459,9 @@ def spark_module(frame: Any) -> Any:
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
         return None
-    from cepkit import spark_matches
+    from cepkit.results.spark import binding
 
-    return spark_matches
+    return binding
 
 
 def source_of(frame: Any) -> tuple[Any, Callable]:
@@ -494,7 +500,7 @@ class CepAccessor:
     def __init__(self, frame: Any):
         self._frame = frame
 
-    def match(self, query: Query, **keywords: Any) -> Matches | SequenceMatches:
+    def match(self, query: Query, **keywords: Any) -> Matches | SparkMatches:
         """Find the matches of a query; see `cepkit.match` for the keywords."""
         return match(self._frame, query, **keywords)
 
@@ -506,7 +512,7 @@ class CepAccessor:
         """Return the frame with ``match`` and ``variable`` behind; see `cepkit.tag`."""
         return tag(self._frame, query, **keywords)
 
-    def explain(self, query: Query, **keywords: Any) -> Explanation | SequenceExplanation:
+    def explain(self, query: Query, **keywords: Any) -> Explanation:
         """Say how a query is read and run; see `cepkit.explain`."""
         return explain(self._frame, query, **keywords)
 

@@ -11,17 +11,15 @@ import pandas as pd
 
 from cepkit.compile.regex.automaton import positions, states
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
-from cepkit.explanation import Explanation
 from cepkit.explorer.running.spark_part import MOST_ROWS, part_of
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.matches import Matches
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.trace.trace import Trace
-from cepkit.sequence_explanation import SequenceExplanation
-from cepkit.sequence_matches import SequenceMatches
-from cepkit.spark_matches import LazyMatches
+from cepkit.results.explanation import Explanation
+from cepkit.results.matches import Matches
+from cepkit.results.spark.matches import SparkMatches
 
 if TYPE_CHECKING:
     from cepkit.widgets.nfa_view import NfaView
@@ -39,7 +37,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
         What to look into:
 
         * matches: ``"lineage"``, and of a parallel engine that was asked for a trace also ``"threads"`` and
-          ``"buffers"``, as `SequenceMatches.view` gives them;
+          ``"buffers"``, as `Matches.view` gives them;
         * matches in a Spark frame: ``"lineage"``, of a part of the frame, as `SparkMatches.view` says;
         * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
         * a query or what ``explain`` says of it: ``"nfa"``, the automaton;
@@ -117,15 +115,13 @@ def _(of, what, settings):
 
 
 @_view.register(Explanation)
-@_view.register(SequenceExplanation)
 def _(of, what, settings):
     return _view(of.program.query, what, settings)
 
 
 @_view.register(Matches)
-@_view.register(SequenceMatches)
 def _(of, what, settings):
-    run = getattr(of, "run", None) if what in OF_RUNS else None
+    run = of.run if what in OF_RUNS else None
     if isinstance(run, ParallelRun):
         return run.view(what, **settings)
     if what in OF_RUNS:
@@ -138,19 +134,19 @@ def _(of, what, settings):
 
 
 @_view.register
-def _(of: LazyMatches, what, settings):
+def _(of: SparkMatches, what, settings):
     _one_of(what, ("lineage",), "matches in a Spark frame")
     return _lineage_of_part(of, **settings)
 
 
 def _lineage_of_part(
-    of: LazyMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
+    of: SparkMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
 ) -> View:
     from cepkit.api import match
 
     rows = whole_number("view: rows", rows, 1)
     given = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
-    part, words = part_of(of.needed(), of.query.partition_by, of.query.order_by, rows)
+    part, words = part_of(of._found.needed(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name
     settings = {name: value for name, value in given.items() if value is not None}
     return _lineage(match(part, of.query, engine=engine), {"part": words, **settings})
@@ -170,10 +166,10 @@ def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaView:
     return NfaView(**NfaPicture(automaton, texts).traits(), **settings)
 
 
-def _lineage(matches: Matches | SequenceMatches, settings: dict) -> View:
+def _lineage(matches: Matches, settings: dict) -> View:
     from cepkit.widgets.lineage_view import LineageView
 
-    events = matches._matchset.events if isinstance(matches, Matches) else matches._found.events
+    events = matches._found.events
     clock = matches.query.order_by[:1]
 
     def rows(low: int, high: int) -> pd.DataFrame:
@@ -186,7 +182,7 @@ def _lineage(matches: Matches | SequenceMatches, settings: dict) -> View:
         return made
 
     chains = None
-    run = getattr(matches, "run", None) if getattr(matches, "engine", None) is not None else None
+    run = matches.run
     if getattr(run, "engine", "") == "linked":
         with contextlib.suppress(ResultTooLargeError):
             chains = run.chains_frame()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.api import match
-from cepkit.sequence_matches import SequenceMatches
+from cepkit.results.matches import Matches
 
 
 def letters(text: str, **columns: Iterable[Any]) -> pd.DataFrame:
@@ -41,12 +41,12 @@ def letters(text: str, **columns: Iterable[Any]) -> pd.DataFrame:
     return frame.set_axis(names.tolist())
 
 
-def found(frame: pd.DataFrame, text: str, **keywords: Any) -> SequenceMatches:
+def found(frame: pd.DataFrame, text: str, **keywords: Any) -> Matches:
     """Return the matches of SASE text in a stream made by `letters`."""
     return match(frame, text, event_type="type", order_by="ts", **keywords)
 
 
-def as_text(matches: SequenceMatches) -> str:
+def as_text(matches: Matches) -> str:
     """Return the matches as the names of their events: ``a1 b1 c1, a1 b2 c1``."""
     labels = matches.lineage().groupby("match")["index"].agg(" ".join)
     return ", ".join(labels) or "none"

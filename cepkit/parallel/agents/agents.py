@@ -28,6 +28,16 @@ def agents_unsupported(program: SequenceProgram) -> str | None:
     return next((reason for bound in program.branches if (reason := joins_unsupported(bound))), None)
 
 
+def parallel_note(program: SequenceProgram, engine: str) -> str:
+    """Return what the parallel engines would do instead of the engine of this name, for `explain`."""
+    if reason := agents_unsupported(program):
+        return f"not by agents (cep.Hybrid and others): the query {reason}"
+    given = "cep.Hybrid(threads=4) and others when given as engine"
+    if engine == "chain":
+        return f"{given}; they make every partial match, which counting does without"
+    return f"{given}; they make the same partial matches on several threads"
+
+
 @dataclass(frozen=True)
 class Agents:
     """The agents of a program over some events: one per join, behind the first of each branch.
