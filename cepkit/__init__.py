@@ -9,10 +9,24 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from cepkit.accessor import register_accessor as _register_accessor
+from cepkit.planning.wings import add_wings as _add_wings
+from cepkit.results.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
     from cepkit.api import explain, explore, funnel, match, simulate, tag, why_not
-    from cepkit.errors import CepError, CepWarning
+    from cepkit.engines.counting.estimate import CountEstimate
+    from cepkit.errors import (
+        CepError,
+        CepWarning,
+        ColumnNotFoundError,
+        MissingDependencyError,
+        OrderError,
+        PatternSyntaxError,
+        PredicateError,
+        ResultTooLargeError,
+        UnsupportedQueryError,
+    )
+    from cepkit.explorer.explorer import Explorer
     from cepkit.language.builder import all_of, any_of, event, param, seq
     from cepkit.language.expressions.functions import function, pure
     from cepkit.language.expressions.operands import corr, cosine, l2
@@ -22,17 +36,27 @@ if _TYPE_CHECKING:
     from cepkit.language.sequences.construction import sequence_query
     from cepkit.language.sequences.query import SequenceQuery
     from cepkit.parallel.agents.crew import Costs
+    from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.parallel.engine.divided import RIP, DataParallel
     from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-    from cepkit.streaming import stream
-    from cepkit.views import view
+    from cepkit.parallel.trace.trace import Trace
+    from cepkit.results.explanation import Explanation
+    from cepkit.results.match import Match
+    from cepkit.results.matches import Matches
+    from cepkit.results.spark.matches import SparkMatches
+    from cepkit.results.views import view
+    from cepkit.streaming.opening import stream
+    from cepkit.streaming.stream import Stream
 
 __version__ = "0.1.0"
 
 # Where each public name is defined; `tests/test_api.py` compares this with the imports above.
 _NAMES_OF_MODULE = {
     "api": "explain explore funnel match simulate tag why_not",
-    "errors": "CepError CepWarning",
+    "engines.counting.estimate": "CountEstimate",
+    "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
+    "PredicateError ResultTooLargeError UnsupportedQueryError",
+    "explorer.explorer": "Explorer",
     "language.builder": "all_of any_of event param seq",
     "language.expressions.functions": "function pure",
     "language.expressions.operands": "corr cosine l2",
@@ -42,14 +66,21 @@ _NAMES_OF_MODULE = {
     "language.sequences.construction": "sequence_query",
     "language.sequences.query": "SequenceQuery",
     "parallel.agents.crew": "Costs",
+    "parallel.agents.outcome": "ParallelRun",
     "parallel.engine.divided": "RIP DataParallel",
     "parallel.engine.engines": "Hybrid Sequential StateParallel",
-    "streaming": "stream",
-    "views": "view",
+    "parallel.trace.trace": "Trace",
+    "results.explanation": "Explanation",
+    "results.match": "Match",
+    "results.matches": "Matches",
+    "results.spark.matches": "SparkMatches",
+    "results.views": "view",
+    "streaming.opening": "stream",
+    "streaming.stream": "Stream",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
 
-__all__ = [*sorted(_MODULE_OF_NAME)]
+__all__ = sorted(_MODULE_OF_NAME)
 
 
 def __getattr__(name: str) -> _Any:
@@ -66,4 +97,13 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
+def _load_wings() -> None:
+    for wing in ("linked", "parallel", "shedding"):
+        _import_module(f"cepkit.{wing}.wing")
+
+
 _register_accessor()
+_add_wings(_load_wings)
+# What results open without knowing it.
+_name_door("explore", "cepkit.explorer.explorer:Explorer")
+_name_door("view", "cepkit.results.views:view")

@@ -16,30 +16,31 @@ from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth
 from cepkit.events import Events
-from cepkit.explanation import Explanation
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.funnels import FunnelResult
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.matches import Matches
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
 from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.evaluation_order import branch_orders
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import Progress
 from cepkit.reasons import WhyNot, explain_rows, funnel_summary
-from cepkit.sequence_explanation import SequenceExplanation
-from cepkit.sequence_matches import SequenceMatches
+from cepkit.results.doors import open_door
+from cepkit.results.explanation import Explanation
+from cepkit.results.matches import Matches
+from cepkit.results.regex_found import RegexFound
+from cepkit.results.sequence_found import SequenceFound
 
 if TYPE_CHECKING:
-    pass
+    from cepkit.results.spark.matches import SparkMatches
 
 
 @takes_query_keywords
@@ -50,7 +51,7 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SequenceMatches:
+) -> Matches | SparkMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -74,7 +75,7 @@ def match(
 
     Returns
     -------
-    Matches
+    Matches or SparkMatches
         In the order of their last row; matches of sequences with the same last row are ordered backwards,
         event by event.
 
@@ -106,11 +107,13 @@ def match(
     value = as_query(query, read_arguments(match, keywords))
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
-        if isinstance(value, SequenceQuery):
-            from cepkit import spark_sequences as spark
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
-        return spark.match(frame, value, engine)
+        from cepkit.pipelines.spark_session import worker_python
+
+        matches = spark.match(frame, value, engine)
+        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+        return matches
     source, native = source_of(frame)
     return match_source(value, source, native, engine, trace=trace)
 
@@ -158,7 +161,7 @@ def tag(
 @takes_query_keywords
 def explain(
     frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-) -> Explanation | SequenceExplanation:
+) -> Explanation:
     """Say how a query is read and how it will run, without running it.
 
     Where the order of the search depends on the events, a sample of them is measured.
@@ -171,7 +174,7 @@ def explain(
 
     Returns
     -------
-    Explanation or SequenceExplanation
+    Explanation
         Prints as text; in a notebook with the automaton drawn.
 
     Examples
@@ -194,9 +197,11 @@ def explain(
     chosen = choose_engine(program, engine)
     if chosen.run is None:
         return Explanation(program, chosen)
+    notes = remarks(program, chosen) if chosen.automatic else ()
     if chosen.name != "ordered" or spark:
-        return SequenceExplanation(program, chosen)
-    return SequenceExplanation(program, chosen, tuple(branch_orders(program, build_events(source, program))))
+        return Explanation(program, chosen, notes=notes)
+    orders = tuple(branch_orders(program, build_events(source, program)))
+    return Explanation(program, chosen, orders, notes)
 
 
 @takes_query_keywords
@@ -426,9 +431,7 @@ def explore(
     >>> cep.explore(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"}).wait()
     Explorer(7 rows, done, 2 matches)
     """
-    from cepkit.explorer.explorer import Explorer  # the widgets' packages load with the first explorer
-
-    return Explorer(frame, query, value=value, engine=engine, **_checked(explore, keywords))
+    return open_door("explore")(frame, query, value=value, engine=engine, **_checked(explore, keywords))
 
 
 def _checked(function: Callable[..., Any], keywords: Any) -> Any:
@@ -444,7 +447,7 @@ def match_source(
     engine: str | EngineValue = "auto",
     *,
     trace: bool = False,
-) -> Matches | SequenceMatches:
+) -> Matches:
     """Run ``value`` on a source of columns; see `match`."""
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine, trace=trace)
@@ -462,14 +465,14 @@ def match_events(
     native: Callable,
     engine: Engine,
     progress: Callable[[int], None] | None = None,
-) -> Matches | SequenceMatches:
+) -> Matches:
     """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
     if engine.run is not None:
         found = report_matches(program, engine.run(program, events))
-        return SequenceMatches(program, source, found, engine, native)
+        return Matches(SequenceFound(program, found), source, engine, native)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
-    return Matches(program, source, matchset, run, native)
+    return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
 def spark_module(frame: Any) -> Any:
@@ -477,9 +480,9 @@ def spark_module(frame: Any) -> Any:
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
         return None
-    from cepkit import spark_matches
+    from cepkit.results.spark import binding
 
-    return spark_matches
+    return binding
 
 
 def source_of(frame: Any) -> tuple[Any, Callable]:

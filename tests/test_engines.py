@@ -467,7 +467,7 @@ def test_impure_functions_see_every_event_in_order(compiled, monkeypatch):
     with pytest.warns(cep.CepWarning, match="not declared pure"):
         found = cep.match(frame, "a", define={"a": "look_(x)"}, partition_by="k")
     assert found.count() == 2
-    assert found._run.threads == 1
+    assert found.run.threads == 1
     if not compiled:
         assert seen == [0, 1, 2, 3, 4]
 

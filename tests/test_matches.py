@@ -155,6 +155,85 @@ def test_iteration_is_in_the_order_of_the_result():
     assert [match.number for match in found] == list(range(2500))
 
 
+def test_slices_of_sequences_have_a_step_too():
+    found = WALK.cep.match("PATTERN SEQ(_ a, _ b) WITHIN 3 events", measures={"a": "a.size", "b": "b.size"})
+    whole = found.to_frame()
+    for part in (slice(None, None, -1), slice(20, 3, -4), slice(None, None, 3), slice(9, 2)):
+        expected = whole.iloc[part].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found[part].to_frame(), expected)
+        assert [(match["a"], match["b"]) for match in found[part]] == list(
+            zip(*expected.T.values, strict=True)
+        )
+        assert found[part].count_by_last()["count"].sum() == len(expected)
+
+
+def test_parts(found):
+    whole = found.to_frame()
+    for numbers in ([0, 3], [3, 0, 1], [-1, 2], []):
+        pd.testing.assert_frame_equal(found.take(numbers), whole.iloc[numbers].reset_index(drop=True))
+    with pytest.raises(IndexError, match="no match has number 4; there are 4"):
+        found.take([0, 4])
+    chunks = list(found.chunks(3))
+    assert [len(chunk) for chunk in chunks] == [3, 1]
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
+    ends = found.count_by_last()
+    assert list(ends.columns) == ["index", "symbol", "ts", "count"]
+    assert ends["index"].tolist() == [match.rows.index[-1] for match in found]
+    assert ends["count"].tolist() == [1] * 4
+    pd.testing.assert_frame_equal(
+        found.lineage(-2), found.lineage().query("match == 2").reset_index(drop=True)
+    )
+    with pytest.raises(IndexError, match="no match has number 4; there are 4"):
+        found.lineage(4)
+
+
+def test_what_ran(found):
+    assert found.engine.name == "regex" and found.run.threads == 1
+    estimate = found.count("estimate")
+    assert (estimate.value, estimate.low, estimate.high) == (4, 4, 4)
+    with pytest.raises(CepError, match="a count is 'exact' or an 'estimate'"):
+        found.count("rough")
+
+
+# --- aggregates -------------------------------------------------------------------------------------------
+
+
+def test_aggregates_range_over_the_matched_rows(found):
+    rows = found.to_frame("all")
+    ups = rows[rows["variable"] == "up"]
+    made = found.aggregate(
+        n="count()", rows="count(price)", ups="count(up)", ups_with_size="count(up.size)", top="max(price)",
+        low="min(up.price)", total="sum(size)", total_up="sum(up.size)", mean="avg(up.size)",
+    )  # fmt: skip
+    assert made.to_dict() == {
+        "n": 4, "rows": len(rows), "ups": len(ups), "ups_with_size": len(ups), "top": rows["price"].max(),
+        "low": ups["price"].min(), "total": rows["size"].sum(), "total_up": ups["size"].sum(),
+        "mean": ups["size"].mean(),
+    }  # fmt: skip
+    assert found[1:2].aggregate(rows="count(size)")["rows"] == 4
+    nothing = found[:0].aggregate(n="count()", ups="count(up)", top="max(price)", mean="avg(price)")
+    assert nothing.to_dict() == {"n": 0, "ups": 0, "top": None, "mean": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("first(price)", TypeError, "aggregate 'm': expected count, sum, avg, min, max of a column"),
+        ("price", TypeError, "aggregate 'm': expected count, sum, avg, min, max of a column"),
+        ("sum(prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
+        ("sum(up.prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
+        ("sum(upp.price)", TypeError, "'upp' is no variable of the pattern. Did you mean 'up'"),
+        ("sum(up)", TypeError, "of which column of 'up'"),
+        ("sum(symbol)", TypeError, "needs numbers, 'symbol' is of type"),
+    ],
+)
+def test_aggregates_that_cannot_be(found, text, error, message):
+    with pytest.raises(error, match=message):
+        found.aggregate(m=text)
+    with pytest.raises(error, match=message):
+        found[:0].aggregate(m=text)
+
+
 # --- frames -----------------------------------------------------------------------------------------------
 
 
@@ -165,6 +244,15 @@ def test_limits(found):
             found.to_frame(rows, limit=3)
     with pytest.raises(CepError, match="write 'one'"):
         found.to_frame("some")
+
+
+def test_a_frame_has_the_matches_that_memory_can_bear(found, monkeypatch):
+    monkeypatch.setattr("cepkit.results.matches.LIMIT", 3)
+    for call in (found.to_frame, found.lineage, lambda: found.to_frame("all", limit="auto")):
+        with pytest.raises(ResultTooLargeError, match="there are 4 matches, more than limit=3; take a part"):
+            call()
+    assert len(found.to_frame(limit=None)) == found.lineage(limit=None)["match"].nunique() == 4
+    assert found.tag()["match"].nunique() == 4  # as long as the frame
 
 
 def test_all_rows(found):

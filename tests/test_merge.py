@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from cepkit.errors import OrderError
-from cepkit.parallel.merge import OrderedMerge
+from cepkit.streaming.merge import OrderedMerge
 
 
 def outputs_and_replicas(rng, n_events, n_replicas):

@@ -100,9 +100,9 @@ def test_first_matches_of_a_compiled_engine(seed, family, engine, monkeypatch):
 
 def test_matches_with_neighbouring_numbers_are_made_together():
     frame = stream(600)
-    found = cep.match(frame, SEARCHED, **CALL)._found
+    found = cep.match(frame, SEARCHED, **CALL)._found.whole
     whole = found.ending(0, len(frame))
-    program = cep.match(frame, SEARCHED, **CALL)._program
+    program = cep.match(frame, SEARCHED, **CALL)._found.program
     again = search_sequence(program, found.events, most_known=1)
     assert isinstance(again, SearchedMatches) and len(whole) > 100
     calls, ending = [], again.ending
@@ -166,7 +166,7 @@ def test_what_is_shown_first_is_part_of_what_is_shown_last(query, closed):
             explorer.text = text
             matches = cep.match(frame, text, **CALL)
             board = explorer.wait(120).board
-            wanted = Result(explorer._data, matches._program, lambda: matches, None)  # noqa: B023
+            wanted = Result(explorer._data, matches._found.program, lambda: matches, None)  # noqa: B023
             assert wanted.count() == matches.count() > 100
             traits = wanted.pages.traits(1)
             assert {name: getattr(board.table, name) for name in traits} == traits

@@ -30,7 +30,7 @@ from cepkit.planning.cost import MOST_PERMUTED, cheapest_order, left_deep_cost, 
 from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.statistics import measure_condition, measure_rates
-from cepkit.state import sequence_as_json, sequence_of_json
+from cepkit.streaming.saved_queries import query_as_json, query_of_json
 
 JIT = not numba.config.DISABLE_JIT
 
@@ -218,7 +218,7 @@ def test_a_look_makes_as_many_calls_as_it_may(some, engine, monkeypatch):
         monkeypatch.setattr(f"{module}._WORK_PER_CALL_OF_A_LOOK", 50)
         monkeypatch.setattr(f"{module}.kernel", counted(sys.modules[module].kernel, name))
     found = cep.match(some, QUERY, event_type="kind", order_by="t", engine=engine)
-    n, is_exact = found._found.at_least()
+    n, is_exact = found._found.whole.at_least()
     assert not is_exact and n_calls[engine] == CALLS_OF_A_LOOK
     assert 0 <= n < found.count()
 
@@ -355,7 +355,7 @@ def test_the_order_is_part_of_the_query():
     query = sequence_query(cep.seq(a, b, c).where("c.x > a.x").evaluation_order("c", "a", "b"))
     assert query.evaluation_order == ("c", "a", "b")
     assert "\nevaluation_order: c, a, b" in str(query)
-    assert sequence_of_json(sequence_as_json(query)).evaluation_order == ("c", "a", "b")
+    assert query_of_json(query_as_json(query)).evaluation_order == ("c", "a", "b")
     with pytest.raises(CepError, match="evaluation_order: given both"):
         sequence_query(query, evaluation_order=["a", "b", "c"])
 

@@ -153,10 +153,10 @@ def test_after_match(frame):
 
 def test_a_look_does_not_run_the_engine(frame):
     found = frame.cep.match(QUERY, engine=cep.Hybrid(2), **CALL)
-    assert isinstance(found._found, ParallelMatches)
+    assert isinstance(found._found.whole, ParallelMatches)
     repr(found)
     found.head(3)
-    assert "run" not in found._found.__dict__
+    assert "run" not in found._found.whole.__dict__
 
 
 def test_too_many_matches_are_counted_only(frame, monkeypatch):

@@ -105,3 +105,25 @@ def test_mistakes():
     with pytest.raises(OrderError, match="1 of the batch's 1 rows come before the newest event so far"):
         stream.push(rows("B"))
     assert stream.push(rows("B", 7)) == [{"a_t": 5, "b_t": 7}]
+
+
+def test_every_stream_tells_the_same(tmp_path):
+    ticks = {"t": "int64", "kind": "string", "k": "string"}
+    stream = cep.stream(TEXT, ticks, event_type="kind", order_by="t", partition_by="k", rows="all")
+    assert (stream.keys, stream.evicted, stream.ended, stream.retained) == (0, 0, 0, 0)
+    assert stream.result_schema.names == ["match", "variable", "t", "kind", "k"]
+    batch = [{"t": t, "kind": kind, "k": k} for t, (kind, k) in enumerate(["Ax", "Ay", "Bx"])]
+    made = stream.push(batch)
+    assert [(row["match"], row["variable"], row["t"]) for row in made] == [(0, "a", 0), (0, "b", 2)]
+    assert stream.keys == 2
+    assert repr(stream).endswith("3 events, 2 keys, 1 match, 3 rows kept")
+    stream.save(tmp_path / "stream")
+    loaded = cep.stream.load(tmp_path / "stream")
+    assert repr(loaded) == repr(stream) and loaded.options == stream.options
+    assert loaded.result_schema == stream.result_schema
+    for own in (stream, loaded):
+        made = own.push([{"t": 3, "kind": "B", "k": "y"}])
+        assert [(row["match"], row["t"]) for row in made] == [(1, 1), (1, 3)]
+        assert own.flush() == []
+        own.push([{"t": 100, "kind": "X", "k": "z"}])
+        assert own.keys == 1  # the window has forgotten the others

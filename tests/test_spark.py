@@ -115,6 +115,27 @@ def test_every_question_has_the_answer_of_pandas(session, walk, walk_on_spark):
     assert names == ["match", "variable", "k", "n"]
     _, rows = rows_of(on_arrow.to_frame("all").select(["match", "variable", "k", "n"]))
     assert lineage == rows
+    assert rows_of(on_spark.lineage(-1))[1] == [row for row in rows if row[0] == len(on_arrow) - 1]
+    with pytest.raises(IndexError, match="no match has number"):
+        on_spark.lineage(len(on_arrow))
+    names, ends = rows_of(on_spark.count_by_last())
+    assert names == ["k", "n", "count"]
+    assert [row[:2] for row in ends] == [(key, last) for key, _, last, _ in expected[1]]
+    assert {int(row[2]) for row in ends} == {1}
+    asked = {
+        "n": "count()",
+        "rows": "count(n)",
+        "rises": "count(rise)",
+        "top": "max(x)",
+        "mean": "avg(rise.n)",
+    }
+    assert on_spark.aggregate(**asked).to_dict() == on_arrow.aggregate(**asked).to_dict()
+    assert on_spark.run is None and on_spark.engine.name == "regex"
+    for call in (iter, lambda m: m[0], lambda m: m.take([0]), lambda m: m.chunks(), lambda m: m.plot()):
+        with pytest.raises(UnsupportedQueryError, match="a Spark frame"):
+            call(on_spark)
+    with pytest.raises(UnsupportedQueryError, match="counted exactly"):
+        on_spark.count("estimate")
     assert rows_of(cep.tag(walk_on_spark, PEAK, **KEYWORDS).where("match is not null").select("match"))[1]
 
 

@@ -25,7 +25,6 @@ import pytest
 from spark_cases import check_over_connect, plain, rows_of
 
 import cepkit as cep
-from cepkit import spark_sequences
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, joined
 from cepkit.errors import (
@@ -42,7 +41,8 @@ from cepkit.frames.spark_samples import Drawn, First, _shortest
 from cepkit.frames.spark_slices import Slices
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
-from cepkit.spark_matches import schema_of
+from cepkit.results.spark import binding
+from cepkit.results.spark.binding import schema_of
 
 pytest.importorskip("pyspark")
 
@@ -406,7 +406,7 @@ def test_random_streams_in_slices(session, seed, family):
     table = arrow(frame, seed)
     on_spark = session.createDataFrame(table.select(list(frame.columns)))
     times = tuple(sorted(set(frame["t"].tolist())))
-    cut = spark_sequences.match(on_spark, query, boundaries=times)
+    cut = binding.match(on_spark, query, boundaries=times)
     assert rows_of(cut.to_frame()) == rows_of(expected.to_frame())
     assert rows_of(cut.to_frame("all")) == rows_of(expected.to_frame("all"))
     chosen = on_spark.cep.match(query)
@@ -499,7 +499,7 @@ def test_a_row_of_several_matches_has_no_tag(session):
         cep.tag(frame, "PATTERN SEQ(A a, B b)", partition_by="k", **keywords).collect()
     # In two slices, of which each has one of the matches.
     query = cep.sequence_query("PATTERN SEQ(A a, B b)", **keywords)
-    found = spark_sequences.match(frame, query, boundaries=(5,))
+    found = binding.match(frame, query, boundaries=(5,))
     assert found.count() == 2
     with pytest.raises(Exception, match=text):
         found.tag().collect()
@@ -587,8 +587,8 @@ def test_clocks_of_every_type(session):
                 "PATTERN SEQ(A a, B b, !A c)", event_type="kind", order_by=[name, "n"], **keywords
             )
             expected.append(cep.match(table, query).count())
-            found = spark_sequences.match(frame, query)
-            counts.append(found._run(tasks.counted).select(F.lit(name), "c0"))
+            found = binding.match(frame, query)
+            counts.append(found._found._run(tasks.counted).select(F.lit(name), "c0"))
         found = [[] for _ in CLOCKS]
         for name, count in reduce(lambda one, other: one.union(other), counts).collect():
             found[[*CLOCKS].index(name)].append(int(count, 16))
@@ -705,11 +705,17 @@ def test_what_spark_cannot_run_is_refused(session, events_on_spark):
         stream.cep.match(cep.seq(cep.event("a")), order_by="timestamp")
     found = events_on_spark.cep.match(ABC, **KEYED)
     with pytest.raises(
-        TypeError, match=r"head\(\) or sample\(\), or go through to_frame\(\)\.toLocalIterator"
+        UnsupportedQueryError, match=r"head\(\) or sample\(\), or go through to_frame\(\)\.toLocalIterator"
     ):
-        list(found)
-    with pytest.raises(TypeError, match="not taken one by one"):
-        found[0]
+        iter(found)
+    for call in (lambda: found[0], lambda: found[:2], lambda: found.take([0])):
+        with pytest.raises(UnsupportedQueryError, match="not taken one by one"):
+            call()
+    with pytest.raises(UnsupportedQueryError, match=r"write to_frame\(\) to a table"):
+        found.chunks()
+    with pytest.raises(UnsupportedQueryError, match=r"toPandas\(\)\.cep\.match"):
+        found.plot()
+    assert found.run is None and found.engine.name == "chain"
     with pytest.raises(cep.CepError, match="rows='many'"):
         found.to_frame("many")
     with pytest.raises(ColumnNotFoundError, match="aggregate 'm': column 'xx' not found"):
@@ -900,7 +906,7 @@ def test_views_of_rows_of_a_spark_frame(spark, monkeypatch):
     for rows in (0, 1.5):
         with pytest.raises(CepError, match=rf"view: rows={rows}: expected a whole number"):
             matches.view(rows=rows)
-    monkeypatch.setattr("cepkit.views.part_of", None)  # before Spark is asked for anything
+    monkeypatch.setattr("cepkit.results.views.part_of", None)  # before Spark is asked for anything
     with pytest.raises(TypeError, match="page"):
         matches.view(page=3)
     with pytest.raises(CepError, match="view: size=0: expected a whole number"):

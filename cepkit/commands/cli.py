@@ -16,6 +16,7 @@ import pandas as pd
 
 import cepkit
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.results.matches import Matches
 
 USER_ERROR, INTERRUPTED = 2, 130
 MOST_WRITTEN = 10_000_000  # matches in a file
@@ -222,7 +223,7 @@ def _shown(matches: Any, rows: str, limit: int) -> Any:
     """Return the first ``limit`` rows of the result as a pandas frame."""
     if rows == "one":
         return matches.head(limit)
-    if isinstance(matches, cepkit.matches.Matches | cepkit.sequence_matches.SequenceMatches):
+    if isinstance(matches, Matches):
         return matches[:limit].to_frame(rows="all").head(limit)  # a match has at least one row
     return _as_pandas(matches.to_frame(rows="all").limit(limit))
 

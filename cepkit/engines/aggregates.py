@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from cepkit.engines.measures.regex_measures import Rows
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import PredicateError, column_not_found, nearest
+from cepkit.events import Events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.progress import checkpoint
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
 
@@ -38,7 +38,7 @@ class Wanted:
 def aggregate_matches(
     program: SequenceProgram, found: SequenceSet, source: Rows, aggregates: Mapping[str, str]
 ) -> pd.Series:
-    """Return aggregates over the events of all matches; see `SequenceMatches.aggregate`.
+    """Return aggregates over the events of all matches; see `Matches.aggregate`.
 
     Raises
     ------
@@ -47,9 +47,12 @@ def aggregate_matches(
     ColumnNotFoundError
         When the column is not there.
     """
-    wanted = {name: _wanted(program, source, name, text) for name, text in aggregates.items()}
+    known = program.query.variables
+    wanted = {name: read_aggregate(name, text, known, source.schema) for name, text in aggregates.items()}
     values = {
-        name: _values(source, found, name, one) for name, one in wanted.items() if one.column is not None
+        name: values_of_events(source, found.events, name, one)
+        for name, one in wanted.items()
+        if one.column is not None
     }
     results = {}
     waiting = {}
@@ -61,14 +64,37 @@ def aggregate_matches(
         else:
             waiting[name] = one
     if waiting:
-        results |= _by_looking(program, found, waiting, values)
+        parts = ((block.event_of_item, variables_of_items(program, block)) for block in found.blocks())
+        results |= aggregate_parts(parts, known, waiting, values)
     return pd.Series({name: results[name] for name in aggregates}, dtype=object)
 
 
-def _wanted(program: SequenceProgram, source: Rows, name: str, text: str) -> Wanted:
+def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[str, object]) -> Wanted:
+    """Return what the text of an aggregate asks for.
+
+    Parameters
+    ----------
+    name, text : str
+        Name and text of the aggregate.
+    known : sequence of str
+        Variables of the pattern, at least one.
+    schema : mapping
+        Columns of the frame.
+
+    Raises
+    ------
+    PredicateError
+        When the text is not one aggregate of one column of a variable.
+    ColumnNotFoundError
+        When the column is not there.
+
+    Examples
+    --------
+    >>> read_aggregate("total", "sum(b.price)", ("a", "b"), {"price": None})
+    Wanted(function='sum', variable='b', column='price')
+    """
     role = f"aggregate {name!r}"
     tree = parse_expression(text, role=role, references=True)
-    known = program.query.variables
     if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
         raise PredicateError(f"{role}: expected {', '.join(FUNCTIONS)} of a column, as in sum({known[-1]}.x)")
     if tree.operand is None:
@@ -87,14 +113,13 @@ def _wanted(program: SequenceProgram, source: Rows, name: str, text: str) -> Wan
         )
     if column is None and tree.function != "count":
         raise PredicateError(f"{role}: {tree.function}() of which column of {variable!r}?")
-    if column is not None and column not in source.schema:
-        raise column_not_found(role, column, source.schema)
+    if column is not None and column not in schema:
+        raise column_not_found(role, column, schema)
     return Wanted(tree.function, variable, column)
 
 
-def _values(source: Rows, found: SequenceSet, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
+def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
     """Return the column's values at every position, and whether each is there."""
-    events = found.events
     array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -120,18 +145,34 @@ def _by_counting(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
     return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
 
 
-def _by_looking(
-    program: SequenceProgram, found: SequenceSet, wanted: Mapping[str, Wanted], values
+def aggregate_parts(
+    parts: Iterable[tuple[np.ndarray, np.ndarray]],
+    known: Sequence[str],
+    wanted: Mapping[str, Wanted],
+    values: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
+    """Return aggregates over matches that are made part by part.
+
+    Parameters
+    ----------
+    parts : iterable of (ndarray, ndarray)
+        Position and number of the variable of every matched event.
+    known : sequence of str
+        Names of the variables by their numbers.
+    wanted : mapping of str to Wanted
+        A ``variable`` of None takes every event.
+    values : mapping of str to (ndarray, ndarray)
+        As `values_of_events` returns them, for those with a column.
+    """
     total = dict.fromkeys(wanted, 0)
     count = dict.fromkeys(wanted, 0)
     best: dict[str, Any] = {}
-    for block in found.blocks():
-        checkpoint()
-        variable_of_item = variables_of_items(program, block)
+    number_of_name = {name: number for number, name in enumerate(known)}
+    for event_of_item, variable_of_item in parts:
         for name, one in wanted.items():
-            own = variable_of_item == program.query.variables.index(one.variable)
-            events = block.event_of_item[own]
+            events = event_of_item
+            if one.variable is not None:
+                events = event_of_item[variable_of_item == number_of_name[one.variable]]
             if one.column is None:
                 count[name] += len(events)
                 continue

@@ -26,11 +26,11 @@ from cepkit.explorer.query.text import (
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.present import OF_MATCHES, Presenter
 from cepkit.explorer.running.result import NOT_COUNTED
-from cepkit.explorer.running.spark_part import part_of
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.planning.arguments import NAMES, check_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.validation import check_columns
+from cepkit.results.spark.part import part_of
 
 _START = (
     "write a query: names in a row and below a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"

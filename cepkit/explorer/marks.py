@@ -44,9 +44,9 @@ def events_in_state(
         told, components = [], block.component_of_item.tolist()
         branch_of_match = block.branch_of_match.tolist()
     else:
-        part = result.matches._matchset.take(numbers)
+        part = result.matches._found.whole.take(numbers)
         first_item, event_of_item = part.lineage.first_item_of_match, part.lineage.event_of_item
-        told, components = result.matches._variables(part).tolist(), None
+        told, components = result.matches._found.variables(part).tolist(), None
         branch_of_match = [0] * len(numbers)
     here, n_matches = [], 0
     for (low, high), branch in zip(itertools.pairwise(first_item.tolist()), branch_of_match, strict=True):

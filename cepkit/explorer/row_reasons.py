@@ -170,7 +170,7 @@ def _time(result: Result, position: int) -> str:
 
 def _place(result: Result, position: int) -> str:
     """Return whether the row is in a match."""
-    found = result.matches._matchset
+    found = result.matches._found.whole
     own = np.flatnonzero((found.first <= position) & (found.last >= position))
     partition = result.events.partition_of_event
     own = own[partition[found.last[own]] == partition[position]]

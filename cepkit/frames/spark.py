@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.shared.bound_query import Bound
 from cepkit.engines.measures.regex_measures import Measured, Picked, measure
 from cepkit.engines.regex.matching import label_rows, match_regex
+from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError, ResultTooLargeError
 from cepkit.events import LIST, ColumnType, Events
@@ -390,3 +392,54 @@ def tagged(found: Found) -> list[tuple[str, Measured]]:
     place = [(n, found.source.arrow(v.column, v.rows).take(match_of_row)) for n, v in placed(found)]
     columns = [(name, Picked(name, np.arange(n_rows))) for name in found.columns]
     return [("variable", pa.array(variable, pa.string())), *columns, *place]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """Tells aggregates over the rows of all matches; ``texts`` as `aggregate_regex` reads them."""
+
+    texts: tuple[str, ...]
+
+    def __call__(self, found: Found) -> list[tuple[str, Measured]]:
+        """Return the values of a task as one text, see `from_text`."""
+        asked = {str(i): text for i, text in enumerate(self.texts)}
+        values = aggregate_regex(found.program, found.matches, found.source, asked)
+        return [("values", pa.array([as_text(values)]))]
+
+
+# --- numbers of any size, sent as text
+
+
+def as_text(values: Iterable[int | float | None]) -> str:
+    """Return numbers as one text: exact, and of any size.
+
+    Examples
+    --------
+    >>> as_text([2**70, 0.5, None])
+    '["0x400000000000000000", "0x1.0000000000000p-1", null]'
+    """
+    return json.dumps([_one_as_text(value) for value in values])
+
+
+def _one_as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return hex(value) if isinstance(value, int | np.integer) else float(value).hex()
+
+
+def from_text(text: str) -> list[int | float | None]:
+    """Return the numbers that `as_text` wrote.
+
+    Examples
+    --------
+    >>> from_text(as_text([2**70, 0.5, None])) == [2**70, 0.5, None]
+    True
+    """
+    return [_number(one) for one in json.loads(text)]
+
+
+def _number(text: str | None) -> int | float | None:
+    if text is None:
+        return None
+    is_float = any(letter in text for letter in ".pn")  # inf and nan have no point
+    return float.fromhex(text) if is_float else int(text, 16)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.spark import (
     EmptySource,
+    as_text,
     check_total_order,
     key_columns,
     numbered_columns,
@@ -365,26 +365,7 @@ class Aggregated:
     texts: tuple[str, ...]
 
     def __call__(self, searched: Searched) -> Iterator[Told]:
-        """Yield the values of a task as one text, see `from_text`."""
+        """Yield the values of a task as one text, see `cepkit.frames.spark.from_text`."""
         asked = {str(i): text for i, text in enumerate(self.texts)}
         values = aggregate_matches(searched.program, searched.matches, searched.source, asked)
-        yield [("values", pa.array([json.dumps([_as_text(value) for value in values])]))]
-
-
-def _as_text(value: Any) -> str | None:
-    """Return a number as text: exact, and of any size."""
-    if value is None:
-        return None
-    return hex(value) if isinstance(value, int | np.integer) else float(value).hex()
-
-
-def from_text(text: str) -> list[int | float | None]:
-    """Return the numbers that a task sent as one text."""
-    return [_number(one) for one in json.loads(text)]
-
-
-def _number(text: str | None) -> int | float | None:
-    if text is None:
-        return None
-    is_float = any(letter in text for letter in ".pn")  # inf and nan have no point
-    return float.fromhex(text) if is_float else int(text, 16)
+        yield [("values", pa.array([as_text(values)]))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -17,14 +17,11 @@ from cepkit.events import Events
 from cepkit.linked.chains import chains_of
 from cepkit.linked.query import (
     PlainQuery,
-    described,
-    linked_query_unsupported,
     variables_of,
 )
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from cepkit.linked.runs_of_chains import LinkedCEP
 from cepkit.linked.sequences import PlainEvents, PlainMatches
-from cepkit.planning.planner import Engine, register_engine
 
 _MOST_AT_ONCE = 1 << 23  # matches made in one piece
 _EVENTS_PER_PUSH = 1 << 14  # between two pushes Ctrl-C is heard
@@ -275,19 +272,3 @@ class PlainlyMatched(SequenceSet):
         for start in range(0, low - begin, 64):
             engine.push(plain.take(slice(start, min(start + 64, low - begin))))
         return query.block(engine.push(plain.take(slice(low - begin, None))), begin)
-
-
-def _register(name: str, summary: str, run: Callable, *, chains: bool) -> None:
-    details = partial(described, chains=chains)
-    register_engine(Engine(name, summary, linked_query_unsupported, run, automatic=False, details=details))
-
-
-# The ways of the papers, for comparison. They say what they made in ``matches.run``.
-_register("linked", "LinkedCEP: chains of partial matches, combined at the end", linked_sequence, chains=True)
-_register("sase_runs", "a run per partial match, kept together as in SASE", sase_sequence, chains=False)
-_register(
-    "siddhi_like_runs",
-    "a run per partial match, kept by component as in Siddhi",
-    siddhi_like_sequence,
-    chains=False,
-)

@@ -134,10 +134,10 @@ def register_remark(label: str, remark: Remark) -> None:
     _remarks.append((label, remark))
 
 
-def remarks(program: SequenceProgram, engine: Engine) -> list[tuple[str, str]]:
+def remarks(program: SequenceProgram, engine: Engine) -> tuple[tuple[str, str], ...]:
     """Return what wings say of a program and the engine chosen for it, as labels and texts."""
     load_wings()
-    return [(label, remark(program, engine)) for label, remark in _remarks]
+    return tuple((label, remark(program, engine)) for label, remark in _remarks)
 
 
 def engines() -> dict[str, Engine]:

@@ -177,7 +177,7 @@ def duckdb_peer(frame: pd.DataFrame, table: Table, ratios: dict) -> None:
     rate = table.add(
         "finance1: cepkit, same frame (wall)", len(frame), time.perf_counter() - began, ours.count()
     )
-    same(found, ours._matchset.first, ours._matchset.last)
+    same(found, ours._found.whole.first, ours._found.whole.last)
     ratios["finance1: cepkit / DuckDB"] = rate / theirs
 
 

@@ -235,6 +235,11 @@ class KnownMatches(SequenceSet):
         last = self.block.last
         return self.block.take(slice(*np.searchsorted(last, [low, high])))
 
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``, in the order in which they are kept."""
+        for start in range(0, len(self.block), size):
+            yield self.block.take(slice(start, start + size)) if len(self.block) > size else self.block
+
     def count(self) -> int:
         """Return the exact number of matches."""
         return len(self.block)

@@ -15,10 +15,9 @@ from cepkit.explorer.query.constants import SAMPLE
 from cepkit.frames.building import build_events
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.matches import Matches
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import compile_checked
-from cepkit.sequence_matches import SequenceMatches
+from cepkit.results.matches import Matches
 
 KEPT = 4  # tables of events for different columns, keys or orders
 FEW_TEXTS = 12  # that a note on a column lists
@@ -87,7 +86,7 @@ class SearchedFrame:
         program: Bound,
         engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
-    ) -> Matches | SequenceMatches:
+    ) -> Matches:
         """Return the matches; those of a sequence are looked for when they are asked for."""
         chosen = choose_engine(program, engine)
         return match_events(program, self.source, self.events(program), self.native, chosen, progress)

@@ -18,7 +18,7 @@ class Pages:
 
     Parameters
     ----------
-    matches : Matches or SequenceMatches
+    matches : Matches
         Counted already, or cheap to count: the number of pages is needed.
     size : int
         Matches of a page.

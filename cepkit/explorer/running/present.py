@@ -17,12 +17,12 @@ from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import CANONICAL, PAGE, columns_and_rows
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.running.series import described, drawable, series_of
-from cepkit.explorer.running.spark_part import stoppable
 from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.stages import stages_of
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
+from cepkit.results.spark.part import stoppable
 from cepkit.widgets.stepper import NEXT_MATCH
 
 # Jobs of the thread, the most urgent first; the last three make room for the others.

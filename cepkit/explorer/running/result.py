@@ -25,10 +25,11 @@ from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cel
 from cepkit.explorer.running.series import Series, described, drawable, series_of
 from cepkit.explorer.stepping import Stepping, matches_at_end
 from cepkit.language.numbers import count_text
-from cepkit.matches import Matches
 from cepkit.planning.planner import Engine
 from cepkit.reasons import explain_rows
-from cepkit.sequence_matches import SequenceMatches
+from cepkit.results.arguments import no_such_match
+from cepkit.results.matches import Matches
+from cepkit.results.sequence_found import SequenceFound
 
 SPANS = 2000  # matches drawn as bands
 SHOWN_VALUES = 14  # columns of the event that is stepped to
@@ -77,7 +78,7 @@ class Result:
         self,
         data: SearchedFrame,
         program: Program | SequenceProgram,
-        find: Callable[[], Matches | SequenceMatches],
+        find: Callable[[], Matches],
         automaton: Automaton,
     ):
         self.data, self.program, self._find = data, program, find
@@ -93,7 +94,7 @@ class Result:
         self._opener: Opener | None = None
 
     @cached_property
-    def matches(self) -> Matches | SequenceMatches:
+    def matches(self) -> Matches:
         """The matches as users hold them."""
         return self._find()
 
@@ -118,7 +119,8 @@ class Result:
         if self.opening is None:
             return False
         known = KnownMatches(self.events, self.opening.block)
-        self._opened = SequenceMatches(self.program, self.data.source, known, engine, self.data.native)
+        found = SequenceFound(self.program, known)
+        self._opened = Matches(found, self.data.source, engine, self.data.native)
         return True
 
     def warm_up(self, engine: Engine) -> None:
@@ -153,11 +155,11 @@ class Result:
         """Return the table as far as it is cheap to know; None where that is all of it."""
         if not self.is_sequence:
             return None
-        found = self.matches._found
+        found = self.matches._found.whole
         n, is_exact = found.at_least()
         if is_exact:
             return None
-        frame = self.matches._as_pandas(self.matches._frame(found.glance(PAGE)))
+        frame = as_pandas(self.matches._frame(found.glance(PAGE)))
         return {
             "columns": [{"name": str(name), "align": "left"} for name in frame.columns],
             "rows": cells(frame),
@@ -177,7 +179,7 @@ class Result:
         The few events in front of the first last ones are gone through; what is found must be as many.
         """
         found, policy = (
-            (self.matches._found, self.program.query.after_match[0]) if self.is_sequence else (None, "")
+            (self.matches._found.whole, self.program.query.after_match[0]) if self.is_sequence else (None, "")
         )
         if not isinstance(found, ChainedMatches) or policy != "none":
             return None
@@ -224,12 +226,12 @@ class Result:
     def ends(self) -> np.ndarray:
         """Positions where matches end, rising, int64."""
         if not self.is_sequence:
-            return self.matches._matchset.last
+            return self.matches._found.whole.last
         return np.asarray(self._ends[0], np.int64)
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, Any]:
-        return self.matches._found.ends()
+        return self.matches._found.whole.ends()
 
     @cached_property
     def _first_number(self) -> Any:
@@ -265,8 +267,6 @@ class Result:
         if not self.is_opened(number):
             n = self.count()
             if not -n <= number < n:
-                from cepkit.matches import no_such_match
-
                 raise no_such_match(number, n)
             number %= n
         if number not in self._chosen:
@@ -282,7 +282,7 @@ class Result:
     def block_of(self, numbers: list[int]) -> MatchBlock:
         """Return matches of a sequence, by rising number; they are counted, or known before."""
         is_opened = self.is_opened(numbers[0]) and self.is_opened(numbers[-1])
-        return (self._opened if is_opened else self.matches)._found.take(numbers)
+        return (self._opened if is_opened else self.matches)._found.whole.take(numbers)
 
     def _looked_up(self, number: int) -> Chosen:
         if self.is_sequence:
@@ -292,8 +292,8 @@ class Result:
             positions, branch = block.event_of_item, int(block.branch_of_match[0])
             passed = states_of_match(self.automaton, told, block.component_of_item.tolist(), branch)
         else:
-            part = self.matches._matchset.take(np.array([number]))
-            positions, told = part.lineage.event_of_item.astype(np.int64), self.matches._variables(part)
+            part = self.matches._found.whole.take(np.array([number]))
+            positions, told = part.lineage.event_of_item.astype(np.int64), self.matches._found.variables(part)
             passed = states_of_match(self.automaton, told)
         partition = int(self.events.partition_of_event[positions[-1]])
         return Chosen(number, tuple(positions.tolist()), tuple(told), tuple(passed), partition)
@@ -390,7 +390,7 @@ class Result:
             own = own[of_event[ends[start:]] == partition]
         if not self.is_sequence:
             kept = own[:SPANS]
-            found = self.matches._matchset
+            found = self.matches._found.whole
             return found.first[kept], found.last[kept], kept.astype(np.float64), len(own)
         first_number, numbers = self._first_number, []
         for end in own.tolist():

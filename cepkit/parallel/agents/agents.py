@@ -20,6 +20,7 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.parallel.compile.join_source import world_rows, write_joins
 from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
+from cepkit.planning.planner import Engine
 
 
 def agents_unsupported(program: SequenceProgram) -> str | None:
@@ -27,6 +28,16 @@ def agents_unsupported(program: SequenceProgram) -> str | None:
     if not program.compiled:
         return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
     return next((reason for bound in program.branches if (reason := joins_unsupported(bound))), None)
+
+
+def parallel_note(program: SequenceProgram, engine: Engine) -> str:
+    """Return what the parallel engines would do instead of the engine that was chosen, for `explain`."""
+    if reason := agents_unsupported(program):
+        return f"not by agents (cep.Hybrid and others): the query {reason}"
+    given = "cep.Hybrid(threads=4) and others when given as engine"
+    if engine.name == "chain":
+        return f"{given}; they make every partial match, which counting does without"
+    return f"{given}; they make the same partial matches on several threads"
 
 
 @dataclass(frozen=True)

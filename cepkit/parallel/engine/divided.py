@@ -28,7 +28,6 @@ from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, summed
 from cepkit.parallel.agents.threads import run_agents, run_units
 from cepkit.parallel.engine.engines import ParallelEngine
 from cepkit.parallel.simulation.simulation import simulate_agents
-from cepkit.planning.planner import register_engine_class
 
 _CHUNKS_PER_THREAD = 16
 
@@ -278,7 +277,3 @@ def _part_of(events: Events, positions: np.ndarray) -> Events:
         len(keys),
         positions,
     )
-
-
-register_engine_class("RIP", "cep.RIP(threads=4)")
-register_engine_class("DataParallel", "cep.DataParallel(threads=4)")

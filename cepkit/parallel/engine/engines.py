@@ -31,7 +31,7 @@ from cepkit.parallel.model.allocation import (
 from cepkit.parallel.model.costs import agent_loads
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents
-from cepkit.planning.planner import Engine, EngineValue, register_engine_class, register_remark
+from cepkit.planning.planner import Engine, EngineValue
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic")
 _NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
@@ -406,21 +406,3 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
             "allocation='fully_dynamic' takes any number"
         )
     return [(a, a + 1) for a in best[-1][n_most][1]]
-
-
-register_engine_class("Hybrid", "cep.Hybrid(threads=4)")
-register_engine_class("StateParallel", "cep.StateParallel()")
-register_engine_class("Sequential", "cep.Sequential()")
-
-
-def _remark(program: SequenceProgram, engine: Engine) -> str:
-    """Say what the parallel engines would do instead of the engine that was chosen."""
-    if reason := agents_unsupported(program):
-        return f"not by agents (cep.Hybrid and others): the query {reason}"
-    given = "cep.Hybrid(threads=4) and others when given as engine"
-    if engine.name == "chain":
-        return f"{given}; they make every partial match, which counting does without"
-    return f"{given}; they make the same partial matches on several threads"
-
-
-register_remark("parallel", _remark)

@@ -20,7 +20,6 @@ import pandas as pd
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.regex.matching import advance, match_regex
-from cepkit.parallel.merge import OrderedMerge
 from cepkit.partition_and_compose.experiments.benchmark_runs import (
     BENCHMARKS,
     Benchmark,
@@ -29,6 +28,7 @@ from cepkit.partition_and_compose.experiments.benchmark_runs import (
 )
 from cepkit.partition_and_compose.experiments.stages import parse_tweets
 from cepkit.partition_and_compose.operators.tags import tag_sets
+from cepkit.streaming.merge import OrderedMerge
 
 PULSE_EVERY = 2_000  # events
 _BATCHES_IN_QUEUE = 4  # of a replica, at most

@@ -29,7 +29,7 @@ def match_rows(
         What to write under each event, in stream order.
     lineages : mapping of str to pandas.DataFrame
         Per panel one line per matched event: ``match`` (its number), ``variable``, ``position`` (place in the
-        stream); as `SequenceMatches.lineage` returns it.
+        stream); as `Matches.lineage` returns it.
     title : str, optional
         Taken literally.
 

@@ -1,22 +1,17 @@
-"""Open streams: a query that stays, takes batch after batch, and hands out each match when it is complete."""
+"""`stream`: opens a stream, which takes batch after batch and hands out each match when it is complete."""
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from cepkit.errors import CepWarning, UnsupportedQueryError
-from cepkit.frames.batches import Kind, kind_of_batch, schema_of
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.errors import UnsupportedQueryError
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query, as_query
-from cepkit.regex_streaming import Options, Stream
-from cepkit.sequence_streaming import SequenceStream
-from cepkit.state import Saved, load_file, query_of_json, sequence_of_json
-from cepkit.stream_files import restore_stream, saved_schema
+from cepkit.streaming.batches import kind_of_batch, schema_of
+from cepkit.streaming.search import Options
+from cepkit.streaming.stream import Stream
 
 
 def stream(
@@ -41,7 +36,7 @@ def stream(
     idle_after: Any = None,
     max_live: int | None = None,
     engine: str = "auto",
-) -> Stream | SequenceStream:
+) -> Stream:
     """Open a stream: `Stream.push` takes batches of events and returns the matches that end.
 
     However a stream is cut into batches, the matches are those that `cepkit.match` finds in all rows at once.
@@ -118,54 +113,7 @@ def stream(
             f"engine={engine!r}: a stream chooses its engine itself, and the matches are the same. Leave it "
             "out; cep.match runs a frame by any engine"
         )
-    if isinstance(value, SequenceQuery):
-        _only_for_regex(options)
-        return SequenceStream(value, schema_of(schema), rows, kind_of_batch(schema))
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
 
 
-def _only_for_regex(options: Options) -> None:
-    given = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
-    if said := [name for name, value in given.items() if value]:
-        raise UnsupportedQueryError(
-            f"{said} belong to streams of regex patterns; the window bounds a stream of event sequences"
-        )
-
-
-def load_stream(path: str | os.PathLike) -> Stream | SequenceStream:
-    """Open a stream that `Stream.save` saved; also ``cepkit.stream.load``.
-
-    Raises
-    ------
-    FileNotFoundError
-        When there is no such file.
-    CepError
-        When it is damaged, or was written by a version of cepkit with another layout of state.
-    PredicateError
-        When the query calls functions that are not registered; names them.
-    """
-    saved = load_file(path, "stream")
-    if "sequence" in saved.header:
-        return _load_sequence_stream(saved)
-    query, schema, kind = (
-        query_of_json(saved.header["query"]),
-        saved_schema(saved),
-        Kind(saved.header["frame"]),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CepWarning)  # they were given when the stream was opened
-        own = Stream(query, schema, Options(**saved.header["options"]), kind)
-    restore_stream(own, saved)
-    return own
-
-
-def _load_sequence_stream(saved: Saved) -> SequenceStream:
-    query, kind = sequence_of_json(saved.header["sequence"]), Kind(saved.header["frame"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CepWarning)  # they were given when the stream was opened
-        own = SequenceStream(query, saved_schema(saved), saved.header["rows"], kind)
-    own.restore(saved)
-    return own
-
-
-stream.load = load_stream
+stream.load = Stream.load

@@ -41,7 +41,7 @@ def part_of(
     """
     from pyspark.sql import functions as F
 
-    from cepkit.spark_matches import collected
+    from cepkit.results.spark.jobs import collected
 
     if not order_by:
         raise OrderError(

@@ -23,8 +23,16 @@ from cepkit.engines.regex.matching import advance, label_rows
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Column, Events
-from cepkit.parallel.merge import OrderedMerge
-from cepkit.state import copy_partitions, forget_partitions, live_starts, pack_state, put_back, unpack_state
+from cepkit.streaming.kernel_state import (
+    copy_partitions,
+    forget_partitions,
+    live_starts,
+    pack_state,
+    put_back,
+    unpack_state,
+)
+from cepkit.streaming.merge import OrderedMerge
+from cepkit.streaming.saved import Saved
 
 _MESSAGES = 8  # that may wait for a replica; who brings more waits
 
@@ -293,24 +301,24 @@ class Replica:
 
     # --- saving
 
-    def packed(self) -> tuple[dict[str, int], dict[str, np.ndarray], pa.Table]:
-        """Return counters, arrays and rows for a file."""
+    def packed(self) -> Saved:
+        """Return what a file holds of the replica."""
         self.drop_rows()
-        arrays = {f"state/{name}": array for name, array in pack_state(self.state).items()}
-        arrays |= {f"column/{name}": values for name, values in self.kept.columns.items()}
+        arrays = {f"column/{name}": values for name, values in self.kept.columns.items()}
         arrays |= {name: getattr(self.kept, name) for name in ("number", "position", "partition")}
-        return {"n_events": self.n_events, "n_ended": self.n_ended}, arrays, self.kept.table
+        counters = {"n_events": self.n_events, "n_ended": self.n_ended}
+        state = Saved({}, pack_state(self.state), {})
+        return Saved(counters, arrays, {"kept": self.kept.table}).with_part("state", state)
 
-    def unpack(self, counters: Mapping[str, int], arrays: Mapping[str, np.ndarray], table: pa.Table) -> None:
+    def unpack(self, saved: Saved) -> None:
         """Become the replica that `packed` described."""
-
-        def below(folder: str) -> dict[str, np.ndarray]:
-            return {name.removeprefix(folder): a for name, a in arrays.items() if name.startswith(folder)}
-
-        self.state = unpack_state(self.matcher.kernel.source.state, below("state/"))
+        arrays = saved.arrays
+        columns = {n.removeprefix("column/"): a for n, a in arrays.items() if n.startswith("column/")}
+        self.state = unpack_state(self.matcher.kernel.source.state, saved.part("state").arrays)
         self.n_partitions = len(self.state.arrays["live"])
-        self.kept = Kept(arrays["number"], arrays["position"], arrays["partition"], table, below("column/"))
-        self.n_events, self.n_ended = counters["n_events"], counters["n_ended"]
+        rows = (arrays["number"], arrays["position"], arrays["partition"])
+        self.kept = Kept(*rows, saved.tables["kept"], columns)
+        self.n_events, self.n_ended = saved.header["n_events"], saved.header["n_ended"]
 
 
 def _last_of_each(partition: np.ndarray, n: int) -> np.ndarray:

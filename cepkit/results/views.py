@@ -1,4 +1,4 @@
-"""Views of results, to look into: one word, ``view``, for what each thing has to show."""
+"""Views: one word, ``view``, for what each result has to show; wings register their own views."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ import pandas as pd
 
 from cepkit.compile.regex.automaton import positions, states
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
-from cepkit.explanation import Explanation
-from cepkit.explorer.running.spark_part import MOST_ROWS, part_of
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.matches import Matches
-from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.trace.trace import Trace
-from cepkit.sequence_explanation import SequenceExplanation
-from cepkit.sequence_matches import SequenceMatches
-from cepkit.spark_matches import LazyMatches
+from cepkit.planning.wings import load_wings
+from cepkit.results.explanation import Explanation
+from cepkit.results.matches import Matches
+from cepkit.results.spark.matches import SparkMatches
+from cepkit.results.spark.part import MOST_ROWS, part_of
 
 if TYPE_CHECKING:
     from cepkit.widgets.nfa_view import NfaView
     from cepkit.widgets.view import View
 
-OF_RUNS = ("threads", "buffers")
+OF_RUNS = ("threads", "buffers")  # views of what a parallel engine did
 
 
 def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
@@ -39,7 +36,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
         What to look into:
 
         * matches: ``"lineage"``, and of a parallel engine that was asked for a trace also ``"threads"`` and
-          ``"buffers"``, as `SequenceMatches.view` gives them;
+          ``"buffers"``, as `Matches.view` gives them;
         * matches in a Spark frame: ``"lineage"``, of a part of the frame, as `SparkMatches.view` says;
         * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
         * a query or what ``explain`` says of it: ``"nfa"``, the automaton;
@@ -70,93 +67,71 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
     >>> cep.view(matches.query)
     NfaView(3 states, 2 transitions)
     """
-    return _view(of, what, settings)
+    load_wings()
+    return view_of(of, what, settings)
 
 
 @singledispatch
-def _view(of: Any, what: str | None, settings: dict) -> View | NfaView:
+def view_of(of: Any, what: str | None, settings: dict) -> View | NfaView:
+    """Return the view ``what`` of a value; wings register what they have to show."""
     raise CepError(
         f"view: there is none of {type(of).__name__}. There are views of matches, runs, traces, queries, "
         "explanations, and of DataFrames of utilities"
     )
 
 
-@_view.register
-def _(of: Trace, what, settings):
-    from cepkit.parallel.agents.outcome import view_of_trace
-
-    return view_of_trace(of, _one_of(what, OF_RUNS, "a trace"), **settings)
-
-
-@_view.register
-def _(of: ParallelRun, what, settings):
-    return of.view(what or OF_RUNS[0], **settings)
-
-
-@_view.register(pd.DataFrame)
+@view_of.register(RegexQuery)
 def _(of, what, settings):
-    from cepkit.shedding.view import UtilityView
-
-    _one_of(what, ("utility",), "a DataFrame")
-    return UtilityView(of, **settings)
-
-
-@_view.register(RegexQuery)
-def _(of, what, settings):
-    _one_of(what, ("nfa",), "a query")
+    one_of(what, ("nfa",), "a query")
     texts = {name: str(expression) for name, expression in of.define}
     return _nfa(states(positions(of.pattern)), texts, settings)
 
 
-@_view.register(SequenceQuery)
+@view_of.register(SequenceQuery)
 def _(of, what, settings):
     from cepkit.plots.automata.nfa import sequence_states
 
-    _one_of(what, ("nfa",), "a query")
+    one_of(what, ("nfa",), "a query")
     return _nfa(sequence_states(branches(of))[0], {}, settings)
 
 
-@_view.register(Explanation)
-@_view.register(SequenceExplanation)
+@view_of.register(Explanation)
 def _(of, what, settings):
-    return _view(of.program.query, what, settings)
+    return view_of(of.program.query, what, settings)
 
 
-@_view.register(Matches)
-@_view.register(SequenceMatches)
+@view_of.register(Matches)
 def _(of, what, settings):
-    run = getattr(of, "run", None) if what in OF_RUNS else None
-    if isinstance(run, ParallelRun):
-        return run.view(what, **settings)
     if what in OF_RUNS:
+        if view_of.dispatch(type(of.run)) is not view_of.dispatch(object):
+            return view_of(of.run, what, settings)
         raise CepError(
             f"view: {what!r} is what a parallel engine has to show. Give engine=cep.Hybrid(…) and trace=True "
             "to match; of these matches there is ['lineage']"
         )
-    _one_of(what, ("lineage", *OF_RUNS), "matches")
+    one_of(what, ("lineage", *OF_RUNS), "matches")
     return _lineage(of, settings)
 
 
-@_view.register
-def _(of: LazyMatches, what, settings):
-    _one_of(what, ("lineage",), "matches in a Spark frame")
+@view_of.register
+def _(of: SparkMatches, what, settings):
+    one_of(what, ("lineage",), "matches in a Spark frame")
     return _lineage_of_part(of, **settings)
 
 
 def _lineage_of_part(
-    of: LazyMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
+    of: SparkMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
 ) -> View:
-    from cepkit.api import match
-
     rows = whole_number("view: rows", rows, 1)
     given = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
-    part, words = part_of(of.needed(), of.query.partition_by, of.query.order_by, rows)
+    part, words = part_of(of._found.needed(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name
     settings = {name: value for name, value in given.items() if value is not None}
-    return _lineage(match(part, of.query, engine=engine), {"part": words, **settings})
+    return _lineage(part.cep.match(of.query, engine=engine), {"part": words, **settings})
 
 
-def _one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
+def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
+    """Return the name of a view, by default the first one; raise the error for unknown names."""
     if what is not None and what not in there:
         near = nearest(str(what), there)
         raise CepError(f"view: {what!r} is not known of {whose}.{near} There is {list(there)}")
@@ -170,10 +145,10 @@ def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaView:
     return NfaView(**NfaPicture(automaton, texts).traits(), **settings)
 
 
-def _lineage(matches: Matches | SequenceMatches, settings: dict) -> View:
+def _lineage(matches: Matches, settings: dict) -> View:
     from cepkit.widgets.lineage_view import LineageView
 
-    events = matches._matchset.events if isinstance(matches, Matches) else matches._found.events
+    events = matches._found.events
     clock = matches.query.order_by[:1]
 
     def rows(low: int, high: int) -> pd.DataFrame:
@@ -186,7 +161,7 @@ def _lineage(matches: Matches | SequenceMatches, settings: dict) -> View:
         return made
 
     chains = None
-    run = getattr(matches, "run", None) if getattr(matches, "engine", None) is not None else None
+    run = matches.run
     if getattr(run, "engine", "") == "linked":
         with contextlib.suppress(ResultTooLargeError):
             chains = run.chains_frame()

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from cepkit.errors import OrderError
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.batches import StreamSchema
 from cepkit.frames.building import stream_order
+from cepkit.streaming.batches import StreamSchema
 
 
 def ordered_batch(

@@ -14,9 +14,9 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.batches import stable_column
 from cepkit.frames.building import partition_codes
-from cepkit.streams.codes import Key, TextCodes
+from cepkit.streaming.batches import stable_column
+from cepkit.streaming.codes import Key, TextCodes
 
 
 class BatchCoder:

@@ -1,9 +1,6 @@
-"""Open streams of sequence queries: batches of events in, each match out when nothing can undo it."""
+"""The sequence query of an open stream: it keeps events and looks at them again with every batch."""
 
 from __future__ import annotations
-
-import os
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,34 +11,34 @@ from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
-from cepkit.errors import CepError, warn
+from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
-from cepkit.frames.arrival import ordered_batch
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.frames.building import build_events
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.validation import compile_checked
-from cepkit.state import Saved, save_file, sequence_as_json
+from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.coding import keys_of_batch
+from cepkit.streaming.saved import Saved
+from cepkit.streaming.search import Options, Ready
 
 
-class SequenceStream:
-    """An open stream of a sequence query; made by `cepkit.stream`. One thread at a time may use it.
+class SequenceSearch:
+    """The search for the matches of a sequence query in a stream; see `cepkit.streaming.search.Search`.
 
     It keeps the events that later matches may contain (all of them where no window bounds a match) and looks
     at them again with every batch, so batches should not be much smaller than the window.
     """
 
-    def __init__(self, query: SequenceQuery, schema: StreamSchema, rows: str, kind: Kind):
+    n_evicted = n_ended = 0  # the window ends partial matches; no key is forgotten before
+
+    def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
+        _check(options)
         bound = schema.without_nulls(query.order_by)  # events without their place in time are refused before
         program = compile_checked(query, bound.source())
         choose_engine(program)
-        self.query, self.schema, self._rows, self._kind = query, schema, rows, kind
-        if taken := [n for n in ("match", "variable") if rows == "all" and n in schema.columns]:
-            raise CepError(
-                f"rows='all' adds the columns 'match' and 'variable'; the schema has {taken}, rename"
-            )
+        self.query, self.schema, self._rows = query, schema, options.rows
         window = program.window
         if window.within is None and window.within_events is None:
             warn(
@@ -49,77 +46,42 @@ class SequenceStream:
                 "match with it; give the query a WITHIN",
             )
         self._program = program
-        source = bound.source()
         none = Events(0, {}, np.empty(0, np.int32), 0)
-        self._column_of_result = {name: name for name in schema.arrow.names}
-        if rows == "one":
-            measured = sequence_measures(program, none, EMPTY, source)
-            self._column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
+        self.column_of_result = {name: name for name in schema.arrow.names}
+        if options.rows == "one":
+            measured = sequence_measures(program, none, EMPTY, bound.source())
+            self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
         self._reporter = Reporter(program)
         self._kept = schema.arrow.empty_table()
         self._position_of_kept = np.empty(0, np.int64)
-        self._newest: pa.Table | None = None  # the order columns of the newest event
         self._done = (-1, 0)  # the last event of the matches handed out, and how many of them end there
         self._codes: dict[tuple, int] = {}  # of partitions with matches, under an after-match policy
-        self._n_events = self._n_matches = 0
-        self._closed = False
+        self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
 
     # --- events in, matches out
 
-    def push(self, batch: Any) -> Any:
-        """Take the next events and return the matches that are complete, in canonical order.
-
-        Nothing of a batch has an effect when it is refused.
-
-        Parameters
-        ----------
-        batch : DataFrame, table or list of dict
-            pandas, polars, Arrow table or record batch, with at least the schema's columns. Its rows may
-            stand in any order, but none may come before the newest event of earlier batches; ties keep the
-            order in which they come.
-
-        Returns
-        -------
-        DataFrame, table or list of dict
-            As the batch; the columns of `SequenceMatches.to_frame`. A match that an absent event behind it
-            could still forbid waits for the end of its window, and those behind it in the order wait with it.
-
-        Raises
-        ------
-        ColumnNotFoundError, CepError
-            When a column is missing or its values do not fit.
-        OrderError
-            When rows come before the newest event so far or have no value to be ordered by.
-        """
-        self._check_open()
-        table, newest = table_of_batch(batch, self.schema), self._newest
-        kind = kind_of_batch(batch)
-        if self.query.order_by and table.num_rows:
-            table, keys = ordered_batch(table, newest, self.query.order_by, self.schema)
-            newest = keys.slice(len(keys) - 1)
-        position = np.arange(self._n_events, self._n_events + table.num_rows)
+    def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
+        """Take the next events, and return the matches that are complete."""
         whole = pa.concat_tables([self._kept, table.select(self._kept.schema.names)]).combine_chunks()
-        position = np.concatenate([self._position_of_kept, position])
-        made = kind.native(self._advance(whole, position, is_last=False), self._column_of_result)
-        self._newest, self._kind = newest, kind
-        self._n_events += table.num_rows
-        return made
+        position = np.arange(n_before, n_before + table.num_rows)
+        return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
 
-    def close(self) -> Any:
-        """Return the matches that waited for the end of their window, and take no more events."""
-        self._check_open()
-        made = self._advance(self._kept, self._position_of_kept, is_last=True)
-        self._closed = True
-        return self._kind.native(made, self._column_of_result)
+    def released(self) -> Ready:
+        """Return no matches: `advance` returns all that are complete."""
+        return self.empty, np.empty(0, np.int64)
 
-    def flush(self) -> Any:
-        """Return the matches that are complete and not yet handed out: none, `push` returns all of them."""
-        self._check_open()
-        none = Events(0, {}, np.empty(0, np.int32), 0)
-        made = self._results(self._program, ArrowSource(self._kept), none, EMPTY)
-        return self._kind.native(made, self._column_of_result)
+    def flushed(self, n_events: int) -> Ready:
+        """Return no matches: `advance` returns all that are complete."""
+        return self.released()
 
-    def _advance(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> pa.Table:
+    def finished(self, n_events: int) -> Ready:
+        """Return the matches that waited for the end of their window."""
+        return self._advance(self._kept, self._position_of_kept, is_last=True)
+
+    def stop(self) -> None:
+        """Do nothing: there are no threads."""
+
+    def _advance(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
         source = ArrowSource(whole)
         program = compile_sequence(self.query, source.schema)
         events = build_events(source, program)
@@ -135,7 +97,6 @@ class SequenceStream:
         made = self._results(program, source, events, block)
         keep = self._needed(program, events)
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
-        self._n_matches += len(block)
         return made
 
     def _complete(
@@ -197,101 +158,66 @@ class SequenceStream:
 
     def _results(
         self, program: SequenceProgram, source: ArrowSource, events: Events, block: MatchBlock
-    ) -> pa.Table:
+    ) -> Ready:
         if self._rows == "one":
-            return source.result(sequence_measures(program, events, block, source))
+            measured = sequence_measures(program, events, block, source)
+            return source.result(measured), np.ones(len(block), np.int64)
         names = np.array(self.query.variables, dtype=object)[variables_of_items(program, block)]
-        numbers = {"match": block.match_of_item + self._n_matches, "variable": names}
-        return source.rows(events.rows(block.event_of_item), numbers)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise CepError("the stream is closed; open another one with cep.stream")
-
-    def __enter__(self) -> SequenceStream:
-        return self
-
-    def __exit__(self, error: type | None, *_: object) -> None:
-        self._closed = True
+        table = source.rows(events.rows(block.event_of_item), {"variable": names})
+        return table, np.diff(block.first_item_of_match)
 
     # --- a look
 
     @property
-    def events(self) -> int:
-        """Number of events taken."""
-        return self._n_events
+    def n_keys(self) -> int:
+        """Number of partition keys that are remembered: those of the events that are kept."""
+        if not self.n_retained:
+            return 0
+        return len(keys_of_batch(ArrowSource(self._kept), self.query.partition_by)[1])
 
     @property
-    def matches(self) -> int:
-        """Number of matches handed out."""
-        return self._n_matches
-
-    @property
-    def retained(self) -> int:
-        """Number of events kept for later matches."""
+    def n_retained(self) -> int:
+        """Number of rows kept for later matches."""
         return len(self._position_of_kept)
-
-    def __repr__(self) -> str:
-        events, matches = f"{self.events:,} event", f"{self.matches:,} match"
-        parts = [
-            events if self.events == 1 else events + "s",
-            matches if self.matches == 1 else matches + "es",
-            f"{self.retained:,} row{'' if self.retained == 1 else 's'} kept",
-        ]
-        state = "Closed stream" if self._closed else "Stream"
-        return f"{state} of {str(self.query.pattern)!r}: {', '.join(parts)}"
 
     # --- saving
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the stream into one file, from which `cepkit.stream.load` goes on as if nothing had happened.
-
-        The file is written whole or not at all. It holds data and the query's text, no code.
-
-        Raises
-        ------
-        CepError
-            When a parameter's value cannot be written as text.
-        """
-        self._check_open()
+    def packed(self, n_events: int) -> Saved:
+        """Return what a file holds of the search."""
         horizon = self._reporter.horizon
-        header = {
-            "kind": "stream",
-            "sequence": sequence_as_json(self.query),
-            "rows": self._rows,
-            "ordered": {name: list(texts) for name, texts in self.schema.ordered.items()},
-            "frame": self._kind.name,
-            "counts": [self._n_events, self._n_matches, *self._done],
-        }
         arrays = {
             "position": self._position_of_kept,
             "horizon/code": np.array(list(horizon), np.int64),
             "horizon/position": np.array(list(horizon.values()), np.int64),
             "taken": np.array(sorted(self._reporter.taken), np.int64),
         }
-        keys = {f"k{i}": [key[i] for key in self._codes] for i in range(len(self.query.partition_by))}
-        types = [(f"k{i}", self.schema.arrow.field(n).type) for i, n in enumerate(self.query.partition_by)]
-        tables = {"schema": self.schema.arrow.empty_table(), "kept": self._kept}
-        tables["keys"] = pa.table(keys, schema=pa.schema(types))
-        if self._newest is not None:
-            tables["newest"] = self._newest
-        save_file(path, Saved(header, arrays, tables))
+        by = self.query.partition_by
+        keys = {f"key{i}": [key[i] for key in self._codes] for i in range(len(by))}
+        types = [(f"key{i}", self.schema.arrow.field(name).type) for i, name in enumerate(by)]
+        tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
+        return Saved({"done": list(self._done), "n_codes": len(self._codes)}, arrays, tables)
 
-    def restore(self, saved: Saved) -> None:
-        """Take over what a stream of the same query had when it was saved."""
-        counts = saved.header["counts"]
-        self._n_events, self._n_matches, self._done = counts[0], counts[1], (counts[2], counts[3])
+    def unpack(self, saved: Saved) -> None:
+        """Take over what `packed` returned; the search was opened with the same query and options."""
+        last, n_there = saved.header["done"]
+        self._done = (last, n_there)
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
-        self._newest = saved.tables.get("newest")
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
-        n_codes = len(rows) if self.query.partition_by else len(saved.arrays["horizon/code"])
-        self._codes = {
-            key: code for code, key in enumerate(rows if self.query.partition_by else [()] * n_codes)
-        }
+        if not self.query.partition_by:
+            rows = [()] * saved.header["n_codes"]
+        self._codes = {key: code for code, key in enumerate(rows)}
         codes, positions = saved.arrays["horizon/code"].tolist(), saved.arrays["horizon/position"].tolist()
         self._reporter.horizon = dict(zip(codes, positions, strict=True))
         self._reporter.taken = set(saved.arrays["taken"].tolist())
+
+
+def _check(options: Options) -> None:
+    given = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
+    if said := [name for name, value in given.items() if value]:
+        raise UnsupportedQueryError(
+            f"{said} belong to streams of regex patterns; the window bounds a stream of event sequences"
+        )
 
 
 def _waits(program: SequenceProgram) -> bool:

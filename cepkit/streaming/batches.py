@@ -18,7 +18,7 @@ from cepkit.errors import CepError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, NUMBERS, TEXT, TIME, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, type_of_arrow
 from cepkit.frames.pandas import PandasSource
-from cepkit.streams.codes import TextCodes
+from cepkit.streaming.codes import TextCodes
 
 _SPELLINGS = {
     "str": pa.string(), "text": pa.string(), "category": pa.string(), "int": pa.int64(),

@@ -1,0 +1,26 @@
+"""What the wing of parallel engines registers with the rooms below: names of engines, a remark, views."""
+
+from __future__ import annotations
+
+from cepkit.parallel.agents.agents import parallel_note
+from cepkit.parallel.agents.outcome import ParallelRun, view_of_trace
+from cepkit.parallel.trace.trace import Trace
+from cepkit.planning.planner import register_engine_class, register_remark
+from cepkit.results.views import OF_RUNS, one_of, view_of
+
+register_engine_class("Hybrid", "cep.Hybrid(threads=4)")
+register_engine_class("RIP", "cep.RIP(threads=4)")
+register_engine_class("DataParallel", "cep.DataParallel(threads=4)")
+register_engine_class("StateParallel", "cep.StateParallel()")
+register_engine_class("Sequential", "cep.Sequential()")
+register_remark("parallel", parallel_note)
+
+
+@view_of.register
+def _(of: Trace, what, settings):
+    return view_of_trace(of, one_of(what, OF_RUNS, "a trace"), **settings)
+
+
+@view_of.register
+def _(of: ParallelRun, what, settings):
+    return of.view(what or OF_RUNS[0], **settings)

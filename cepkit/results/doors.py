@@ -1,0 +1,50 @@
+"""Doors to rooms above: what a result opens without knowing it, such as the explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from cepkit.errors import CepError
+
+_PLACE_OF_DOOR: dict[str, str] = {}
+
+
+def name_door(name: str, place: str) -> None:
+    """Say which function a result calls by ``name``; its module loads with the first call.
+
+    Parameters
+    ----------
+    name : str
+        ``"explore"``: takes a frame and a query. ``"view"``: takes matches, a word and settings.
+    place : str
+        Module and attribute, as ``"cepkit.results.views:view"``.
+
+    Examples
+    --------
+    >>> name_door("square root", "math:sqrt")
+    >>> open_door("square root")(9.0)
+    3.0
+    """
+    _PLACE_OF_DOOR[name] = place
+
+
+def open_door(name: str) -> Callable[..., Any]:
+    """Return the function that `name_door` named.
+
+    Raises
+    ------
+    CepError
+        When nobody named it.
+
+    Examples
+    --------
+    >>> open_door("cellar")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: nothing is registered as 'cellar'; import cepkit first
+    """
+    if name not in _PLACE_OF_DOOR:
+        raise CepError(f"nothing is registered as {name!r}; import cepkit first")
+    module, _, attribute = _PLACE_OF_DOOR[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,120 @@
+"""How a query is read and how it will run: the answer of ``explain``."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from cepkit.compile.regex.automaton import States, states
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.planning.evaluation_order import BranchOrder
+from cepkit.planning.planner import Engine
+from cepkit.results.regex_explanation import regex_lines
+from cepkit.results.sequence_explanation import sequence_lines
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """How a query is read and run; prints as text, in a notebook with the automaton of a regex query.
+
+    Parameters
+    ----------
+    program : Program or SequenceProgram
+        The query, bound to the columns of a frame.
+    engine : Engine
+        The engine that will run it.
+    orders : tuple of BranchOrder
+        The measured orders of evaluation, one per branch of a sequence query; empty where nothing is
+        measured.
+    notes : tuple of (str, str)
+        Labels and texts of further lines on a sequence query.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> told = cep.explain(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"})
+    >>> print(str(told).splitlines()[0])
+    pattern      up
+    """
+
+    program: Bound
+    engine: Engine
+    orders: tuple[BranchOrder, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the query is an event sequence.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").is_sequence
+        True
+        """
+        return isinstance(self.program, SequenceProgram)
+
+    @property
+    def states(self) -> States:
+        """The automaton: of a regex query with one transition per state and predicate.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").states.n_states
+        3
+        """
+        if not self.is_sequence:
+            return states(self.program.automaton)
+        from cepkit.plots.automata.nfa import sequence_states
+
+        return sequence_states([bound.branch for bound in self.program.branches])[0]
+
+    def __str__(self) -> str:
+        if self.is_sequence:
+            return "\n".join(sequence_lines(self.program, self.engine, self.orders, self.notes))
+        return "\n".join(regex_lines(self.program, self.engine))
+
+    __repr__ = __str__
+
+    def dot(self) -> str:
+        """Return the automaton as DOT text.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").dot().split()[0]
+        'digraph'
+        """
+        from cepkit.plots.automata.automaton import automaton_dot
+
+        return automaton_dot(self.states, define=self._texts())
+
+    def svg(self) -> str:
+        """Return the automaton as SVG text.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"}).svg()[:4]
+        '<svg'
+        """
+        from cepkit.plots.automata.svg import automaton_svg
+
+        return automaton_svg(self.states, define=self._texts())
+
+    def _texts(self) -> dict[str, str]:
+        """Return the text of each predicate of a regex query."""
+        if self.is_sequence:
+            return {}
+        return {name: str(expression) for name, expression in self.program.query.define}
+
+    def _repr_html_(self) -> str:
+        drawing = "" if self.is_sequence else self.svg()
+        return f"{drawing}<pre>{html.escape(str(self))}</pre>"

@@ -1,0 +1,625 @@
+"""The matches of a query in a frame, as users hold them; Spark frames have `SparkMatches`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.engines.estimate import CountEstimate
+from cepkit.errors import CepError, whole_number
+from cepkit.language.numbers import count_text
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import Engine
+from cepkit.results.arguments import LIMIT, Limit, check_key, check_limit, check_rows, limit_of, number_of
+from cepkit.results.doors import open_door
+from cepkit.results.found import FoundMatches, Part
+from cepkit.results.match import Match, plain_value
+from cepkit.results.tagging import lineage_frame, tag_columns
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+SHOWN = 10  # matches in a repr
+_TOGETHER = 1000  # matches that iteration makes at once
+_NOT_SEEN = "none in the part that was looked at; count() looks at all of it"
+
+
+class Matches:
+    """The matches of a query in a frame.
+
+    `cepkit.match` and ``df.cep.match`` return it for pandas, polars and Arrow, for regex and for sequence
+    queries. Matches are in the order of their last event; several with the same last event are compared
+    backwards event by event. A match's number is its place in this order, from 0.
+
+    Matches, measures and rows are computed when they are asked for. Do not change the frame in between.
+
+    Notes
+    -----
+    Memory is bounded by the part that is asked for. Where the conditions link neighbouring events only,
+    matches are counted without being made; `cepkit.explain` says whether this is so.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3], "price": [5, 7, 9]})
+    >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+    2 matches of 'SEQ(a x, b y)' in 3 events
+       x_ts  y_ts
+    0     1     2
+    1     1     3
+    """
+
+    def __init__(self, found: FoundMatches, source: Any, engine: Engine, native: Callable | None = None):
+        self._found, self._source, self._engine = found, source, engine
+        self._native = native or (lambda frame: frame)
+
+    # --- what ran
+
+    @property
+    def query(self) -> RegexQuery | SequenceQuery:
+        """The query as a value.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.match(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").query.pattern
+        <pattern SEQ(_ a, _ b)>
+        """
+        return self._found.program.query
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that looks for the matches.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.match(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"}).engine.name
+        'regex'
+        """
+        return self._engine
+
+    @property
+    def run(self) -> Any:
+        """What the engine tells of its run; None for engines that tell nothing.
+
+        The regex engine gives a `Run`: partial matches looked at, blocks and threads. ``linked`` and the
+        engines of runs give a `PartialMatchRun`: numbers of partial matches, copies and chains. Parallel
+        engines give a `ParallelRun`: makespan, busy threads, comparisons and the trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.match(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"}).run.threads
+        1
+        """
+        return self._found.run
+
+    # --- how many
+
+    def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
+        """Return the number of matches, an integer of any size, or an estimate of it.
+
+        Parameters
+        ----------
+        method : str
+            ``"exact"``, or ``"estimate"``. An estimate leaves out the conditions that keep the matches from
+            being counted without being made. It counts the rest, and a uniform sample of the rest tells which
+            share fulfils these conditions.
+        samples, seed : int
+            For an estimate: how many matches are drawn. The same seed draws the same ones.
+
+        Returns
+        -------
+        int or CountEstimate
+            An estimate has ``value``, ``low`` and ``high`` (95 % confidence), and says when it is exact. The
+            estimate of a regex query is always exact.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For an estimate, when leaving out conditions is not enough: with an after-match policy, with a
+            strategy other than ``any``, with ``until``.
+
+        Notes
+        -----
+        See `cepkit.engines.estimate.estimate_count`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": range(400)})
+        >>> matches = cep.match(frame, "PATTERN SEQ(_ a, _ b, _ c) WHERE a.x + b.x < c.x")
+        >>> matches.count("estimate")
+        about 5.33e6 (95 % between 5.22e6 and 5.43e6; 10,000 samples of 1.06e7)
+        >>> matches.count()
+        5313300
+        """
+        if method not in ("exact", "estimate"):
+            raise CepError(f"method={method!r}: a count is 'exact' or an 'estimate'")
+        return self._found.count() if method == "exact" else self._found.estimate(samples, seed)
+
+    def __len__(self) -> int:
+        """Return the exact number of matches, when it is below 2^63."""
+        n = self.count()
+        if n >= 2**63:
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
+        return n
+
+    def __bool__(self) -> bool:
+        """Return whether there is a match."""
+        return self._found.any()
+
+    def count_by_last(self) -> pd.DataFrame:
+        """Return how many matches end at which row.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``index`` (label of the row in the frame), the partition and order columns, and ``count``. It has
+            a line for every row where a match ends, in stream order.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("aabb")})
+        >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind").count_by_last()
+           index  count
+        0      2      2
+        1      3      2
+        """
+        positions, counts = self._found.ends()
+        rows = self._found.events.rows(np.asarray(positions, np.int64))
+        made = {"index": self._source.index_labels(rows)}
+        for name in dict.fromkeys((*self.query.partition_by, *self.query.order_by)):
+            made[name] = self._source.arrow(name, rows).to_pandas()
+        made["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
+        return pd.DataFrame(made)
+
+    # --- some of them
+
+    def head(self, n: int = 5) -> Any:
+        """Return the first ``n`` matches as a frame, as `to_frame` would.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
+        >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts").head(1)
+           x_ts  y_ts
+        0     1     2
+        """
+        return self._frame(self._found.first(whole_number("n", n)))
+
+    def sample(self, n: int, seed: int = 0) -> Any:
+        """Return ``n`` matches drawn uniformly without replacement, as a frame in the order of the matches.
+
+        Parameters
+        ----------
+        n : int
+            How many; all matches when there are no more.
+        seed : int
+            The same seed draws the same matches.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 50, "ts": range(100)})
+        >>> matches = cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+        >>> len(matches.sample(3)), matches.count()
+        (3, 1275)
+        """
+        return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
+
+    def take(self, numbers: Sequence[int]) -> Any:
+        """Return the matches of these numbers, in this order, as a frame; no other match is kept for them.
+
+        Raises
+        ------
+        IndexError
+            When no match has one of the numbers.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
+        >>> matches = cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+        >>> matches.take([0, -1])
+           x_ts  y_ts
+        0     1     2
+        1     1     3
+        """
+        n = self.count()
+        return self._frame(self._found.take([number_of(number, n) for number in numbers]))
+
+    def __getitem__(self, key: int | slice) -> Match | Matches:
+        """Return a match by its number, or the matches of a slice.
+
+        The matches of a slice are numbered from 0. A slice of a sequence query has at most a million matches.
+        """
+        n = self.count()
+        if isinstance(key, slice):
+            found = self._found.narrowed(range(*key.indices(n)))
+            return Matches(found, self._source, self._engine, self._native)
+        check_key(key)
+        number = number_of(key, n)
+        return next(self._made(self._found.take([number]), number))
+
+    def __iter__(self) -> Iterator[Match]:
+        """Yield the matches in their order."""
+        number = 0
+        for part in self._found.blocks(_TOGETHER):
+            yield from self._made(part, number)
+            number += len(part)
+
+    def _made(self, part: Part, number: int) -> Iterator[Match]:
+        table = as_pandas(self._measured(part))
+        variables, items = self._found.variables(part), self._found.items(part)
+        rows = self._found.events.rows(items.event_of_item.astype(np.int64, copy=False))
+        for i in range(len(part)):
+            own = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
+            frame = self._source.rows(rows[own], {"variable": variables[own]})
+            # Column by column: a row as one Series would have one type.
+            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
+            yield Match(number + i, measures, self._native(frame))
+
+    # --- frames
+
+    def chunks(self, size: int = 65_536) -> Iterator[Any]:
+        """Return an iterator over all matches as frames of at most ``size`` rows, in bounded memory.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
+        >>> matches = cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+        >>> sum(len(chunk) for chunk in matches.chunks(3))
+        4
+        """
+        size = whole_number("size", size, 1)
+        return (self._frame(part) for part in self._found.blocks(size))
+
+    def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Any:
+        """Return the matches as a frame of the kind that was searched.
+
+        Parameters
+        ----------
+        rows : str
+            ``"one"``: one row per match, with the partition columns and the measures. ``"all"``: the matched
+            rows of the frame under their own index. Two columns come first: ``match`` (its number) and
+            ``variable`` (the name in the pattern that the row stands for, ``"."`` for any event).
+        limit : int, "auto" or None
+            The largest number of matches wanted. ``"auto"`` is what this kind of frame can bear: 1,000,000
+            in memory, any number on Spark. None: any number.
+
+        Returns
+        -------
+        DataFrame or table
+            In the order of the matches; within a match in stream order.
+
+        Raises
+        ------
+        ResultTooLargeError
+            When there are more than ``limit`` matches; the message says how many.
+
+        Notes
+        -----
+        Where a row of a regex query can stand for several names, every name takes as many rows as it can,
+        left to right.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
+        >>> matches = cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+        >>> matches.to_frame("all")
+           match variable kind  ts
+        0      0        x    a   1
+        1      0        y    b   2
+        0      1        x    a   1
+        2      1        y    b   3
+        """
+        check_rows(rows)
+        part = self._all(limit_of(limit, LIMIT))
+        if rows == "one":
+            return self._frame(part)
+        items = self._found.items(part)
+        numbers = {"match": items.match_of_item, "variable": self._found.variables(part)}
+        events = items.event_of_item.astype(np.int64, copy=False)
+        return self._native(self._source.rows(self._found.events.rows(events), numbers))
+
+    def _all(self, limit: int | None) -> Part:
+        check_limit(self.count(), limit)
+        return self._found.all()
+
+    def _frame(self, part: Part):
+        return self._native(self._measured(part))
+
+    def _measured(self, part: Part):
+        return self._source.result(self._found.measured(part, self._source))
+
+    def aggregate(self, **aggregates: str) -> pd.Series:
+        """Return aggregates over the events of all matches; an event counts as often as it is matched.
+
+        Parameters
+        ----------
+        **aggregates : str
+            Name and text of each: ``count``, ``sum``, ``avg``, ``min`` or ``max`` of a column of a variable,
+            as ``"sum(b.price)"``. ``"count(b)"`` is the number of (match, event) pairs and ``"count()"`` the
+            number of matches. In regex queries, ``"sum(price)"`` takes all rows of the matches.
+
+        Returns
+        -------
+        pandas.Series
+            The values under their names; null where there is no match. Counts and sums of integers are exact,
+            of any size.
+
+        Raises
+        ------
+        PredicateError
+            When a text is not one aggregate of one column, or the column has no numbers.
+        ColumnNotFoundError
+            When the column does not exist.
+
+        Notes
+        -----
+        Where the conditions link neighbouring events only, no match is made.
+        Source: Poppe et al., "GRETA", PVLDB 2017.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("aab"), "price": [1, 2, 5]})
+        >>> matches = cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind")
+        >>> matches.aggregate(n="count()", total="sum(x.price)", top="max(y.price)").to_dict()
+        {'n': 2, 'total': 3, 'top': 5}
+        """
+        return self._found.aggregate(self._source, aggregates)
+
+    def lineage(self, number: int | None = None, *, limit: Limit = "auto") -> pd.DataFrame:
+        """Return which row stands for what: one line per matched row.
+
+        Parameters
+        ----------
+        number : int, optional
+            Number of the one match wanted; None: all matches.
+        limit : int, "auto" or None
+            The largest number of matches wanted, as in `to_frame`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``match``, ``variable``, ``position`` (place in the stream) and ``index`` (label of the row in the
+            frame); by match, then by position.
+
+        Raises
+        ------
+        IndexError
+            When no match has this number.
+        ResultTooLargeError
+            When there are more than ``limit`` matches; the message says how many.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abb")}, index=["r", "s", "t"])
+        >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind").lineage(1)
+           match variable  position index
+        0      1        x         0     r
+        1      1        y         2     t
+        """
+        if number is None:
+            return lineage_frame(self._found, self._all(limit_of(limit, LIMIT)), 0, self._source)
+        first = number_of(number, self.count())
+        return lineage_frame(self._found, self._found.take([first]), first, self._source)
+
+    def tag(self) -> Any:
+        """Return the searched frame with two more columns, ``match`` and ``variable``, null where none.
+
+        Raises
+        ------
+        CepError
+            When a row belongs to more than one match: ``to_frame(rows="all")`` has each of them.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abc")})
+        >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind").tag()
+          kind  match variable
+        0    a      0        x
+        1    b      0        y
+        2    c   <NA>     <NA>
+        """
+        part = self._all(max(LIMIT, self._found.events.n_events))  # more matches have rows in common
+        return self._native(self._source.tagged(tag_columns(self._found, part)))
+
+    # --- pictures
+
+    def explore(self) -> Any:
+        """Open the pattern explorer on the query and the frame that was searched; see `cepkit.explore`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> matches = cep.match(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"})
+        >>> matches.explore()  # doctest: +SKIP
+        """
+        return open_door("explore")(self._source.frame, self.query)
+
+    def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
+        """Draw the first matches over the events of their partitions.
+
+        Parameters
+        ----------
+        value : str, optional
+            Column to draw; None: the first column of numbers that a condition looks at.
+        partitions : int
+            How many of the partitions with matches to show.
+        max_events : int
+            The largest number of events drawn; the title says how many are left out.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> matches = cep.match(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"})
+        >>> matches.plot("x").layout.title.text.startswith("up")
+        True
+        """
+        from cepkit.plots.timeline.found import plot_matches
+
+        found = self._found
+        part = found.drawn()
+
+        def marks(numbers: np.ndarray) -> pd.DataFrame:
+            chosen = part.take(numbers)
+            items = found.items(chosen)
+            return pd.DataFrame(
+                {
+                    "match": numbers[items.match_of_item],
+                    "variable": found.variables(chosen),
+                    "position": items.event_of_item,
+                }
+            )
+
+        return plot_matches(
+            self.query, self._source, found.events, found.program.columns,
+            found.events.partition_of_event[part.last], marks, partial(self._totals, part),
+            value=value, partitions=partitions, max_events=max_events,
+        )  # fmt: skip
+
+    def _totals(self, part: Part, n_partitions: int):
+        """Return the numbers for a picture that has ``part``, without making more matches."""
+        from cepkit.plots.timeline.selection import Totals
+
+        events = self._found.events
+        n, is_exact = self._at_least(len(part))
+        n_partitions_matched = n_events_matched = None
+        if is_exact:
+            is_whole = n == len(part)
+            ends = part.last if is_whole else np.asarray(self._found.ends()[0], np.int64)
+            n_partitions_matched = len(np.unique(events.partition_of_event[ends]))
+            if is_whole:
+                n_events_matched = len(np.unique(self._found.items(part).event_of_item))
+        return Totals(events.n_events, n_partitions, n, is_exact, n_partitions_matched, n_events_matched)
+
+    def _at_least(self, n_seen: int) -> tuple[int, bool]:
+        """Return what is cheap to know of the number of matches when ``n_seen`` of them were made."""
+        n, is_exact = self._found.at_least()
+        return max(n, n_seen), is_exact  # a look at a smaller part may find what the first one did not
+
+    def view(self, what: str = "lineage", **settings: Any) -> Any:
+        """Return a view to look into: a widget in a notebook, else a picture.
+
+        Parameters
+        ----------
+        what : str
+            ``"lineage"``: the matches page by page, with their events and what they share; with the engine
+            ``linked`` also its chains. ``"threads"`` and ``"buffers"``: what a parallel engine did, when it
+            was asked for a trace.
+        **settings
+            Settings of the view: ``title``, ``size`` of a page.
+
+        See Also
+        --------
+        cepkit.view
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("aabb")})
+        >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind").view()
+        LineageView(4 matches)
+        """
+        return open_door("view")(self, what, **settings)
+
+    # --- reprs
+
+    @cached_property
+    def _headline(self) -> str:
+        events, by = self._found.events, self.query.partition_by
+        n, is_exact = self._at_least(len(self._shown))
+        # A category without rows has a code of its own, but is no partition.
+        n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
+        plural = "" if n_partitions == 1 else "s"
+        parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
+        if n == 0:
+            found = "no match" if is_exact else "no match so far"
+        else:
+            found = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
+        return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
+
+    @cached_property
+    def _shown(self) -> pd.DataFrame:
+        return as_pandas(self._measured(self._found.glance(SHOWN)))
+
+    @cached_property
+    def _more(self) -> str:
+        n, is_exact = self._at_least(len(self._shown))
+        more = n - len(self._shown)
+        if not is_exact:
+            return _NOT_SEEN if not n else "… and more" if more > 0 else "… perhaps more"
+        return f"… {count_text(more)} more" if more > 0 else ""
+
+    @property
+    def _call(self) -> str:
+        """The call that shows more, as HTML."""
+        n, is_exact = self._at_least(0)
+        if not is_exact:
+            return "<code>count()</code> looks for all of them"
+        if n > LIMIT:
+            return "<code>sample(…)</code> draws from all of them"
+        return "<code>to_frame()</code> has them all"
+
+    def __repr__(self) -> str:
+        if not len(self._shown):
+            return f"{self._headline}\n{self._more or self._found.hint}"
+        table = self._shown.to_string(max_rows=SHOWN)
+        return "\n".join(part for part in (self._headline, table, self._more) if part)
+
+    def _repr_html_(self) -> str:
+        head = f"<p><b>{html.escape(self._headline)}</b></p>"
+        if not len(self._shown):
+            return f"{head}<p>{html.escape(self._more or self._found.hint)}</p>"
+        more = f"<p>{self._more}; {self._call}</p>" if self._more else ""
+        return head + self._shown.to_html(max_rows=SHOWN, border=0) + more
+
+
+def as_pandas(frame: Any) -> pd.DataFrame:
+    """Return a frame of results as a pandas one.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> as_pandas(pa.table({"x": [1]}))
+       x
+    0  1
+    """
+    return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()

@@ -1,0 +1,93 @@
+"""How a regex query is read and run, line by line."""
+
+from __future__ import annotations
+
+from cepkit.compile.regex.automaton import ANY, states
+from cepkit.compile.regex.program import Program
+from cepkit.compile.shared.terms import START
+from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.planning.planner import Engine
+
+
+def regex_lines(program: Program, engine: Engine) -> list[str]:
+    """Return the lines of an explanation."""
+    query, plan = program.query, program.plan
+    automaton = program.automaton
+    lines = [f"pattern      {query.pattern}"]
+    lines += [
+        f"partitions   by {', '.join(query.partition_by)}"
+        if query.partition_by
+        else "partitions   none: one stream"
+    ]
+    lines += [
+        f"order        by {', '.join(query.order_by)}" if query.order_by else "order        of the rows"
+    ]
+    if query.within is not None:
+        lines.append(f"window       {query.within}")
+    defined = dict(query.define)
+    for name in dict.fromkeys(automaton.names):
+        text = "any event" if name == ANY else str(defined.get(name, f"column {name}"))
+        lines.append(f"predicate    {name}: {text}  [{_class_of(program, name)}]")
+    lines += [f"measure      {name}: {expression}" for name, expression in measure_expressions(query)]
+    lines.append(f"automaton    {states(automaton).n_states} states, {len(automaton.names)} positions")
+    lines.append(f"engine       {engine.name}: {engine.summary}")
+    lines.append(f"kernel       {_kernel(program)}")
+    remembered = [f"{slot.op}({_named(slot)})" if slot.args else "start number" for slot in plan.slots]
+    lines.append(f"remembers    per partial match: {', '.join(['start', 'positions', *remembered])}")
+    for queue in plan.queues:
+        place = automaton.names[queue.position]
+        lines.append(f"queue        partial matches wait at {place!r} in order of their starts")
+    if plan.dominated:
+        names = [automaton.names[p] for p in range(len(automaton.names)) if plan.dominated >> p & 1]
+        lines.append(f"dominance    at {', '.join(dict.fromkeys(names))} only the earliest start is kept")
+    if not plan.start_conjuncts and not plan.dominated:
+        lines.append("note         no condition looks at the start")
+    if _may_never_expire(program):
+        lines.append(
+            "warning      a partial match may wait for ever: nothing bounds the loop; think of within=…"
+        )
+    return lines
+
+
+def _class_of(program: Program, name: str) -> str:
+    plan, automaton = program.plan, program.automaton
+    mask = automaton.mask_of_name(name)
+    # Of the conditions on the start only the query's window is tested at first positions; it has a line.
+    own = [*plan.event_conjuncts, *(c for c in plan.start_conjuncts if not c.mask & automaton.first)]
+    terms = [conjunct.term for conjunct in own if conjunct.mask & mask]
+    parts = {part.op for term in terms for part in term.walk()}
+    found = []
+    if "call" in parts:
+        slow = any(not f.compiled for f in program.functions.values())
+        found.append("Python function, slow path" if slow else "user function")
+    if any(term.level == START for term in terms):
+        found.append("looks at the match so far")
+    if "previous" in parts:
+        found.append("looks at earlier rows")
+    return ", ".join(found) or "looks at the event alone"
+
+
+def _kernel(program: Program) -> str:
+    if not program.compiled:
+        return f"runs as Python, since {', '.join(program.reasons_for_python)} is a plain Python function"
+    threads = (
+        "threads over partitions" if program.pure else "one thread, since a function is not declared pure"
+    )
+    return f"machine code, {threads}"
+
+
+def _may_never_expire(program: Program) -> bool:
+    """Whether a loop has no condition at all: every start stays live until a match."""
+    plan, automaton = program.plan, program.automaton
+    if plan.dominated >> 0 and all(plan.dominated >> p & 1 for p in range(len(automaton.names))):
+        return False
+    conditions = (*plan.event_conjuncts, *plan.start_conjuncts)
+    return any(
+        follow >> p & 1 and not plan.dominated >> p & 1 and not any(c.mask >> p & 1 for c in conditions)
+        for p, follow in enumerate(automaton.follow)
+    )
+
+
+def _named(term) -> str:
+    names = [part.data for part in term.walk() if part.op == "column"]
+    return ", ".join(names)

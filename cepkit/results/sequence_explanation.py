@@ -1,0 +1,152 @@
+"""How a sequence query is read and run, line by line."""
+
+from __future__ import annotations
+
+from cepkit.compile.chain import chain_of
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.terms import Prepared
+from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.language.sequences.branches import Branch, Condition
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.evaluation_order import BranchOrder
+from cepkit.planning.planner import Engine, automatic_engines
+
+_STRATEGIES = {
+    "any": "any: events between two of a match may be skipped, every combination is a match",
+    "next": "next: no relevant event is skipped",
+    "partition": "partition: successive events of the partition",
+    "strict": "strict: successive events of the whole stream",
+}
+
+
+def sequence_lines(
+    program: SequenceProgram,
+    engine: Engine,
+    orders: tuple[BranchOrder, ...],
+    notes: tuple[tuple[str, str], ...],
+) -> list[str]:
+    """Return the lines of an explanation; ``notes`` are labels and texts that come last."""
+    query = program.query
+    by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
+    lines = [
+        f"pattern      {query.pattern}",
+        f"strategy     {_STRATEGIES[query.strategy]}{_scope(query)}",
+        f"partitions   {f'by {by}' if by else 'none: one stream'}",
+        f"order        {f'by {order}' if order else 'of the rows'}",
+    ]
+    lines += [f"window       {text}" for text in _windows(query)]
+    if query.after_match[0] != "none":
+        policy, variable = query.after_match
+        lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
+    for number, conjunct in enumerate(query.where):
+        lines.append(f"condition    {number + 1}. {conjunct}  [{_class_of(program, number)}]")
+    prepared = [of for of in program.derived.values() if isinstance(of, Prepared)]
+    lines += [f"prepared     {of.column}, for {of.function}: once, before matching" for of in prepared]
+    measures = default_measures(query) if query.measures is None else query.measures
+    lines += [f"measure      {name}: {expression}" for name, expression in measures]
+    if len(program.branches) > 1:
+        lines.append(f"branches     {len(program.branches)}: a match is a match of one of these")
+        lines += [f"             {_line(bound.branch)}" for bound in program.branches[:12]]
+        if len(program.branches) > 12:
+            lines.append(f"             … {len(program.branches) - 12} more")
+    lines.append(f"engine       {engine.name}: {engine.summary}")
+    if engine.details is not None:
+        lines += [f"{label:12} {text}" for label, text in engine.details(program)]
+    for name, other in automatic_engines().items():
+        reason = other.unsupported(program)
+        if other.run is not None and name != engine.name and reason:
+            lines.append(f"not          {name}: {reason}")
+    for bound, chosen in zip(program.branches, orders, strict=False):
+        lines += _evaluation(bound.branch, chosen)
+    if engine.name == "ordered" and not orders:
+        lines.append(f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}")
+    if engine.details is None:
+        lines.append(f"counting     {_counting(program)}")
+    lines += [f"{label:12} {text}" for label, text in notes]
+    return lines
+
+
+def _scope(query: SequenceQuery) -> str:
+    return f" (scope {query.scope})" if query.strategy == "next" else ""
+
+
+def _windows(query: SequenceQuery) -> list[str]:
+    closed = "" if query.within_closed else ", exclusive"
+    lines = [] if query.within is None else [f"{query.within}{closed}, from the first to the last event"]
+    if query.within_events is not None:
+        lines.append(f"{query.within_events} events of the partition")
+    if query.gap_within is not None:
+        lines.append(f"{query.gap_within}{closed} between successive events")
+    if query.strict_time:
+        lines.append("successive events differ in time")
+    return lines or ["none"]
+
+
+def _class_of(program: SequenceProgram, number: int) -> str:
+    """Return what a conjunct looks at, over all branches."""
+    kinds = []
+    for bound in program.branches:
+        known = {id(c.condition) for c in bound.conditions}
+        for condition in bound.branch.conditions:
+            if condition.conjunct == number:
+                kinds.append(_kind(bound.branch, condition, id(condition) in known))
+    return ", or ".join(dict.fromkeys(kinds)) or "of no branch"
+
+
+def _counting(program: SequenceProgram) -> str:
+    reasons = [chain_of(program, bound) for bound in program.branches]
+    reason = next((reason for reason in reasons if isinstance(reason, str)), None)
+    if reason is None:
+        return "without enumeration: every condition is on one event or on two successive ones"
+    return f"by enumeration: {reason}"
+
+
+def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
+    if condition.absence is not None:
+        joint = "with other events" if is_joint else "alone"
+        return f"on the absent event {branch.absences[condition.absence].variable!r} {joint}"
+    if not is_joint:
+        return "on an event alone"
+    components = {c for _, c in condition.components}
+    if len(components) == 1:
+        return "on each event of a loop and those before" if condition.each else "on a whole loop"
+    if max(components) - min(components) == 1 and len(components) == 2:
+        return "on neighbours"
+    return f"on {len(components)} events"
+
+
+def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
+    """Return the lines about the order in which a branch's events are looked for."""
+    names = [component.variable for component in branch.components]
+    lines = [
+        f"evaluation   {', '.join(names[c] for c in chosen.order)}  "
+        f"[{'as given' if chosen.is_given else 'least cost'}: {_number(chosen.cost)} tests, "
+        f"{_number(chosen.forward_cost)} in the order of the pattern]"
+    ]
+    for c, expected in zip(chosen.order, chosen.partial_matches, strict=True):
+        n, rate = chosen.statistics.n_events[c], chosen.statistics.in_window[c]
+        lines.append(
+            f"             {names[c]}: {n:,} events, {_number(rate)} in a window; "
+            f"{_number(expected)} partial matches"
+        )
+    if any(c.absence is None for c in branch.conditions) and not chosen.statistics.conditions:
+        lines.append("             selectivities are not measured: the search is short whatever they are")
+    for one in chosen.statistics.conditions:
+        share = f"{one.selectivity:.3g} ({one.n_held:,} of {one.n_tested:,})"
+        lines.append(f"             selectivity of {one.name}: {share}")
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}" if value < 1e6 else f"{value:.2e}"
+
+
+def _line(branch: Branch) -> str:
+    parts = []
+    for c, component in enumerate(branch.components):
+        parts += [f"!{absence.variable}" for absence in branch.absences if absence.before == c]
+        high = "" if component.high is None else component.high
+        many = "" if (component.low, component.high) == (1, 1) else f"{{{component.low},{high}}}"
+        parts.append(component.variable + many)
+    end = len(branch.components)
+    return " ".join(parts + [f"!{absence.variable}" for absence in branch.absences if absence.before == end])

@@ -1,0 +1,124 @@
+"""The matches of a sequence query, as `Matches` asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.aggregates import aggregate_matches
+from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
+from cepkit.engines.measures.regex_measures import Measured
+from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
+from cepkit.errors import ResultTooLargeError
+from cepkit.events import Events
+from cepkit.language.numbers import count_text
+from cepkit.results.arguments import LIMIT
+from cepkit.results.found import DRAWN
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceFound:
+    """Matches of an event sequence, made when looked at. See `cepkit.results.found.FoundMatches`."""
+
+    program: SequenceProgram
+    whole: SequenceSet
+    hint = "df.cep.why_not(…) says what stopped the matches you expected"
+
+    @property
+    def events(self) -> Events:
+        """Return the events that were searched."""
+        return self.whole.events
+
+    @property
+    def run(self) -> Any:
+        """Return what the engine tells of its run, or None."""
+        return getattr(self.whole, "run", None)
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return self.whole.count()
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return self.whole.any()
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        return self.whole.at_least()
+
+    def estimate(self, samples: int, seed: int) -> CountEstimate:
+        """Return an estimate of the number of matches; of a slice the exact one."""
+        if isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
+            return exactly(self.whole.count())
+        return estimate_count(self.program, self.events, samples=samples, seed=seed)
+
+    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
+        """Return the positions where matches end, rising, and how many end at each."""
+        return self.whole.ends()
+
+    def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches, or all when there are no more."""
+        return self.whole.first(n)
+
+    def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        return self.whole.glance(n)
+
+    def drawn(self) -> MatchBlock:
+        """Return the matches from which a picture chooses."""
+        return self.whole.glance(DRAWN)
+
+    def sample(self, n: int, seed: int) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        return self.whole.sample(n, seed)
+
+    def take(self, numbers: Sequence[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order."""
+        return self.whole.take(list(numbers))
+
+    def blocks(self, size: int) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``."""
+        return self.whole.blocks(size)
+
+    def all(self) -> MatchBlock:
+        """Return all matches."""
+        whole = self.whole
+        return whole.block if isinstance(whole, KnownMatches) else whole.ending(0, self.events.n_events)
+
+    def narrowed(self, numbers: range) -> SequenceFound:
+        """Return the matches of these numbers as a result of their own; they are made at once.
+
+        Raises
+        ------
+        ResultTooLargeError
+            For more than a million of them.
+        """
+        n_wanted = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() ends at 2^63
+        if n_wanted > LIMIT:
+            raise ResultTooLargeError(
+                f"the slice has {count_text(n_wanted)} matches, more than {LIMIT:,}; go through chunks()"
+            )
+        return SequenceFound(self.program, KnownMatches(self.events, self.whole.take(list(numbers))))
+
+    def measured(self, part: MatchBlock, source: Any) -> dict[str, Measured]:
+        """Return the result columns of a part."""
+        return sequence_measures(self.program, self.events, part, source)
+
+    def items(self, part: MatchBlock) -> MatchBlock:
+        """Return the events of a part."""
+        return part
+
+    def variables(self, part: MatchBlock) -> np.ndarray:
+        """Return the name in the pattern that each item of a part stands for, objects."""
+        names = np.array(self.program.query.variables, dtype=object)
+        return names[variables_of_items(self.program, part)]
+
+    def aggregate(self, source: Any, aggregates: Mapping[str, str]) -> pd.Series:
+        """Return aggregates over the events of all matches."""
+        return aggregate_matches(self.program, self.whole, source, aggregates)

@@ -1,0 +1,148 @@
+"""A query bound to a Spark frame, with every check that needs no look at the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.bound_query import Bound
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
+from cepkit.events import ColumnType
+from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark_slices import slices_of
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import choose_engine
+from cepkit.planning.validation import compile_checked
+from cepkit.results.spark.matches import SparkMatches
+from cepkit.results.spark.regex import RegexOnSpark
+from cepkit.results.spark.sequences import SequencesOnSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DEFAULT_TASKS = 200  # Spark's own
+
+
+def schema_of(frame: DataFrame) -> dict[str, ColumnType]:
+    """Return the column types of a Spark frame; no job runs."""
+    return EmptySource(frame).schema
+
+
+def match(
+    frame: DataFrame,
+    value: RegexQuery | SequenceQuery,
+    engine: str = "auto",
+    *,
+    boundaries: tuple[int | float, ...] | None = None,
+) -> SparkMatches:
+    """Return the matches of a query in a Spark frame, checked as far as possible without its rows.
+
+    Parameters
+    ----------
+    frame, value, engine
+        As for `cepkit.match`.
+    boundaries : tuple of int or float, optional
+        Only for sequence queries: ticks of the clock at which slices begin. None: they are chosen when the
+        query runs. They change no answer.
+
+    Raises
+    ------
+    OrderError
+        Without ``order_by``, or when a column of it has no order.
+    UnsupportedQueryError
+        For a streaming frame and for functions that are not declared pure. For a sequence query with
+        ``partition_by``, also when events must follow each other directly in the whole stream.
+    CepError
+        Of the kinds of `cepkit.match`, in the same words.
+
+    Warns
+    -----
+    CepWarning
+        Without ``partition_by``, when one task has to see all events.
+    """
+    program, source = bind(frame, value)
+    if not isinstance(program, SequenceProgram):
+        matches = SparkMatches(RegexOnSpark(frame, source, program, choose_engine(program, engine)))
+        if not value.partition_by:
+            _warn_of_one_task()
+        return matches
+    _refuse_strict(program)
+    chosen = choose_engine(program, engine)
+    slices, instead = None, ""
+    if not value.partition_by:
+        slices, instead = slices_of(program, source, _n_tasks(frame))
+        slices = slices and replace(slices, boundaries=boundaries)
+    matches = SparkMatches(SequencesOnSpark(frame, source, program, chosen, slices))
+    if instead:
+        _warn_of_one_task(instead)
+    return matches
+
+
+def bind(frame: DataFrame, value: RegexQuery | SequenceQuery) -> tuple[Bound, EmptySource]:
+    """Return the query bound to the frame, and the frame's columns; no job runs. Raises as `match`."""
+    if frame.isStreaming:
+        raise UnsupportedQueryError(
+            "a streaming DataFrame has no end, and this version matches frames that have one; "
+            "write the stream to a table and match that"
+        )
+    if not value.order_by:
+        raise OrderError(
+            "order_by is missing: a Spark frame has no order of rows; name the columns that put the events "
+            "of a partition into one: a time, completed by further columns where times repeat"
+        )
+    source = EmptySource(frame)
+    _check_functions(dict(value.functions))
+    program = compile_checked(value, source)
+    if late := program.functions.keys() - dict(value.functions).keys():  # registered after the query was made
+        functions = (*value.functions, *((name, program.functions[name]) for name in sorted(late)))
+        program = replace(program, query=replace(value, functions=functions))
+    _check_functions(program.functions)
+    return program, source
+
+
+def _warn_of_one_task(or_with: str = "") -> None:
+    """Warn that the whole frame goes through one task; ``or_with`` is another way out beside partitions."""
+    warn(
+        "without partition_by all events are one stream, which one Spark task has to hold and match alone; "
+        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work",
+    )
+
+
+def _check_functions(functions: dict[str, object]) -> None:
+    from pyspark import cloudpickle
+
+    impure = [name for name, function in functions.items() if not function.pure]
+    if impure:
+        raise UnsupportedQueryError(
+            f"{impure} is not declared pure, and on Spark several processes evaluate the events, some of "
+            "them twice; declare it with @cep.pure if its result depends on its arguments alone"
+        )
+    for name, function in functions.items():
+        try:
+            cloudpickle.dumps(function.call)
+        except Exception as error:  # whatever the object's own pickling raises
+            raise CepError(
+                f"function {name!r} cannot be sent to Spark's workers: {type(error).__name__}: {error}"
+            ) from error
+
+
+def _n_tasks(frame: DataFrame) -> int:
+    try:
+        return max(1, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+    except ValueError:  # some clusters say "auto"
+        return _DEFAULT_TASKS
+
+
+def _refuse_strict(program: SequenceProgram) -> None:
+    if not program.query.partition_by:
+        return
+    for bound in program.branches:
+        for i, component in enumerate(bound.branch.components):
+            if (i and component.step == "strict") or (component.high != 1 and component.inner == "strict"):
+                raise UnsupportedQueryError(
+                    f"'strict' in front of {component.variable!r}: no event of the whole stream may stand "
+                    "between, and with partition_by a Spark task sees the events of its own partitions only. "
+                    "Use strategy='partition', which looks at the partition, or leave out partition_by"
+                )

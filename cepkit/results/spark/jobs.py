@@ -1,0 +1,48 @@
+"""Spark jobs run for results: their rows as pandas, their errors as cepkit's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
+import pyarrow as pa
+
+from cepkit import errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+T = TypeVar("T")
+
+
+def collected(frame: DataFrame) -> pd.DataFrame:
+    """Return the rows of a Spark frame; integers and booleans with nulls stay what they are."""
+    table: pa.Table = clearly(frame.toArrow)
+    nullable = dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
+    nullable[pa.bool_()] = pd.BooleanDtype()
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        columns[name] = column.to_pandas(types_mapper=nullable.get if column.null_count else None)
+    return pd.DataFrame(columns, columns=table.column_names)
+
+
+def clearly(job: Callable[[], T]) -> T:
+    """Run a job; raise an error that cepkit raised in a task as itself, out of Spark's wrapping."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return job()
+    except PySparkException as error:
+        found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
+        if found is None:
+            raise
+        raise getattr(errors, found[1])(found[2].strip()) from None
+
+
+def raised(error: str, message: str) -> Column:
+    """Return a bigint whose computation raises an error of cepkit."""
+    from pyspark.sql import functions as F
+
+    return F.raise_error(F.lit(f"cepkit.errors.{error}: {message}")).cast("bigint")

@@ -1,0 +1,85 @@
+"""The matches of a regex query, as Spark's tasks find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.engines.regex_aggregates import aggregate_regex
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.events import Events
+from cepkit.frames import spark as tasks
+from cepkit.results.spark.found import SparkFound
+from cepkit.results.spark.jobs import clearly, collected
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class RegexOnSpark(SparkFound):
+    """Matches of contiguous rows; no two matches end at the same event."""
+
+    has_ranks = False
+    _tell_measures = staticmethod(tasks.measured)
+    _tell_rows = staticmethod(tasks.matched_rows)
+
+    def count(self) -> int:
+        """Return the exact number of matches; every task counts its own."""
+        from pyspark.sql import functions as F
+
+        counts = self._run(tasks.counted)
+        return clearly(lambda: counts.agg(F.sum("c0")).first()[0]) or 0
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return not clearly(self._run(tasks.placed).isEmpty)
+
+    def _ends(self) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        n_columns = len(self._event_columns(0))
+        return self._run(tasks.placed).withColumn(f"c{n_columns}", F.lit(1).cast("decimal(38, 0)"))
+
+    def head(self, n: int) -> pd.DataFrame:
+        """Return the first ``n`` matches."""
+        return collected(self.in_order(None).limit(n))
+
+    def sample(self, n: int, seed: int) -> pd.DataFrame:
+        """Return ``n`` matches drawn; the same seed draws the same matches as from a pandas frame."""
+        total = self.count()
+        drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
+        numbered = self._numbered(self.measured, self._place_columns(len(self.names)))
+        chosen = numbered.where(numbered["number"].isin(drawn.tolist()))
+        return collected(self._result(chosen.orderBy("number")))
+
+    def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
+        none = np.empty(0, np.int64)
+        nothing = MatchSet(Events(0, {}, none.astype(np.int32), 0), none, none)
+        aggregate_regex(self.program, nothing, self.source, aggregates)
+
+    def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
+        return tasks.Aggregated(texts)
+
+    def tag(self) -> DataFrame:
+        """Return the searched frame with ``match`` and ``variable``; it matches twice."""
+        self._check_free("match", "variable")
+        rows, place = self._with_rows(tasks.tagged, self.source.names)
+        joined = self._joined(rows, place, "left", None)
+        columns = [f"r{i}" for i in range(1, len(self.source.names) + 1)]
+        return joined.select(*columns, "number", "r0").toDF(*self.source.names, "match", "variable")
+
+    def _run(self, tell: tasks.Emit, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
+        columns = self._columns if columns is None else columns
+        return tasks.run_tasks(self.frame, self.source, self.program, columns, tell, limit=limit)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the result's columns."""
+        return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.query))]
+
+    def _numbers(self, limit: int | None) -> DataFrame:
+        return self._numbered(self._run(tasks.placed, limit=limit), self._event_columns(0), limit)

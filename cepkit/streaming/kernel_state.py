@@ -1,0 +1,82 @@
+"""The state of a regex kernel: the rows of single partitions, and all of it as arrays for a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cepkit.compile.regex.program import State
+from cepkit.compile.shared.state_layout import StateArray
+from cepkit.errors import CepError
+
+
+def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Return the number of live partial matches (by start) of these partitions, int64."""
+    n_live = state.arrays["live"][partitions].copy()
+    for name, head in state.arrays.items():
+        if name.endswith("_head"):
+            n_live += state.arrays[f"{name.removesuffix('_head')}_tail"][partitions] - head[partitions]
+    return n_live
+
+
+def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the state of these partitions, for `put_back`. O(partitions x capacity)."""
+    return {name: array[partitions] for name, array in state.arrays.items()}
+
+
+def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, np.ndarray]) -> None:
+    """Give partitions the state that `copy_partitions` returned; the room may have grown in between."""
+    for name, copy in copies.items():
+        if copy.ndim == 1:
+            state.arrays[name][partitions] = copy
+        else:
+            state.arrays[name][partitions, : copy.shape[1]] = copy
+
+
+def forget_partitions(state: State, partitions: np.ndarray) -> int:
+    """Make partitions as they are before any event; returns how many partial matches ended with that."""
+    n_ended = int(live_starts(state, partitions).sum())
+    for array in state.layout:
+        if array.per in ("partition", "ring"):
+            state.arrays[array.name][partitions] = array.fill
+    return n_ended
+
+
+def pack_state(state: State) -> dict[str, np.ndarray]:
+    """Return the arrays of a state for a file: the cells in use, zeros elsewhere."""
+    packed = {}
+    for array in state.layout:
+        values = state.arrays[array.name]
+        if array.per in ("list", "queue"):
+            first, stop = _cells_in_use(state, array)
+            width = max(1, int(stop.max(initial=0)))
+            cell = np.arange(width)
+            in_use = (cell >= first[:, None]) & (cell < stop[:, None])
+            values = np.where(in_use, values[:, :width], np.zeros((), values.dtype))
+        packed[array.name] = values
+    return packed
+
+
+def _cells_in_use(state: State, array: StateArray) -> tuple[np.ndarray, np.ndarray]:
+    if array.per == "list":
+        return np.zeros_like(state.arrays["live"]), state.arrays["live"]
+    queue = array.name.split("_")[0]
+    return state.arrays[f"{queue}_head"], state.arrays[f"{queue}_tail"]
+
+
+def unpack_state(layout: tuple[StateArray, ...], arrays: Mapping[str, np.ndarray]) -> State:
+    """Return the state that `pack_state` made into ``arrays``.
+
+    Raises
+    ------
+    CepError
+        When the arrays are not those of ``layout``.
+    """
+    wanted = {array.name: array.dtype for array in layout}
+    found = {name: values.dtype.name for name, values in arrays.items()}
+    if wanted != found:
+        raise CepError(
+            f"the saved state is not one of this query's kernel: it has {found}, the kernel needs {wanted}"
+        )
+    return State(layout, {name: np.array(values) for name, values in arrays.items()})

@@ -1,0 +1,255 @@
+"""The regex query of an open stream: replicas of its matcher, on one thread or several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.compile.regex.program import Program
+from cepkit.engines.measures.regex_measures import Picked, measure, measure_expressions
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.errors import CepError
+from cepkit.events import DURATION, FLOAT, INTEGER, LIST, TIME, Column, Events
+from cepkit.frames.arrow import ArrowSource, column_of_arrow
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.trees import Attribute
+from cepkit.language.regex.query import RegexQuery
+from cepkit.planning.validation import compile_checked
+from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.codes import KeyCodes
+from cepkit.streaming.coding import BatchCoder, keys_of_batch
+from cepkit.streaming.replicas import Found, Matcher, Replica, ReplicaThreads, Share, gather
+from cepkit.streaming.saved import Saved
+from cepkit.streaming.search import Options, Ready
+
+_EVENTS_PER_SHARE = 1 << 16  # with threads a batch is handed out in pieces of at least so many events
+
+
+class RegexSearch:
+    """The search for the matches of a regex query in a stream; see `cepkit.streaming.search.Search`."""
+
+    def __init__(self, query: RegexQuery, schema: StreamSchema, options: Options):
+        bound = schema.without_nulls(query.order_by)  # events without their place in time are refused before
+        program = compile_checked(query, bound.source())
+        _check(options, program, schema)
+        self.query, self.schema = query, schema
+        # Without purity the order of calls matters; compile_checked has warned.
+        self.n_threads = options.threads if program.pure else 1
+        self._pulse_every = options.pulse_every
+        self._coder = BatchCoder(replace(program, schema=bound.columns))
+        columns = self._coder.columns(bound.source())
+        matcher = Matcher(
+            self._coder.program,
+            self._coder.inputs(columns),
+            options.rows,
+            _result_columns(query, schema, options.rows),
+            options.max_live,
+        )
+        none = np.empty(0, np.int64)
+        nothing = MatchSet(Events(0, columns, none.astype(np.int32), 0), none, none)
+        self.empty = matcher.results(matcher.nothing_kept(), nothing, columns).table
+        self.column_of_result = {name: name for name in schema.arrow.names}
+        if options.rows == "one":
+            measured = measure(query, nothing, bound.source())
+            self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
+        self._keys = KeyCodes(_idle_ticks(program, options.idle_after))
+        self._replicas = [
+            Replica(matcher, _key_text(query, self._keys, r, self.n_threads)) for r in range(self.n_threads)
+        ]
+        self._threads: ReplicaThreads | None = None
+        self._ready: list[tuple[Found, int]] = []
+        self.n_evicted = 0
+
+    # --- events in, matches out
+
+    def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
+        """Take the next events, and return the matches that are complete."""
+        clock = None
+        if self._keys.idle_ticks is not None:
+            name = self.query.order_by[0]
+            clock = column_of_arrow(keys.column(name), name).values
+        source = ArrowSource(table)
+        columns = self._coder.columns(source)
+        own, found_keys = keys_of_batch(source, self.query.partition_by)
+        assignment = self._keys.assign(own, found_keys, clock)
+        try:
+            ready = self._work(assignment.codes, columns, table, n_before)
+        except BaseException:
+            self._keys.discard(assignment)
+            raise
+        ended = self._keys.commit(assignment)
+        if clock is not None:
+            ended += self._keys.end_idle(clock[-1].item())
+        self._forget(np.array(ended, np.int64))
+        return ready
+
+    def _work(self, codes: np.ndarray, columns: dict[str, Column], table: pa.Table, n_before: int) -> Ready:
+        """Advance the replicas over a batch in stream order."""
+        position = np.arange(n_before, n_before + len(codes))
+        rows = table.select(self._replicas[0].kept.table.schema.names)
+        inputs = self._coder.inputs(columns)
+        whole = Share(codes, position, columns, inputs, rows, self._keys.n_codes)
+        if self.n_threads == 1:
+            found = self._replicas[0].work(whole)
+            return (found.table, np.diff(found.first_row)) if found else self.released()
+        if self._threads is None:
+            self._threads = ReplicaThreads(self._replicas, self._pulse_every)
+        step = max(_EVENTS_PER_SHARE, self._pulse_every)
+        for begin in range(0, len(codes), step):
+            self._threads.give(whole.take(slice(begin, begin + step)))
+        return self.released()
+
+    def _forget(self, codes: np.ndarray) -> None:
+        self.n_evicted += len(codes)
+        n = self.n_threads
+        for r in np.unique(codes % n):
+            own = codes[codes % n == r] // n
+            if self._threads is None:
+                self._replicas[r].forget(own)
+            else:
+                self._threads.forget(r, own)
+
+    def _in_turn(self) -> list[tuple[Found, int]]:
+        """Return the matches whose turn it is: in which `Found`, and which match of it."""
+        ready, self._ready = self._ready, []
+        return ready if self._threads is None else ready + self._threads.released()
+
+    def released(self) -> Ready:
+        """Return the matches that are complete and in order by now, without waiting."""
+        return gather(self._in_turn(), self.empty)
+
+    def flushed(self, n_events: int) -> Ready:
+        """Wait for the threads and return the matches that are complete."""
+        self._settle(n_events)
+        return self.released()
+
+    finished = flushed  # partial matches end with the stream
+
+    def _settle(self, n_events: int) -> None:
+        if self._threads is not None:
+            self._threads.settle(n_events)
+
+    def stop(self) -> None:
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.close()
+
+    # --- a look
+
+    @property
+    def n_keys(self) -> int:
+        """Number of partition keys that are remembered."""
+        return len(self._keys)
+
+    @property
+    def n_ended(self) -> int:
+        """Number of partial matches that ended because their key was forgotten."""
+        return sum(replica.n_ended for replica in self._replicas)
+
+    @property
+    def n_retained(self) -> int:
+        """Number of rows kept for partial matches."""
+        return sum(len(replica.kept) for replica in self._replicas)
+
+    # --- saving
+
+    def packed(self, n_events: int) -> Saved:
+        """Return what a file holds of the search; the threads have nothing left to do then."""
+        self._settle(n_events)
+        self._ready = self._in_turn()
+        ready, n_rows = gather(self._ready, self.empty)
+        header = {"n_evicted": self.n_evicted, "n_codes": self._keys.n_codes}
+        arrays = {
+            "ready/last": np.array([found.last[m] for found, m in self._ready], np.int64),
+            "ready/n_rows": n_rows,
+            "keys/free": np.array(self._keys.free, np.int64),
+            "keys/newest": self._keys.newest_of_code[: self._keys.n_codes],
+        }
+        saved = Saved(header, arrays, {"ready": ready, "keys": self._table_of_keys()})
+        saved = saved.with_part("texts", Saved({}, {}, self._coder.packed()))
+        for r, replica in enumerate(self._replicas):
+            saved = saved.with_part(f"replica{r}", replica.packed())
+        return saved
+
+    def unpack(self, saved: Saved) -> None:
+        """Take over what `packed` returned; the search was opened with the same query and options."""
+        self._coder.unpack(saved.part("texts").tables)
+        self._restore_keys(saved)
+        for r, replica in enumerate(self._replicas):
+            replica.unpack(saved.part(f"replica{r}"))
+        self.n_evicted = saved.header["n_evicted"]
+        first_row = np.concatenate([[0], np.cumsum(saved.arrays["ready/n_rows"])])
+        ready = Found(saved.arrays["ready/last"], saved.tables["ready"], first_row)
+        self._ready = [(ready, m) for m in range(len(ready.last))]
+
+    def _table_of_keys(self) -> pa.Table:
+        """Return the keys column by column, and the code of each."""
+        codes = self._keys.code_of_key
+        columns = {"code": pa.array(codes.values(), pa.int64())}
+        for i, name in enumerate(self.query.partition_by):
+            columns[f"key{i}"] = pa.array([key[i] for key in codes], self.schema.arrow.field(name).type)
+        return pa.table(columns)
+
+    def _restore_keys(self, saved: Saved) -> None:
+        keys = self._keys
+        codes, *parts = (column.to_pylist() for column in saved.tables["keys"].columns)
+        every = list(zip(*parts, strict=True)) if parts else [()] * len(codes)
+        keys.code_of_key = dict(zip(every, codes, strict=True))
+        keys.key_of_code = [None] * saved.header["n_codes"]
+        for key, code in keys.code_of_key.items():
+            keys.key_of_code[code] = key
+        keys.free = saved.arrays["keys/free"].tolist()
+        keys.newest_of_code = saved.arrays["keys/newest"]
+
+
+def _check(options: Options, program: Program, schema: StreamSchema) -> None:
+    query = program.query
+    for name in query.partition_by:
+        if schema.columns[name].kind == LIST:
+            raise CepError(f"partition_by: column {name!r} holds lists, which cannot be keys")
+    if options.threads > 1 and not query.partition_by:
+        raise CepError(
+            f"threads={options.threads} needs partition_by: each thread owns a part of the keys, and here is "
+            "one partition"
+        )
+
+
+def _result_columns(query: RegexQuery, schema: StreamSchema, rows: str) -> pa.Schema:
+    """Return the columns that results read; one at least, for a table without columns has no rows."""
+    if rows == "all":
+        return schema.arrow
+    trees = [tree for _, tree in measure_expressions(query)]
+    used = {node.name for tree in trees for node in tree.walk() if isinstance(node, Attribute)}
+    used.update(query.partition_by)
+    return pa.schema([f for f in schema.arrow if f.name in used] or [schema.arrow.field(0)])
+
+
+def _idle_ticks(program: Any, idle_after: Any) -> float | None:
+    """Return ``idle_after`` in ticks of the clock."""
+    if idle_after is None:
+        return None
+    by = program.query.order_by
+    of = program.schema[by[0]] if by else None
+    if of is None or of.kind not in (INTEGER, FLOAT, TIME, DURATION):
+        raise CepError("idle_after needs a clock: give order_by, a column of times or numbers")
+    if of.unit is None and isinstance(idle_after, int | float):
+        ticks = idle_after
+    else:
+        ticks = duration_ticks(idle_after, of.unit)
+    if not ticks > 0:
+        raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
+    return ticks
+
+
+def _key_text(query: RegexQuery, keys: KeyCodes, replica: int, n_replicas: int) -> Any:
+    """Return the function that names a replica's partition."""
+
+    def text(number: int) -> str:
+        key = keys.key_of_code[number * n_replicas + replica]
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(query.partition_by, key, strict=True))
+        return f"the partition {shown}" if shown else "the stream"
+
+    return text

@@ -1,0 +1,140 @@
+"""Files of saved state: text, numbers and Arrow tables in one file; reading one runs no code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.compile.regex.matching_source import VERSION as KERNEL_VERSION
+from cepkit.errors import CepError
+
+FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
+_FORMAT = "cepkit state"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same state makes the same bytes
+
+
+class Saved(NamedTuple):
+    """What a file holds: plain values, numpy arrays and Arrow tables by name."""
+
+    header: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    tables: dict[str, pa.Table]
+
+    def part(self, name: str) -> Saved:
+        """Return the part that `with_part` put under this name."""
+        folder = f"{name}/"
+        return Saved(
+            self.header[name],
+            {name.removeprefix(folder): a for name, a in self.arrays.items() if name.startswith(folder)},
+            {name.removeprefix(folder): t for name, t in self.tables.items() if name.startswith(folder)},
+        )
+
+    def with_part(self, name: str, part: Saved) -> Saved:
+        """Return this and, under a name, a part with header, arrays and tables of its own."""
+        return Saved(
+            {**self.header, name: part.header},
+            {**self.arrays, **{f"{name}/{key}": array for key, array in part.arrays.items()}},
+            {**self.tables, **{f"{name}/{key}": table for key, table in part.tables.items()}},
+        )
+
+
+def save_file(path: str | os.PathLike, saved: Saved) -> None:
+    """Write a state file whole or not at all: a crash leaves the file that was there before.
+
+    Raises
+    ------
+    CepError
+        When an array holds Python objects.
+    """
+    path = Path(path)
+    header = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, **saved.header}
+    for name, array in saved.arrays.items():
+        if array.dtype == object:
+            raise CepError(f"{name} holds Python objects, which cannot be saved")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as members:
+                _add(members, "header.json", json.dumps(header, indent=1).encode())
+                for name, array in saved.arrays.items():
+                    buffer = io.BytesIO()
+                    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+                    _add(members, f"arrays/{name}.npy", buffer.getbuffer())
+                for name, table in saved.tables.items():
+                    sink = pa.BufferOutputStream()
+                    with pa.ipc.new_file(sink, table.schema) as writer:
+                        writer.write_table(table)
+                    _add(members, f"tables/{name}.arrow", sink.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _add(members: zipfile.ZipFile, name: str, content: Any) -> None:
+    member = zipfile.ZipInfo(name, _EPOCH)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    with members.open(member, "w", force_zip64=True) as file:
+        file.write(content)
+
+
+def load_file(path: str | os.PathLike, kind: str) -> Saved:
+    """Read a state file.
+
+    Parameters
+    ----------
+    path : path
+        Of a file that `save_file` wrote.
+    kind : str
+        What the header's ``kind`` must be.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is none.
+    CepError
+        When the file is no state file, is damaged, or comes from a version of cepkit that lays out its state
+        in another way.
+    """
+    path = Path(path)
+    try:
+        with zipfile.ZipFile(path) as members:
+            header = json.loads(members.read("header.json"))
+            _check_header(path, header, kind)
+            arrays, tables = {}, {}
+            for name in members.namelist():
+                folder, _, rest = name.partition("/")
+                if folder == "arrays":
+                    content = io.BytesIO(members.read(name))
+                    arrays[rest.removesuffix(".npy")] = np.lib.format.read_array(content, allow_pickle=False)
+                elif folder == "tables":
+                    with pa.ipc.open_file(pa.py_buffer(members.read(name))) as reader:
+                        tables[rest.removesuffix(".arrow")] = reader.read_all()
+    except (zipfile.BadZipFile, KeyError, ValueError, pa.ArrowInvalid, EOFError) as error:
+        if isinstance(error, CepError):
+            raise
+        raise CepError(f"{path} is not a state file of cepkit, or it is damaged: {error}") from error
+    return Saved(header, arrays, tables)
+
+
+def _check_header(path: Path, header: Any, kind: str) -> None:
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise CepError(f"{path} is not a state file of cepkit")
+    for name, known in (("version", FORMAT_VERSION), ("kernels", KERNEL_VERSION)):
+        if header.get(name) != known:
+            what = "its format" if name == "version" else "the layout of kernel state"
+            raise CepError(
+                f"{path} was written by another version of cepkit: {what} is {header.get(name)}, this cepkit "
+                f"reads {known}; load it with the cepkit that wrote it, or start the stream anew"
+            )
+    if header.get("kind") != kind:
+        raise CepError(f"{path} holds a {header.get('kind')}, not a {kind}")

@@ -1,0 +1,166 @@
+"""Queries as text and plain values, and back: what a saved stream holds of its query."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cepkit.errors import CepError, CepWarning, PredicateError
+from cepkit.language.expressions.functions import BUILT_IN_NAMES, is_registered
+from cepkit.language.expressions.trees import Call
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.printing import sase_text
+from cepkit.language.sequences.query import SequenceQuery
+
+_REGEX, _SEQUENCE = "regex", "sequence"
+
+
+def query_as_json(query: RegexQuery | SequenceQuery) -> dict[str, Any]:
+    """Return a query as text and plain values; user functions are in it by their names alone.
+
+    Raises
+    ------
+    CepError
+        When a parameter's value or a literal has no spelling as text.
+    """
+    if isinstance(query, SequenceQuery):
+        return {"language": _SEQUENCE, **_sequence_as_json(query)}
+    return {"language": _REGEX, **_regex_as_json(query)}
+
+
+def query_of_json(saved: Mapping[str, Any]) -> RegexQuery | SequenceQuery:
+    """Return the query that `query_as_json` spelled.
+
+    Raises
+    ------
+    PredicateError
+        When functions it calls are not registered; names them all.
+    """
+    read = _sequence_of_json if saved["language"] == _SEQUENCE else _regex_of_json
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CepWarning)  # they were given when the query was made
+        query = read({name: value for name, value in saved.items() if name != "language"})
+    _refuse_missing_functions(query)
+    return query
+
+
+def _regex_as_json(query: RegexQuery) -> dict[str, Any]:
+    def texts(trees):
+        return {name: _spelled(name, tree) for name, tree in trees}
+
+    return {
+        "pattern": str(query.pattern),
+        "define": texts(query.define),
+        "measures": None if query.measures is None else texts(query.measures),
+        "partition_by": list(query.partition_by),
+        "order_by": list(query.order_by),
+        "within": duration_as_json(query.within),
+        "within_closed": query.within_closed,
+        "params": {name: _param_as_json(name, value) for name, value in query.params},
+    }
+
+
+def _regex_of_json(saved: Mapping[str, Any]) -> RegexQuery:
+    return regex_query(
+        saved["pattern"],
+        define=saved["define"] or None,
+        measures=saved["measures"],
+        partition_by=saved["partition_by"] or None,
+        order_by=saved["order_by"] or None,
+        within=saved["within"],
+        within_closed=saved["within_closed"],
+        params={name: _param_of_json(value) for name, value in saved["params"].items()} or None,
+    )
+
+
+def _refuse_missing_functions(query: RegexQuery | SequenceQuery) -> None:
+    called = {node.function for _, tree in query.trees() for node in tree.walk() if isinstance(node, Call)}
+    missing = sorted(name for name in called if name not in BUILT_IN_NAMES and not is_registered(name))
+    if missing:
+        raise PredicateError(
+            f"the saved query calls {missing}, which are not registered here; register functions of these "
+            "names with @cep.pure before loading"
+        )
+
+
+def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
+    measures = None if query.measures is None else {n: _spelled(n, tree) for n, tree in query.measures}
+    policy, variable = query.after_match
+    return {
+        "text": _spelled("the query", _SaseText(query)),
+        "scope": query.scope,
+        "strict_time": query.strict_time,
+        "order_by": list(query.order_by),
+        "event_type": query.event_type,
+        "after_match": policy if variable is None else f"{policy}({variable})",
+        "evaluation_order": list(query.evaluation_order),
+        "measures": measures,
+        "params": {name: _param_as_json(name, value) for name, value in query.params},
+    }
+
+
+def _sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
+    given = {name: value for name, value in saved.items() if name not in ("text", "params")}
+    given = {name: value for name, value in given.items() if value not in (None, [])}
+    params = {name: _param_of_json(value) for name, value in saved["params"].items()} or None
+    return sequence_query(saved["text"], params=params, **given)
+
+
+class _SaseText:
+    """A query that is written as SASE text when it is spelled."""
+
+    def __init__(self, query: SequenceQuery):
+        self.query = query
+
+    def __str__(self) -> str:
+        return sase_text(self.query)
+
+
+def _spelled(name: str, tree: Any) -> str:
+    try:
+        return str(tree)
+    except ValueError as error:
+        raise CepError(f"{name!r} cannot be saved: {error}") from None
+
+
+def duration_as_json(duration: Any) -> Any:
+    """Return a duration (text, ticks or timedelta) as text or number; None stays None."""
+    if isinstance(duration, datetime.timedelta):
+        nanoseconds = getattr(duration, "value", None)  # pandas.Timedelta
+        if nanoseconds is None:
+            nanoseconds = duration // datetime.timedelta(microseconds=1) * 1000
+        return f"{nanoseconds} ns"
+    return duration.item() if isinstance(duration, np.generic) else duration
+
+
+def _param_as_json(name: str, value: Any) -> Any:
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        import pandas as pd
+
+        value = pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, datetime.timedelta):
+        return {"duration": duration_as_json(value)}
+    if isinstance(value, datetime.date):
+        return {"time": value.isoformat()}
+    raise CepError(
+        f"parameter ':{name}' cannot be saved: its value is a {type(value).__name__}; numbers, texts, truth "
+        "values, times and durations can"
+    )
+
+
+def _param_of_json(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    import pandas as pd
+
+    return pd.Timestamp(value["time"]) if "time" in value else pd.Timedelta(value["duration"])

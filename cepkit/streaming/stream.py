@@ -1,0 +1,328 @@
+"""An open stream, as users hold it: batches of events go in, complete matches come out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.errors import CepError, CepWarning
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.streaming.arrival import ordered_batch
+from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
+from cepkit.streaming.regex_stream import RegexSearch
+from cepkit.streaming.saved import Saved, load_file, save_file
+from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
+from cepkit.streaming.search import Options, Ready, Search
+from cepkit.streaming.sequence_stream import SequenceSearch
+
+
+class Stream:
+    """An open stream of a regex or sequence query; `cepkit.stream` makes it. One thread at a time may use it.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> with cep.stream("PATTERN SEQ(a x, b y) WITHIN 3 events", {"kind": "string"},
+    ...                 event_type="kind", measures={"n": "count(x)"}) as pairs:
+    ...     pairs.push([{"kind": "a"}]), pairs.push([{"kind": "b"}])
+    ([], [{'n': 1}])
+    """
+
+    def __init__(self, query: RegexQuery | SequenceQuery, schema: StreamSchema, options: Options, kind: Kind):
+        if taken := [n for n in ("match", "variable") if options.rows == "all" and n in schema.columns]:
+            raise CepError(
+                f"rows='all' adds the columns 'match' and 'variable'; the schema has {taken}, rename"
+            )
+        self.query, self.schema, self.options, self._kind = query, schema, options, kind
+        search = SequenceSearch if isinstance(query, SequenceQuery) else RegexSearch
+        self._search: Search = search(query, schema, options)
+        self._newest: pa.Table | None = None  # the order columns of the newest event
+        self._n_events = self._n_matches = 0
+        self._closed = False
+
+    # --- events in, matches out
+
+    def push(self, batch: Any) -> Any:
+        """Take the next events and return the matches that are complete.
+
+        Nothing of a batch has an effect when it is refused. Only an error within a thread ends the stream.
+
+        Parameters
+        ----------
+        batch : DataFrame, table or list of dict
+            pandas, polars, Arrow table or record batch, with at least the schema's columns. Its rows may be
+            in any order, but none may come before the newest event of earlier batches. Ties keep the order in
+            which they come.
+
+        Returns
+        -------
+        DataFrame, table or list of dict
+            Of the same kind as the batch. It has the columns of `Matches.to_frame`, in the order of the
+            matches. When a later absent event could still forbid a match, the match waits for the end of its
+            window, and the matches after it wait with it.
+
+        Raises
+        ------
+        ColumnNotFoundError, CepError
+            When a column is missing or its values do not fit, or a key has more than ``max_live`` partial
+            matches.
+        OrderError
+            When rows come before the newest event so far (with their number) or have no value to be ordered
+            by.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, measures={"x": "last(x)"})
+        >>> ups.push([{"x": 1}, {"x": 2}])
+        [{'x': 2}]
+        """
+        self._check_open()
+        table, kind, newest = table_of_batch(batch, self.schema), kind_of_batch(batch), self._newest
+        if table.num_rows == 0:
+            self._kind = kind
+            return self._results(self._search.released())
+        keys = None
+        if self.query.order_by:
+            table, keys = ordered_batch(table, newest, self.query.order_by, self.schema)
+            newest = keys.slice(len(keys) - 1)
+        ready = self._search.advance(table, keys, self._n_events)
+        self._n_events += table.num_rows
+        self._newest, self._kind = newest, kind
+        return self._results(ready)
+
+    def _results(self, ready: Ready) -> Any:
+        table, n_rows = ready
+        if self.options.rows == "all":
+            match = np.repeat(np.arange(self._n_matches, self._n_matches + len(n_rows)), n_rows)
+            table = table.add_column(0, "match", pa.array(match))
+        self._n_matches += len(n_rows)
+        return self._kind.native(table, self._search.column_of_result)
+
+    def flush(self) -> Any:
+        """Wait for the threads and return the matches that are complete; without threads there are none.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, measures={"x": "last(x)"})
+        >>> ups.push([{"x": 2}]), ups.flush()
+        ([{'x': 2}], [])
+        """
+        self._check_open()
+        return self._results(self._search.flushed(self._n_events))
+
+    def close(self) -> Any:
+        """Return the matches that are left and take no more events; partial matches end.
+
+        Matches that waited for the end of their window are among them.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, measures={"x": "last(x)"})
+        >>> ups.push([{"x": 2}]), ups.close()
+        ([{'x': 2}], [])
+        >>> ups
+        Closed stream of 'up': 1 event, 1 match, 0 rows kept
+        """
+        self._check_open()
+        try:
+            return self._results(self._search.finished(self._n_events))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._search.stop()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CepError("the stream is closed; open another one with cep.stream")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, error: type | None, *_: object) -> None:
+        self._end()
+
+    # --- a look
+
+    @property
+    def events(self) -> int:
+        """Number of events taken.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).events
+        0
+        """
+        return self._n_events
+
+    @property
+    def matches(self) -> int:
+        """Number of matches handed out.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).matches
+        0
+        """
+        return self._n_matches
+
+    @property
+    def keys(self) -> int:
+        """Number of partition keys that the stream remembers.
+
+        A stream of a regex query remembers a key until ``idle_after`` forgets it, a stream of a sequence
+        query as long as it keeps an event of the key.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64", "k": "string"}, define={"up": "x > 1"}, partition_by="k")
+        >>> ups.push([{"x": 1, "k": "a"}, {"x": 1, "k": "b"}])
+        []
+        >>> ups.keys
+        2
+        """
+        return self._search.n_keys
+
+    @property
+    def evicted(self) -> int:
+        """Number of keys forgotten because they paused for longer than ``idle_after``.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).evicted
+        0
+        """
+        return self._search.n_evicted
+
+    @property
+    def ended(self) -> int:
+        """Number of partial matches that ended because their key was forgotten.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).ended
+        0
+        """
+        return self._search.n_ended
+
+    @property
+    def retained(self) -> int:
+        """Number of rows kept for later matches.
+
+        For a regex query they are at most twice the rows needed, and a quarter of the keys.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).retained
+        0
+        """
+        return self._search.n_retained
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """The columns of results: the schema of a stream that takes them as its events.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, measures={"x": "last(x)"})
+        >>> ups.result_schema.names
+        ['x']
+        """
+        schema = self._search.empty.schema
+        return schema.insert(0, pa.field("match", pa.int64())) if self.options.rows == "all" else schema
+
+    def __repr__(self) -> str:
+        def counted(n: int, one: str, more: str) -> str:
+            return f"{n:,} {one if n == 1 else more}"
+
+        parts = [counted(self.events, "event", "events"), counted(self.matches, "match", "matches")]
+        if self.query.partition_by:
+            parts.insert(1, counted(self.keys, "key", "keys"))
+        if self.options.idle_after is not None:
+            ended = counted(self.ended, "partial match", "partial matches")
+            parts.append(f"{counted(self.evicted, 'idle key', 'idle keys')} forgotten with {ended}")
+        parts.append(counted(self.retained, "row kept", "rows kept"))
+        state = "Closed stream" if self._closed else "Stream"
+        return f"{state} of {str(self.query.pattern)!r}: {', '.join(parts)}"
+
+    # --- saving
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the stream into one file, from which `cepkit.stream.load` goes on as if nothing had happened.
+
+        The file is written whole or not at all. It holds data and the query's text, no code: user functions
+        are in it by name, and must be registered where it is loaded.
+
+        Raises
+        ------
+        CepError
+            When a parameter's value cannot be written as text, or rows to be labelled hold Python objects.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"})
+        >>> ups.save("ups.state")  # doctest: +SKIP
+        """
+        self._check_open()
+        tables = {"schema": self.schema.arrow.empty_table()}
+        if self._newest is not None:
+            tables["newest"] = self._newest
+        search = self._search.packed(self._n_events)
+        header = {
+            "kind": "stream",
+            "query": query_as_json(self.query),
+            "options": {**vars(self.options), "idle_after": duration_as_json(self.options.idle_after)},
+            "ordered": {name: list(texts) for name, texts in self.schema.ordered.items()},
+            "frame": self._kind.name,
+            "counts": [self._n_events, self._n_matches],
+        }
+        save_file(path, Saved(header, {}, tables).with_part("search", search))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Stream:
+        """Open a stream that `save` wrote; also ``cepkit.stream.load``.
+
+        Raises
+        ------
+        FileNotFoundError
+            When there is no such file.
+        CepError
+            When the file is damaged, or was written by a version of cepkit with another layout of state.
+        PredicateError
+            When the query calls functions that are not registered; names them.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream.load("ups.state")  # doctest: +SKIP
+        Stream of 'up': 0 events, 0 matches, 0 rows kept
+        """
+        saved = load_file(path, "stream")
+        header = saved.header
+        ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}
+        schema = StreamSchema(saved.tables["schema"].schema, ordered)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CepWarning)  # they were given when the stream was opened
+            query, options = query_of_json(header["query"]), Options(**header["options"])
+            own = cls(query, schema, options, Kind(header["frame"]))
+        own._search.unpack(saved.part("search"))
+        own._newest = saved.tables.get("newest")
+        own._n_events, own._n_matches = header["counts"]
+        return own

@@ -1,0 +1,80 @@
+"""One surface: what the public classes of one kind have in common, name by name and argument by argument."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import cepkit as cep
+from cepkit.results.found import FoundMatches
+from cepkit.results.matches import Matches
+from cepkit.results.regex_found import RegexFound
+from cepkit.results.sequence_found import SequenceFound
+from cepkit.results.spark.matches import SparkMatches
+from cepkit.streaming.regex_stream import RegexSearch
+from cepkit.streaming.search import Search
+from cepkit.streaming.sequence_stream import SequenceSearch
+from cepkit.streaming.stream import Stream
+
+QUESTIONS = {
+    "query", "count", "__len__", "__bool__", "__iter__", "__getitem__", "head", "sample", "take",
+    "chunks", "aggregate", "count_by_last", "lineage", "tag", "to_frame", "plot", "view", "explore", "run",
+    "engine",
+}  # fmt: skip
+OF_STREAMS = {
+    "push", "flush", "close", "events", "matches", "keys", "evicted", "ended", "retained", "result_schema",
+    "save", "load", "__enter__", "__exit__",
+}  # fmt: skip
+
+
+def public(of: type) -> set[str]:
+    """Return the names of what a class itself offers to users."""
+    special = ("__len__", "__bool__", "__iter__", "__getitem__", "__enter__", "__exit__")
+    return {name for name in vars(of) if not name.startswith("_") or name in special}
+
+
+def arguments(function) -> list[tuple]:
+    """Return name, kind and default of every argument."""
+    given = inspect.signature(function).parameters.values()
+    return [(one.name, one.kind, one.default) for one in given]
+
+
+def test_results_answer_the_same_questions():
+    assert public(Matches) == public(SparkMatches) == QUESTIONS
+
+
+@pytest.mark.parametrize("name", sorted(QUESTIONS))
+def test_results_are_asked_in_the_same_way(name):
+    here, there = vars(Matches)[name], vars(SparkMatches)[name]
+    assert type(here) is type(there)
+    if not isinstance(here, property):
+        assert arguments(here) == arguments(there)
+
+
+def test_streams_have_one_class():
+    assert public(Stream) == OF_STREAMS
+    assert cep.stream.load == Stream.load
+
+
+@pytest.mark.parametrize(
+    ("protocol", "one", "other"),
+    [(FoundMatches, RegexFound, SequenceFound), (Search, RegexSearch, SequenceSearch)],
+    ids=lambda of: of.__name__,
+)
+def test_what_is_behind_them_has_the_arguments_of_its_protocol(protocol, one, other):
+    names = {name for name in {*vars(protocol), *protocol.__annotations__} if not name.startswith("_")}
+    methods = {name for name in names if inspect.isfunction(vars(protocol).get(name))}
+    assert len(methods) > 5
+    for of in (one, other):
+        for name in methods:
+            assert arguments(getattr(of, name)) == arguments(getattr(protocol, name)), f"{of.__name__}.{name}"
+        extra = public(of) - names
+        assert extra <= {"query", "schema", "n_threads"}, f"{of.__name__} has {extra}"
+
+
+@pytest.mark.parametrize("of", [Matches, SparkMatches, Stream], ids=lambda of: of.__name__)
+def test_every_method_is_documented_with_an_example(of):
+    for name in public(of):
+        doc = inspect.getdoc(vars(of)[name])
+        assert name.startswith("__") or (doc and ">>>" in doc), f"{of.__name__}.{name}"
