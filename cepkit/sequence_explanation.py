@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from cepkit.compile.chain import chain_of
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.measures.sequence_measures import default_measures
@@ -111,7 +111,7 @@ class SequenceExplanation:
         return ", or ".join(dict.fromkeys(kinds)) or "of no branch"
 
     def _counting(self) -> str:
-        reasons = [chain_of(self.program, bound) for bound in self.program.branches]
+        reasons = [state_graph_of(self.program, bound) for bound in self.program.branches]
         reason = next((reason for reason in reasons if isinstance(reason, str)), None)
         if reason is None:
             return "without enumeration: every condition is on one event or on two successive ones"

@@ -12,7 +12,7 @@ import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.aggregates import aggregate_matches
-from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
+from cepkit.engines.counting.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError, whole_number
@@ -97,7 +97,7 @@ class SequenceMatches:
 
         Notes
         -----
-        See `cepkit.engines.estimate.estimate_count`.
+        See `cepkit.engines.counting.estimate.estimate_count`.
 
         Examples
         --------
