@@ -1,4 +1,4 @@
-"""Counting the matches of chains, against walking all partial matches in plain Python."""
+"""The counting engine's numbers, against walking all partial matches in plain Python."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import operator
 import random
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
+from math import gcd, prod
 
 import numba
 import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.chain import chain_of
-from cepkit.compile.chain_source import AT_LEAST, MODULAR, WRAPPING, write_counting
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines import chain as chains
-from cepkit.engines.chain_aggregates import aggregate
-from cepkit.engines.residues import is_prime, moduli, number_of, primes_below
+from cepkit.engines.counting import aggregates, entries, layout
+from cepkit.engines.counting import counts as path_counts
+from cepkit.engines.counting.counts import PathCounter, count, count_by_last
+from cepkit.engines.counting.layout import Layout
+from cepkit.engines.counting.residues import moduli, number_of
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import places as places_of_events
 from cepkit.engines.shared.kernels import accepted, dtypes_of
@@ -39,7 +43,7 @@ COLUMNS = ("x", "y", "s")
 
 @dataclass
 class Spec:
-    """A chain in words of this test: components (type, low, high), links, absences, windows."""
+    """A query in words of this test: components (type, low, high), links, absences, windows."""
 
     components: list[tuple[str | None, int, int | None]]
     links: dict[tuple[int, int], list[tuple[str, str, int]]] = field(default_factory=dict)
@@ -254,11 +258,16 @@ def prepared(query: SequenceQuery, frame: pd.DataFrame):
     return program, events, places, accepted(places)
 
 
-def chain_and(query: SequenceQuery, frame: pd.DataFrame):
+def graph_and(query: SequenceQuery, frame: pd.DataFrame):
     program, _, places, accept = prepared(query, frame)
-    chain = chain_of(program, program.branches[0])
-    assert not isinstance(chain, str), chain
-    return chain, places, accept
+    graph = state_graph_of(program, program.branches[0])
+    assert not isinstance(graph, str), graph
+    return graph, places, accept
+
+
+def aggregate(graph, places, accept, component, values, function):
+    counter = PathCounter(Layout(graph, places, accept))
+    return aggregates.aggregate(counter, component, values, function)
 
 
 def as_list(numbers) -> list[int]:
@@ -266,11 +275,11 @@ def as_list(numbers) -> list[int]:
 
 
 def check(spec: Spec, frame: pd.DataFrame) -> int:
-    chain, places, accept = chain_and(query_of(spec), frame)
-    counts = chains.count_by_last(chain, places, accept)
+    graph, places, accept = graph_and(query_of(spec), frame)
+    counts = count_by_last(graph, places, accept)
     expected = Walk(spec, frame).counts()
     assert as_list(counts) == [expected[p] for p in places.position_of_place.tolist()]
-    assert chains.count(chain, places, accept) == sum(expected)
+    assert count(graph, places, accept) == sum(expected)
     return sum(expected)
 
 
@@ -290,7 +299,7 @@ def case(seed: int, n_shapes: int = N_SHAPES) -> tuple[Spec, pd.DataFrame]:
 @pytest.mark.parametrize("block", range(0, len(SEEDS), 20))
 def test_counts_are_those_of_all_paths(block, monkeypatch):
     if block % 40:  # as with many events, of which few match
-        monkeypatch.setattr(chains, "_FEW", 0)
+        monkeypatch.setattr(layout, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW_OF", 0)
     for seed in SEEDS[block : block + 20]:
@@ -309,10 +318,10 @@ def test_more_compiled_shapes(shape):
 @pytest.mark.parametrize("seed", range(30 if JIT else 300))
 def test_every_arithmetic_counts_the_same(seed):
     spec, frame = case(seed, 2)
-    chain, places, accept = chain_and(query_of(spec), frame)
-    counting = chains.ChainCount(chain, places, accept)
+    graph, places, accept = graph_and(query_of(spec), frame)
+    counting = PathCounter(Layout(graph, places, accept))
     expected = Walk(spec, frame).counts()
-    last = places.position_of_place[counting.members(counting.last_pool)]
+    last = places.position_of_place[counting.last]
     expected = [expected[p] for p in last.tolist()]
     assert as_list(counting.pass_over(WRAPPING)[0]) == expected
     assert as_list(counting.pass_over(MODULAR, 3)[0]) == [n % 3 for n in expected]
@@ -323,14 +332,16 @@ def test_every_arithmetic_counts_the_same(seed):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_kernel_goes_on_where_it_was_stopped(seed, monkeypatch):
-    monkeypatch.setattr(chains, "_WORK_PER_CALL", 1)
+    monkeypatch.setattr(path_counts, "_WORK_PER_CALL", 1)
+    monkeypatch.setattr(layout, "WORK_PER_CALL", 1)
+    monkeypatch.setattr(entries, "WORK_PER_CALL", 1)
     check(*case(seed))
 
 
 @pytest.mark.parametrize("seed", range(30 if JIT else 100))
 def test_aggregates_are_those_of_all_paths(seed):
     spec, frame = case(seed, 2)
-    chain, places, accept = chain_and(query_of(spec), frame)
+    graph, places, accept = graph_and(query_of(spec), frame)
     component = random.Random(seed).randrange(len(spec.components))
     rng = np.random.default_rng(seed)
     numbers = rng.choice([-(2**62), -5, 0, 3, 2**62, 2**63 - 1], len(frame))
@@ -354,7 +365,7 @@ def test_aggregates_are_those_of_all_paths(seed):
         ]
         used = [column[p].item() for p in of if not is_null[p]]
         by_place = column[places.position_of_place]
-        arguments = (chain, places, accept, component)
+        arguments = (graph, places, accept, component)
         assert aggregate(*arguments, by_place, "count") == n
         assert aggregate(*arguments, by_place, "min") == min(used, default=None)
         assert aggregate(*arguments, by_place, "max") == max(used, default=None)
@@ -388,9 +399,9 @@ def stream(kinds: str, x=None) -> pd.DataFrame:
 @pytest.mark.parametrize("where", [(), (RISING,)])
 @pytest.mark.parametrize("n", [1, 62, 63, 64, 100, 700])
 def test_numbers_of_any_size_are_exact(n, where):
-    arguments = chain_and(a_bs_c(*where), stream("A" + "B" * n + "C"))
-    counts = chains.count_by_last(*arguments)
-    assert chains.count(*arguments) == int(counts[-1]) == 2**n - 1
+    arguments = graph_and(a_bs_c(*where), stream("A" + "B" * n + "C"))
+    counts = count_by_last(*arguments)
+    assert count(*arguments) == int(counts[-1]) == 2**n - 1
     assert isinstance(counts, list) == (2**n - 1 >= 2**63)
 
 
@@ -399,16 +410,16 @@ def test_numbers_of_any_size_are_exact(n, where):
 def test_conditions_that_always_hold_change_no_number(seed, within):
     rng = random.Random(seed)
     kinds = "".join(rng.choice("ABBBC") for _ in range(300))
-    plain = chain_and(a_bs_c(within=within), stream(kinds))
-    linked = chain_and(a_bs_c(RISING, within=within), stream(kinds))
+    plain = graph_and(a_bs_c(within=within), stream(kinds))
+    linked = graph_and(a_bs_c(RISING, within=within), stream(kinds))
     assert plain[0].is_unary and not linked[0].is_unary
-    assert as_list(chains.count_by_last(*plain)) == as_list(chains.count_by_last(*linked))
-    assert chains.count(*plain) > 2**20
+    assert as_list(count_by_last(*plain)) == as_list(count_by_last(*linked))
+    assert count(*plain) > 2**20
 
 
 def test_sums_beyond_all_machine_numbers_are_exact():
     n = 200
-    arguments = chain_and(a_bs_c(RISING), stream("A" + "B" * n + "C"))
+    arguments = graph_and(a_bs_c(RISING), stream("A" + "B" * n + "C"))
     values = np.arange(n + 2) * 10**15 - 10**17
     # Every B is part of half of all groups.
     expected = sum(int(v) for v in values[1:-1]) * 2 ** (n - 1)
@@ -421,7 +432,7 @@ def test_sums_beyond_all_machine_numbers_are_exact():
 
 
 def test_floats_of_any_size_and_infinity():
-    arguments = chain_and(a_bs_c(RISING), stream("AABBC"))
+    arguments = graph_and(a_bs_c(RISING), stream("AABBC"))
     values = np.array([1e308, 1e308, 1e-300, 1.0, 0.0])
     assert aggregate(*arguments, 0, values, "sum") == np.inf  # six times
     assert aggregate(*arguments, 0, values, "avg") == 1e308
@@ -432,7 +443,7 @@ def test_floats_of_any_size_and_infinity():
     assert aggregate(*arguments, 2, values, "sum") is None
     both = np.array([0.0, 0.0, np.inf, -np.inf, 0.0])
     assert np.isnan(aggregate(*arguments, 1, both, "sum"))
-    apart = chain_and(a_bs_c(RISING), stream("BABC"))  # the infinite B is part of no match
+    apart = graph_and(a_bs_c(RISING), stream("BABC"))  # the infinite B is part of no match
     assert aggregate(*apart, 1, np.array([np.inf, 0.0, 7.0, 0.0]), "sum") == 7.0
 
 
@@ -447,7 +458,7 @@ def test_columns_may_have_any_name():
         query = SequenceQuery(
             SequenceOf(parts, (None,) * 4), tuple(links), within=20, event_type="kind", order_by=("t",)
         )
-        found.append(as_list(chains.count_by_last(*chain_and(query, frame.rename(columns={"x": name})))))
+        found.append(as_list(count_by_last(*graph_and(query, frame.rename(columns={"x": name})))))
     assert sum(found[0]) > 10
     assert all(counts == found[0] for counts in found)
 
@@ -471,8 +482,8 @@ def test_user_functions_link_events(compiled):
     called = SequenceQuery(pattern, (rising, after), functions=functions, **options)
     compared = ex.Comparison("<", ex.Reference("n", "x"), ex.Reference("c", "x"))
     plain = SequenceQuery(pattern, (RISING, compared), **options)
-    counts = as_list(chains.count_by_last(*chain_and(called, frame)))
-    assert counts == as_list(chains.count_by_last(*chain_and(plain, frame)))
+    counts = as_list(count_by_last(*graph_and(called, frame)))
+    assert counts == as_list(count_by_last(*graph_and(plain, frame)))
     assert sum(counts) > 10
 
 
@@ -487,8 +498,8 @@ def test_one_shape_is_compiled_once():
             SequenceOf(parts, (None, None)), (link,), within=i + 1, event_type="kind", order_by=("t",)
         )
         program, _, places, _ = prepared(query, frame)
-        chain = chain_of(program, program.branches[0])
-        texts.add(write_counting(program, chain, dtypes_of(places.inputs)).text)
+        graph = state_graph_of(program, program.branches[0])
+        texts.add(write_counting(program, graph, dtypes_of(places.inputs)).text)
     assert len(texts) == 1
 
 
@@ -498,7 +509,7 @@ def test_the_search_finds_as_many(seed):
     spec.within = spec.within or 12
     program, events, places, accept = prepared(query_of(spec), frame)
     found = search_sequence(program, events)
-    counts = chains.count_by_last(chain_of(program, program.branches[0]), places, accept)
+    counts = count_by_last(state_graph_of(program, program.branches[0]), places, accept)
     ends, n = found.ends()
     expected = np.zeros(len(frame), np.int64)
     expected[ends] = n
@@ -515,14 +526,11 @@ def test_residues_make_the_number():
         assert all(m * (1 << 20) <= 1 << 64 for m in used[1:])
 
 
-def test_primes():
-    assert [n for n in range(3, 200, 2) if is_prime(n)] == [
-        n for n in range(3, 200, 2) if all(n % d for d in range(3, n, 2))
-    ]
-    assert not is_prime(3215031751)  # passes for 2, 3, 5 and 7
-    assert not is_prime(3825123056546413051)  # passes for the primes up to 23
-    assert is_prime((1 << 61) - 1)
-    first = primes_below(1 << 31)
-    assert next(first) == (1 << 31) - 1
+def test_moduli_have_no_common_factors():
+    for bits, limit in ((40, 1 << 31), (3000, 1 << 31), (3000, 1 << 16), (200, 500)):
+        used = moduli(1 << bits, 1 << 20, largest=limit)
+        assert prod(used) > 1 << bits and used[0] == 1 << 64
+        assert all(2 < m < limit for m in used[1:])
+        assert all(gcd(one, other) == 1 for one, other in combinations(used, 2))
     with pytest.raises(ValueError, match="not enough"):
-        list(primes_below(20))
+        moduli(1 << 200, 1, largest=20)

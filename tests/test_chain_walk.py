@@ -1,8 +1,7 @@
-"""The walk over the matches of a chain, against all paths one by one: order, numbers, samples, memory."""
+"""The counting engine's matches, against all paths one by one: order, numbers, samples, memory."""
 
 from __future__ import annotations
 
-import operator
 import tracemalloc
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,11 +11,13 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
+from naive_sequences import sequence_matches
 
-from cepkit.compile.chain import chain_of
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines import chain_entries, chain_numbers, chain_sampling, chain_walk
-from cepkit.engines.chain_walk import ChainWalk
+from cepkit.engines.counting import entries, layout, ranking, sampling, walking
+from cepkit.engines.counting.layout import Layout
+from cepkit.engines.counting.walking import PathWalk
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import places
 from cepkit.engines.shared.kernels import accepted
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.slow] if JIT else []
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
 SHAPES, STREAMS = (4, 40) if JIT else (80, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
-SIGNS = {"<": operator.lt, "<=": operator.le, "!=": operator.ne, "==": operator.eq, ">": operator.gt}
+SIGNS = ["<", "<=", "!=", "==", ">"]
 COLUMNS = ("x", "y", "s")
 
 
@@ -94,75 +95,9 @@ class Case:
 
     def matches(self, rows: list[dict]) -> list[tuple[tuple, tuple]]:
         """Return (positions, components) of all matches in canonical order; ``rows`` are in stream order."""
-        found = []
-        keys = {row["k"] for row in rows} if self.window.get("partition_by") else {None}
-        for key in keys:
-            own = [p for p, row in enumerate(rows) if key is None or row["k"] == key]
-            for i in range(len(own)):
-                self._extend(rows, own, [i], [0], found)
-        return sorted(found, key=lambda match: (match[0][::-1], [-c for c in match[1]]))
-
-    def _extend(self, rows, own, path, components, found):
-        """Add the matches that begin with ``path`` (indices into ``own``), if its last event may be there."""
-        c, row, first = components[-1], rows[own[path[-1]]], rows[own[path[0]]]
-        kind, low, high = self.components[c]
-        n = components.count(c)
-        if (kind is not None and row["kind"] != kind) or (high is not None and n > high):
-            return
-        within, closed = self.window.get("within"), self.window.get("within_closed", True)
-        if within is not None and not _within(row["t"] - first["t"], within, closed):
-            return
-        n_events = self.window.get("within_events")
-        if n_events is not None and path[-1] - path[0] + 1 > n_events:
-            return
-        if len(path) > 1:
-            before = rows[own[path[-2]]]
-            gap = self.window.get("gap_within")
-            if gap is not None and not _within(row["t"] - before["t"], gap, closed):
-                return
-            if self.window.get("strict_time") and row["t"] <= before["t"]:
-                return
-            if components[-2] == c:
-                if not all(_holds(row[col], sign, before[col]) for at, col, sign in self.loops if at == c):
-                    return
-            else:
-                if not all(
-                    _holds(before[col], sign, row[col]) for at, col, sign in self.links if at == c - 1
-                ):
-                    return
-                between = [rows[p] for p in own[path[-2] + 1 : path[-1]]]
-                if any(
-                    self._occurs(absence, between, before, row)
-                    for absence in self.absences
-                    if absence[0] == c - 1
-                ):
-                    return
-        if c == len(self.components) - 1 and n >= low:
-            found.append((tuple(own[i] for i in path), tuple(components)))
-        for i in range(path[-1] + 1, len(own)):
-            self._extend(rows, own, [*path, i], [*components, c], found)
-            if n >= low and c + 1 < len(self.components):
-                self._extend(rows, own, [*path, i], [*components, c + 1], found)
-
-    @staticmethod
-    def _occurs(absence, between, earlier, later) -> bool:
-        _, kind, side, column, sign = absence
-        other = {"earlier": earlier, "later": later}.get(side)
-        for row in between:
-            if kind is not None and row["kind"] != kind:
-                continue
-            if column is None or _holds(row[column if other else "x"], sign, other[column] if other else 1):
-                return True
-        return False
-
-
-def _within(distance, width, closed):
-    return distance <= width if closed else distance < width
-
-
-def _holds(left, sign, right) -> bool:
-    null = left is None or right is None or left != left or right != right
-    return not null and SIGNS[sign](left, right)
+        found = sequence_matches(self.query(), rows)
+        components = [[(c,) * len(own) for c, (_, own) in enumerate(match.events)] for match in found]
+        return [(match.rows, sum(own, ())) for match, own in zip(found, components, strict=True)]
 
 
 def drawn_case(rng: Random, values: Random) -> Case:
@@ -226,9 +161,9 @@ def walk_of(query: SequenceQuery, frame: pd.DataFrame):
     program = compile_sequence(query, source.schema)
     events = build_events(source, program)
     places = Places(program, events)
-    chain = chain_of(program, program.branches[0])
-    assert not isinstance(chain, str), chain
-    return ChainWalk(places, accepted(places), chain), program, events
+    graph = state_graph_of(program, program.branches[0])
+    assert not isinstance(graph, str), graph
+    return PathWalk(Layout(graph, places, accepted(places))), program, events
 
 
 def plain(block: MatchBlock) -> list[tuple[tuple, tuple]]:
@@ -237,7 +172,7 @@ def plain(block: MatchBlock) -> list[tuple[tuple, tuple]]:
     return [(tuple(events[i:j]), tuple(components[i:j])) for i, j in pairwise(bounds)]
 
 
-def counts_of(walk: ChainWalk, matches: list, kind: str):
+def counts_of(walk: PathWalk, matches: list, kind: str):
     counts = [0] * walk.places.n
     for positions, _ in matches:
         counts[int(walk.places.place_of_position[positions[-1]])] += 1
@@ -281,18 +216,18 @@ def check(case: Case, rows: list[dict], values: Random, *, searched: bool = Fals
 def limits(request, monkeypatch):
     """Once more with every array too small, every call cut short, and the arithmetic of large counts."""
     if request.param == "tight":
-        for module in (chain_entries, chain_numbers, chain_walk):
+        for module in (entries, layout, ranking, walking):
             monkeypatch.setattr(module, "WORK_PER_CALL", 3)
-        monkeypatch.setattr(chain_walk, "_FEW_EVENTS", 1)
-        monkeypatch.setattr(chain_walk, "_ITEMS_PER_BLOCK", 2)
-        monkeypatch.setattr(chain_walk, "_RUN", 2)
-        monkeypatch.setattr(chain_numbers, "_FEW_EVENTS", 1)
-        monkeypatch.setattr(chain_numbers, "SMALL", 1)
-        monkeypatch.setattr(chain_walk, "_STRETCH", 2)
-        monkeypatch.setattr(chain_entries, "_FEW_OF", 0)
+        monkeypatch.setattr(walking, "_FEW_EVENTS", 1)
+        monkeypatch.setattr(walking, "_ITEMS_PER_BLOCK", 2)
+        monkeypatch.setattr(walking, "_RUN", 2)
+        monkeypatch.setattr(ranking, "_FEW_EVENTS", 1)
+        monkeypatch.setattr(ranking, "SMALL", 1)
+        monkeypatch.setattr(walking, "_STRETCH", 2)
+        monkeypatch.setattr(layout, "_FEW", 0)
         monkeypatch.setattr(places, "_FEW", 0)
-        monkeypatch.setattr(chain_walk, "FEW", 2)
-        monkeypatch.setattr(chain_numbers, "FEW", 2)
+        monkeypatch.setattr(walking, "FEW", 2)
+        monkeypatch.setattr(ranking, "FEW", 2)
 
 
 def test_agrees_with_the_definition(shape_seed, limits, pytestconfig):
@@ -331,7 +266,7 @@ def test_every_event_in_every_state():
 # --- large numbers -----------------------------------------------------------------------------------------
 
 
-def subsets(n: int) -> tuple[ChainWalk, list[int]]:
+def subsets(n: int) -> tuple[PathWalk, list[int]]:
     """Return the walk of a, b+, c on an a, n b and a c, and counts; match k has the bits of k + 1 as b."""
     case = Case([("A", 1, 1), ("B", 1, None), ("C", 1, 1)], [], [], [], {})
     row = {"t": 0, "k": "p", "x": 0, "y": 0.0, "s": "u"}
@@ -395,7 +330,7 @@ def test_ways_that_are_many_too():
 # --- samples -----------------------------------------------------------------------------------------------
 
 
-def uniform(walk: ChainWalk, counts, n: int, n_seeds: int) -> None:
+def uniform(walk: PathWalk, counts, n: int, n_seeds: int) -> None:
     """Assert that matches occur equally often in samples, and so do pairs of successive ones."""
     matches = plain(joined(list(walk.blocks())))
     number = {match: m for m, match in enumerate(matches)}
@@ -422,10 +357,10 @@ def test_samples_are_uniform(kind, monkeypatch):
         "graph": [("A", 1, 1), ("B", 1, None), ("C", 1, 1)],
         "several ways": [(None, 1, None), (None, 1, 2), ("C", 1, 1)],
     }.get(kind, [("A", 1, 1), ("B", 1, 1), ("C", 1, 1)])
-    monkeypatch.setattr(chain_sampling, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
+    monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
     if kind == "line with digits":
-        monkeypatch.setattr(chain_numbers, "SMALL", 1)
-        monkeypatch.setattr(chain_walk, "SMALL", 1)
+        monkeypatch.setattr(ranking, "SMALL", 1)
+        monkeypatch.setattr(walking, "SMALL", 1)
     case = Case(components, link if "line" in kind else link[:1], [], [], {"within": 20})
     rows = drawn_rows(Random(8), {"graph": 30, "several ways": 11}.get(kind, 44))
     walk, _, _ = walk_of(case.query(), as_frame(rows))
@@ -436,13 +371,13 @@ def test_samples_are_uniform(kind, monkeypatch):
 
 def test_last_events_share_counted_windows(monkeypatch):
     n_windows, n_drawn = [], []
-    monkeypatch.setattr(chain_sampling, "_FEW_PAIRS", 1 << 60)
-    window, drawn = chain_numbers.PathFinder.window, chain_sampling.LineSample._drawn
+    monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60)
+    window, drawn = ranking.PathFinder.window, sampling.LineSample._drawn
     monkeypatch.setattr(
-        chain_numbers.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
+        ranking.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
     )
     monkeypatch.setattr(
-        chain_sampling.LineSample,
+        sampling.LineSample,
         "_drawn",
         lambda self, *args: n_drawn.append(len(args[1])) or drawn(self, *args),
     )
@@ -467,7 +402,7 @@ def test_last_events_share_counted_windows(monkeypatch):
 
 def test_numbers_of_matches_beyond_53_bits_are_exact():
     counts = np.array([2**60 + 1, 0, 3, 2**54 + 1], np.uint64)
-    numbering = chain_numbers.Numbering.of(counts, np.arange(4))
+    numbering = ranking.Numbering.of(counts, np.arange(4))
     assert [int(n) for n in numbering.first_of_end] == [0, 2**60 + 1, 2**60 + 1, 2**60 + 4, 2**60 + 2**54 + 5]
 
 

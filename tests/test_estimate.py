@@ -13,9 +13,9 @@ import pytest
 from naive_sequences import sequence_matches
 
 import cepkit as cep
-from cepkit.compile.relaxing import relax
+from cepkit.compile.counting.relaxing import relax
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.estimate import CountEstimate, estimate_count, exactly, proportion_limits
+from cepkit.engines.counting.estimate import CountEstimate, estimate_count, exactly, proportion_limits
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.chained import ChainedMatches
+from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.regex_measures import Rows
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import SequenceSet
@@ -140,7 +140,7 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
 
 def _by_counting(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
     """Return the aggregate in a tuple where the engine counts it, else None."""
-    if not isinstance(found, ChainedMatches):
+    if not isinstance(found, CountedMatches):
         return None
     return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.chain import chain_of
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
-from cepkit.engines.chain import count as chain_count
+from cepkit.engines.counting.counts import count as count_paths
 from cepkit.engines.search.search import search_of
 from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
@@ -294,11 +294,11 @@ def exact_count(places: Places, accept: np.ndarray, bound: BoundBranch) -> Count
 
     Few events are searched by plain Python in any case, since compiling takes longer.
     """
-    chain = chain_of(places.program, bound) if places.program.compiled else ""
-    if isinstance(chain, str):
+    graph = state_graph_of(places.program, bound) if places.program.compiled else ""
+    if isinstance(graph, str):
         return searched_count(places, accept, bound)
     few = searched_count(places, accept, bound, most_work=_FEW)
-    return few if few.exact else Count(chain_count(chain, places, accept))
+    return few if few.exact else Count(count_paths(graph, places, accept))
 
 
 def searched_count(

@@ -15,7 +15,7 @@ import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.chained import ChainedMatches, chain_sequence
+from cepkit.engines.counting.engine import CountedMatches, match_by_counting
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
@@ -93,7 +93,7 @@ class Opener:
         elif engine == "search":
             self._look = partial(search_sequence, program, **limits)
         elif engine == "chain":
-            self._look = partial(chain_sequence, program)
+            self._look = partial(match_by_counting, program)
         elif engine == "ordered":
             if orders is None:
                 own = OrderedEvents(program, events)
@@ -168,7 +168,7 @@ class Opener:
     def _matches(self, part: Events) -> MatchBlock | None:
         """Return all matches in a few events, None where there are too many."""
         found = self._look(part)
-        is_counted = isinstance(found, KnownMatches | ChainedMatches)
+        is_counted = isinstance(found, KnownMatches | CountedMatches)
         if not is_counted or found.count() > _MOST_MATCHES:
             return None
         return report_matches(self.program, found).ending(0, part.n_events)

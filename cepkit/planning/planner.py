@@ -11,7 +11,7 @@ from functools import partial
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Bound
-from cepkit.engines.chained import chain_sequence, chain_unsupported
+from cepkit.engines.counting.engine import counting_unsupported, match_by_counting
 from cepkit.engines.ordered.ordered import ordered_unsupported
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
@@ -90,8 +90,8 @@ _ENGINES: dict[str, Engine] = {
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        chain_unsupported,
-        chain_sequence,
+        counting_unsupported,
+        match_by_counting,
     ),
     "ordered": Engine(
         "ordered",

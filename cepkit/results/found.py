@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.shared.bound_query import Bound
-from cepkit.engines.estimate import CountEstimate
+from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.events import Events
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.estimate import CountEstimate
+from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.errors import CepError, whole_number
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
@@ -133,7 +133,7 @@ class Matches:
 
         Notes
         -----
-        See `cepkit.engines.estimate.estimate_count`.
+        See `cepkit.engines.counting.estimate.estimate_count`.
 
         Examples
         --------

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.regex.program import Program
-from cepkit.engines.estimate import CountEstimate, exactly
+from cepkit.engines.counting.estimate import CountEstimate, exactly
 from cepkit.engines.measures.regex_measures import Measured, measure
 from cepkit.engines.regex.matching import Run, label_rows
 from cepkit.engines.regex_aggregates import aggregate_regex

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cepkit.compile.chain import chain_of
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.measures.sequence_measures import default_measures
@@ -94,7 +94,7 @@ def _class_of(program: SequenceProgram, number: int) -> str:
 
 
 def _counting(program: SequenceProgram) -> str:
-    reasons = [chain_of(program, bound) for bound in program.branches]
+    reasons = [state_graph_of(program, bound) for bound in program.branches]
     reason = next((reason for reason in reasons if isinstance(reason, str)), None)
     if reason is None:
         return "without enumeration: every condition is on one event or on two successive ones"

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.aggregates import aggregate_matches
-from cepkit.engines.estimate import CountEstimate, estimate_count, exactly
+from cepkit.engines.counting.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet

@@ -22,7 +22,7 @@ import sequence_walks as walks
 import sequences as seq
 
 import cepkit as cep
-from cepkit.engines.chain import count
+from cepkit.engines.counting.counts import count
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.language.expressions import trees as ex
@@ -103,15 +103,15 @@ def counted(repeats: int, n: int = 10**6, windows=(10_000, 100_000)) -> Iterator
 
 
 def _counted(repeats: int, case: seq.Case) -> Iterator[Row]:
-    chain, places, accept = seq.prepared(case)
+    graph, places, accept = seq.prepared(case)
     program, events, twin = places.program, places.events, seq.c_twin()
 
     def of_masks() -> int:
-        return count(chain, places, accept)
+        return count(graph, places, accept)
 
     def of_columns() -> int:
         fresh = Places(program, events)
-        return count(chain, fresh, accepted(fresh))
+        return count(graph, fresh, accepted(fresh))
 
     what = f"b. SEQ(A,B,C) rising, {case.n:,} events, W={case.within:,}, counted from"
     if twin is None:
@@ -120,7 +120,7 @@ def _counted(repeats: int, case: seq.Case) -> Iterator[Row]:
         ):
             yield Row(f"{what} {start}", cost, ">= 0.8 of C")
         return
-    masks = [accept[test] for test in seq.tests_of_abc(chain)]
+    masks = [accept[test] for test in seq.tests_of_abc(graph)]
     kind, t, x = (events.columns[name].values for name in ("kind", "t", "x"))
     assert kind.dtype == np.int8
     out = np.zeros(case.n, np.uint64)  # the twin writes how many matches end where
@@ -138,9 +138,9 @@ def _counted(repeats: int, case: seq.Case) -> Iterator[Row]:
 
 def large(repeats: int, n: int = 10**5, windows=(3000, 30_000)) -> Iterator[Row]:
     """Numbers and samples of very many matches."""
-    chain, places, accept = seq.prepared(seq.Case("", "seq3", seq.PLAIN, seq.RISING_ALL, windows[-1], n))
-    twin, tests = seq.c_twin(), seq.tests_of_abc(chain)
-    works = [lambda: count(chain, places, accept)]
+    graph, places, accept = seq.prepared(seq.Case("", "seq3", seq.PLAIN, seq.RISING_ALL, windows[-1], n))
+    twin, tests = seq.c_twin(), seq.tests_of_abc(graph)
+    works = [lambda: count(graph, places, accept)]
     works += [lambda: int(seq.call_twin(twin.seq3, places, accept, tests).sum())] if twin is not None else []
     (cost, total), *theirs = in_turns(repeats, *works)
     assert all(found == total for _, found in theirs), "the twin counts otherwise"
@@ -204,7 +204,7 @@ _WALK = """
 import os, sys, time
 sys.path.insert(0, {folder!r})
 import sequence_walks as walks
-walk = walks.ChainWalk(*walks.prepared(walks.rising(3, {within}), walks.stream({n}, 3)))
+walk = walks.PathWalk(walks.prepared(walks.rising(3, {within}), walks.stream({n}, 3)))
 next(walk.blocks())
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 before, peak, began, found = resident(), 0, time.process_time(), 0

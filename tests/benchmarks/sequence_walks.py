@@ -1,4 +1,4 @@
-"""How fast the matches of chains are walked, drawn and found; ``python tests/benchmarks/sequence_walks.py``.
+"""How fast matches are walked, drawn and found; ``python tests/benchmarks/sequence_walks.py``.
 
 Thread-CPU seconds of one process on one thread. Limits to hold them against: a match of SEQ3 is 24 bytes, so
 that 20 GB/s of stores would be 8e8 matches per second.
@@ -15,10 +15,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.chain import chain_of
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.chain import count_by_last
-from cepkit.engines.chain_walk import ChainWalk
+from cepkit.engines.counting.counts import PathCounter
+from cepkit.engines.counting.layout import Layout
+from cepkit.engines.counting.walking import PathWalk
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
@@ -59,20 +60,21 @@ def stream(n_events: int, n_types: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"t": np.arange(n_events), "kind": kind, "x": rng.random(n_events)})
 
 
-def prepared(query: SequenceQuery, frame: pd.DataFrame):
-    """Return what the walk and the count of the query's chain take."""
+def prepared(query: SequenceQuery, frame: pd.DataFrame) -> Layout:
+    """Return what counting and walking take."""
     source = PandasSource(frame)
     program = compile_sequence(query, source.schema)
     places = Places(program, build_events(source, program))
-    return places, accepted(places), chain_of(program, program.branches[0])
+    return Layout(state_graph_of(program, program.branches[0]), places, accepted(places))
 
 
 def walked(what: str, query: SequenceQuery, frame: pd.DataFrame, n_matches: int) -> dict:
     """Return how fast blocks are made, up to ``n_matches`` matches, and the memory this takes."""
-    arguments = prepared(query, frame)
-    ChainWalk(*arguments)
+    layout = prepared(query, frame)
+    PathWalk(layout)
+    fresh = Layout(layout.graph, layout.places, layout.accept)
     began = time.thread_time()
-    walk = ChainWalk(*arguments)
+    walk = PathWalk(fresh)
     laid_out = time.thread_time() - began
     next(walk.blocks(16))
     began, found, n_items = time.thread_time(), 0, 0
@@ -96,9 +98,9 @@ def walked(what: str, query: SequenceQuery, frame: pd.DataFrame, n_matches: int)
 
 def drawn(what: str, query: SequenceQuery, frame: pd.DataFrame, n: int = 1000) -> dict:
     """Return what a sample of ``n`` costs, and one match found by its number."""
-    places, accept, chain = prepared(query, frame)
-    counts = count_by_last(chain, places, accept)
-    walk = ChainWalk(places, accept, chain)
+    layout = prepared(query, frame)
+    counts = PathCounter(layout).by_place()
+    walk = PathWalk(layout)
     total = walk.numbering(counts).total
     walk.sample(2, 0, counts)
     walk.take([0], counts)

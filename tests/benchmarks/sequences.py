@@ -1,4 +1,4 @@
-"""Print how fast chains are counted, beside C and DuckDB; ``python tests/benchmarks/sequences.py``.
+"""Print how fast matches are counted, beside C and DuckDB; ``python tests/benchmarks/sequences.py``.
 
 Times are the least thread-CPU time of several runs, after a warm-up; quote the ratios. C and the engine get
 the same: columns, windows as places, and which places fulfil the conditions on single events.
@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.chain import Chain, chain_of
+from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.chain import count, count_by_last
+from cepkit.engines.counting.counts import count, count_by_last
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
@@ -93,7 +93,7 @@ def called(function: Callable, *arguments: np.ndarray | int) -> int:
     return function(*native)
 
 
-def prepared(case: Case) -> tuple[Chain, Places, np.ndarray]:
+def prepared(case: Case) -> tuple[StateGraph, Places, np.ndarray]:
     """Return what both sides get."""
     query = SequenceQuery(
         SequenceOf(case.parts, (None,) * len(case.parts)), case.where,
@@ -102,10 +102,10 @@ def prepared(case: Case) -> tuple[Chain, Places, np.ndarray]:
     source = PandasSource(stream(case.n, case.share))
     program = compile_sequence(query, source.schema)
     places = Places(program, build_events(source, program))
-    chain = chain_of(program, program.branches[0])
-    assert isinstance(chain, Chain), chain
+    graph = state_graph_of(program, program.branches[0])
+    assert isinstance(graph, StateGraph), graph
     assert places.window_start is not None and places.window_end is not None
-    return chain, places, accepted(places)
+    return graph, places, accepted(places)
 
 
 def least(work: Callable[[], object], repeats: int) -> tuple[float, object]:
@@ -140,10 +140,10 @@ def call_twin(function: Callable, places: Places, accept: np.ndarray, tests: lis
     return out
 
 
-def tests_of_abc(chain: Chain) -> list[int]:
+def tests_of_abc(graph: StateGraph) -> list[int]:
     """Return the tests of A, B and C, the absent one too."""
-    tests = [state.test for state in chain.states]
-    absent = [absence.test for edge in chain.edges for absence in edge.absences]
+    tests = [state.test for state in graph.states]
+    absent = [absence.test for link in graph.links for absence in link.absences]
     return [tests[0], *absent, *tests[1:]]
 
 
@@ -169,12 +169,12 @@ def run(repeats: int = 7, *, duckdb_events: int = 10_000) -> dict[str, float]:
     """Print the table and return rate of the engine / rate of the peer, by name."""
     twin, ratios = c_twin(), {}
     for case in CASES:
-        chain, places, accept = prepared(case)
-        cost, counts = least(lambda a=(chain, places, accept): count_by_last(*a), repeats)
-        total = count(chain, places, accept)
+        graph, places, accept = prepared(case)
+        cost, counts = least(lambda a=(graph, places, accept): count_by_last(*a), repeats)
+        total = count(graph, places, accept)
         line = f"{case.name:<44} {total:>12.3g} matches {1e3 * cost:>9.2f} ms {case.n / cost / 1e6:>8.1f} M/s"
         if twin is not None:
-            function, tests = getattr(twin, case.twin), tests_of_abc(chain)
+            function, tests = getattr(twin, case.twin), tests_of_abc(graph)
             c_cost, c_counts = least(lambda f=function, a=(places, accept, tests): call_twin(f, *a), repeats)
             modulo = [int(n) % 2**64 for n in counts]  # as the twin counts
             assert np.array_equal(np.array(modulo, np.uint64), c_counts), "the twin counts otherwise"
@@ -182,8 +182,8 @@ def run(repeats: int = 7, *, duckdb_events: int = 10_000) -> dict[str, float]:
             line += f"   C twin {1e3 * c_cost:>9.2f} ms   ratio {c_cost / cost:.2f}"
         print(line, flush=True)
     case = Case(f"SEQ(A,!B,C), {duckdb_events:,}", "absent", ABSENT, CASES[-1].where, 300, duckdb_events)
-    chain, places, accept = prepared(case)
-    cost, n = least(lambda: count(chain, places, accept), repeats)
+    graph, places, accept = prepared(case)
+    cost, n = least(lambda: count(graph, places, accept), repeats)
     peer, n_peer = in_duckdb(case)
     assert n == n_peer, (n, n_peer)
     ratios[f"{case.name}: engine / DuckDB NOT EXISTS"] = peer / cost

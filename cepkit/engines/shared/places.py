@@ -165,7 +165,7 @@ def accepted_places(accept: np.ndarray) -> np.ndarray:
     """Return the places where ``accept`` (uint8, 0 or 1) is 1, int64, rising."""
     if len(accept) <= _FEW:
         return np.flatnonzero(accept.view(np.bool_))
-    from cepkit.kernels.chain_counts import list_places
+    from cepkit.kernels.path_counts import list_places
 
     out = np.empty(len(accept) + 1, np.int64)
     n = list_places(accept, out)

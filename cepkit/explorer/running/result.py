@@ -13,7 +13,7 @@ import numpy as np
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.chained import ChainedMatches
+from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, joined
@@ -181,7 +181,7 @@ class Result:
         found, policy = (
             (self.matches._found.whole, self.program.query.after_match[0]) if self.is_sequence else (None, "")
         )
-        if not isinstance(found, ChainedMatches) or policy != "none":
+        if not isinstance(found, CountedMatches) or policy != "none":
             return None
         places, counts = Places(self.program, self.events), self._ends[1]
         blocks, n_rows = [], min(PAGE, self.matches.count())

@@ -1,51 +1,51 @@
-"""Chain → Python source of the kernels that count the paths of one window and find a path by its number."""
+"""State graph → Python source of the kernels that count the paths of a window and find paths by number."""
 
 from __future__ import annotations
 
-from cepkit.compile.chain_links import INT1, INT2, READ, ChainWriter, is_line
-from cepkit.compile.regex.matching_source import KernelSource
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, PathWriter
 
 DIGIT = 31  # bits of a digit of a large number
-# Places in the reports: of counting; of the descent.
+# Places in the report of counting, then in the report of the descent.
 STATE, ENTRY, COUNTED = range(3)
 LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 
 
-def write_window_counts(writer: ChainWriter) -> KernelSource:
-    """Write the kernels that count the paths within one window, and find those of a line by their numbers.
+def write_window_counts(writer: PathWriter) -> str:
+    """Write the kernels that count the paths within a window, and find the paths of a line by their numbers.
 
     Returns
     -------
-    KernelSource
+    str
         ``counts(work_limit, w, lows, highs, offset, cell, low, high, latest, *values, count, report)``
         writes to ``count[cell[s] + i]``, for the entries i of state s from ``lows[s]`` to ``highs[s]``, how
         many paths end there and begin at place w or later, modulo 2^64. In a line, ``draw(begin, work_limit,
-        lows, cell, low, high, *values, count, last, rank, out)`` writes the entries of match number
-        ``rank[m]`` of those that end at entry ``last[m]`` to ``out[m]``; where ``rank[m]`` is -1, it writes
-        the number of all there. It returns the m at which it stopped.
+        lows, cell, low, high, *values, count, last, rank, out)`` numbers the matches that end at entry
+        ``last[m]``, and writes the entries of number ``rank[m]`` to ``out[m]``. If ``rank[m]`` is -1, it
+        replaces this by the number of all of them. It returns the m at which it stopped.
 
     Notes
     -----
-    Time O(pairs of entries in the window that an edge could join) for counting, and O(states x entries in the
-    window) per match. Counting stops when ``work_limit`` of them were looked at and goes on from the report.
+    Counting takes time O(pairs of entries in the window that an edge could join), a match O(states x entries
+    in the window). Counting stops after it looked at ``work_limit`` pairs; the next call continues from the
+    report.
     """
     helpers = writer.over_links("total", "cell, count", _TOTAL)
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT1]
     kernels = [(_counting("", _COUNT_CELL, "counts"), types)]
-    if is_line(writer.chain):
+    if writer.graph.is_line:
         types = ["T.int64"] * 2 + [READ] * 4 + writer.value_types + [INT1, READ, INT1, INT2]
         kernels.append((_DRAW, types))
-    return writer.module(helpers, *kernels)
+    return writer.path_module(helpers, *kernels)
 
 
-def write_fitting(writer: ChainWriter) -> KernelSource:
-    """Write the kernel that tells which rows of entries, one per state of a line, are paths.
+def write_fitting(writer: PathWriter) -> str:
+    """Write the kernel that checks which rows of entries, one per state of a line, are paths.
 
     Returns
     -------
-    KernelSource
-        ``fits(rows, low, high, *values, out)`` writes 1 to ``out[m]`` where each entry of ``rows[m]``, int64
-        of shape (n, n_states), may follow the one before it, else 0.
+    str
+        ``fits(rows, low, high, *values, out)`` writes 1 to ``out[m]`` if each entry of ``rows[m]``, int64 of
+        shape (n, n_states), may follow the one before it, otherwise 0.
 
     Notes
     -----
@@ -53,33 +53,34 @@ def write_fitting(writer: ChainWriter) -> KernelSource:
     """
     helpers = writer.over_links("n_held", "every", _N_HELD)
     types = [INT2, READ, READ, *writer.value_types, INT1]
-    return writer.module(helpers, (_FITS, types))
+    return writer.path_module(helpers, (_FITS, types))
 
 
-def write_window_digits(writer: ChainWriter) -> KernelSource:
-    """Write the same kernel for counts of any size: ``count[cell, l]`` is digit l to the base 2^31.
+def write_window_digits(writer: PathWriter) -> str:
+    """Write the counting kernel for numbers of any size: ``count[cell, n]`` is digit n to the base 2^31.
 
     Returns
     -------
-    KernelSource
-        As `write_window_counts`, with a scratch ``sums``, int64 of shape (n_digits,), in front of ``count``.
+    str
+        ``digits``, with the arguments of ``counts`` in `write_window_counts`, and before ``count`` a scratch
+        array ``sums``, int64 of shape (n_digits,).
     """
     helpers = writer.over_links("total", "cell, sums, count", _ADD)
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT2, INT1]
-    return writer.module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
+    return writer.path_module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
 
 
-def write_descent(writer: ChainWriter) -> KernelSource:
-    """Write the kernel that finds the match of a number among those that end at one event.
+def write_descent(writer: PathWriter) -> str:
+    """Write the kernel that finds a match by its number among those that end at one event.
 
     Returns
     -------
-    KernelSource
+    str
         ``descend(work_limit, w, lows, offset, cell, low, high, latest, *values, count, rest, weight, part,
         entry, states, stays, nexts, ways, path_state, candidates, report)`` begins with the event
-        ``entry[0]`` in the states ``states[0]`` and the number ``rest``, in digits; the event before is the
-        one among whose matches the number falls. ``ways[d, s]`` says in how many ways the events behind
-        depth d can go on from state s.
+        ``entry[0]`` in the states ``states[0]`` and the number ``rest``, in digits. It skips candidates for
+        the event before, and subtracts the numbers of their matches, until the rest is smaller than the next
+        one's. ``ways[d, s]`` is the number of ways in which the events after depth d can go on from state s.
 
     Notes
     -----
@@ -87,8 +88,8 @@ def write_descent(writer: ChainWriter) -> KernelSource:
     """
     helpers = [*writer.finding(), *(text.splitlines() for text in _NUMBERS)]
     types = ["T.int64"] * 2 + [READ] * 6 + writer.value_types + [INT2, *[INT1] * 7]
-    types += ['T.Array(T.int64, 3, "C")', INT1, INT2, INT1]
-    return writer.module(helpers, (_DESCENT, types))
+    types += [INT3, INT1, INT2, INT1]
+    return writer.path_module(helpers, (_DESCENT, types))
 
 
 def _counting(scratch: str, cell: str, name: str) -> str:
@@ -154,7 +155,8 @@ _DIGITS_OF_CELL = """            for n in range(len(sums)):
                 count[cell[s] + i, n] = z & 2147483647
                 carry = z >> 31"""
 
-# A match's events from the last to the first: where the number falls among counts, by 64 and then by one.
+# Finds a match's events from the last to the first: it skips entries, 64 at a time and then one by one, while
+# the number is not below the count of their paths.
 _DRAW = """def draw(begin, work_limit, lows, cell, low, high, VALUES, count, last, rank, out):
     work = 0
     for m in range(begin, len(last)):
@@ -202,7 +204,7 @@ _FITS = """def fits(rows, low, high, VALUES, out):
         out[m] = good
 """
 
-# Numbers as digits to the base 2^31, the lowest first; what goes beyond the highest is lost.
+# Numbers are digits to the base 2^31, the lowest first. Carries beyond the highest digit are lost.
 _NUMBERS = (
     """def add(number, other):
     carry = 0
@@ -239,7 +241,7 @@ _NUMBERS = (
         add(part, way_of[s + 1 - ((LOOPS >> s) & 1)])""",
 )
 
-# Phase 1: the event at depth d is new; 0: look for the one before it.
+# In phase 1 the event at depth d is new; in phase 0 the kernel looks for the event before it.
 _DESCENT = """def descend(work_limit, w, lows, offset, cell, low, high, latest, VALUES, count, rest, weight,
             part, entry, states, stays, nexts, ways, path_state, candidates, report):
     d, scan, phase, work = report[0], report[1], report[2], 0

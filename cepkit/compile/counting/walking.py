@@ -1,33 +1,32 @@
-"""Chain → Python source of the kernels that walk its matches: backwards, in order, without dead ends."""
+"""State graph → Python source of the kernels that walk its matches backwards, in order, without dead ends."""
 
 from __future__ import annotations
 
-from cepkit.compile.chain_links import INT1, INT2, READ, SHORT1, ChainWriter
-from cepkit.compile.regex.matching_source import KernelSource
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, SHORT1, PathWriter
 
-# Places in the reports of the walks; and why one stopped early, besides the limit on work.
+# Places in the reports of the walks. Then the reasons why a walk stopped early, besides the limit on work.
 END, DEPTH, PHASE, N_MATCHES, N_ITEMS, WORK, DONE, SEEK, REASON = range(9)
 DEEPER, LONGER, FULL = 1, 2, 3
 
 
-def write_line_walk(writer: ChainWriter) -> KernelSource:
+def write_line_walk(writer: PathWriter) -> str:
     """Write the walk of a line of states.
 
     Returns
     -------
-    KernelSource
+    str
         ``walk(stop, work_limit, ends, first, position, low, high, window_start, latest, *values, start,
         entry, first_in_window, candidate, cursor, n_candidates, scan, scan_end, out, report)`` writes the
-        positions of the events of match m to ``out[m * N : (m + 1) * N]`` until ``out`` is full,
-        ``work_limit`` entries were looked at, or the matches that end at ``ends[:stop]`` are all done;
-        called again, it goes on behind the last of them. With ``report[SEEK]`` not negative it begins at the
-        match ``start``.
+        positions of the events of match m to ``out[m * N : (m + 1) * N]``. It stops when ``out`` is full,
+        when it looked at ``work_limit`` entries, or when all matches that end at ``ends[:stop]`` are done.
+        The next call continues after the last match. If ``report[SEEK]`` is not negative, it begins at match
+        ``start``.
 
     Notes
     -----
     Time O(matches x N + entries looked at): every candidate that passes leads to a match. Memory O(N).
     """
-    n = len(writer.chain.states)
+    n = len(writer.graph.states)
     helpers = writer.over_links("find", "w, latest, found", _FIND_IN_LINE, alive="(v[j] >= w)")
     helpers.append(_FIRST_FROM.splitlines())
     stores = [f"                row[m + np.uint64({s})] = p{s}" for s in range(1, n)]
@@ -37,37 +36,38 @@ def write_line_walk(writer: ChainWriter) -> KernelSource:
     )
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types
     types += [INT1, INT1, INT1, INT2, *[INT1] * 4, INT1, INT1]
-    return writer.module(helpers, (text, types))
+    return writer.path_module(helpers, (text, types))
 
 
-def write_walk(writer: ChainWriter) -> KernelSource:
-    """Write the walk of any chain.
+def write_walk(writer: PathWriter) -> str:
+    """Write the walk of any graph.
 
     Returns
     -------
-    KernelSource
+    str
         ``walk(stop, work_limit, ends, end_states, position, low, high, window_start, offset, latest, *values,
         start, path_state, path_position, path_component, entry, states, stays, nexts, tied, several,
-        sources_of, candidates, cursor, n_candidates, scan, out_event, out_component, first_item, report)``;
-        as the walk of a line, with the items of a match from ``first_item[m]`` to ``first_item[m + 1]``. It
-        stops with a reason when a path is longer than its arrays or a match longer than the output.
+        sources_of, candidates, cursor, n_candidates, scan, out_event, out_component, first_item, report)``
+        does the same as the walk of a line. The items of match m are those from ``first_item[m]`` to
+        ``first_item[m + 1]``. It stops with a reason when a path is longer than its arrays, or a match longer
+        than the output.
 
     Notes
     -----
-    A row of events is walked once, with the set of states that each can be in; where a row has several ways
-    through the states, these are written one after the other, those whose components end earlier first.
+    The walk visits a row of events once, with the set of states in which each event can be. If a row has
+    several ways through the states, each way is a match: those whose components end earlier come first.
     """
     helpers = writer.finding()
     helpers += [
         text.splitlines() for text in (_FIRST_FROM, _WRITE_LEAVES, _GO_ON, _OTHER_WAY, _WRITE_COMPONENTS)
     ]
     types = ["T.int64"] * 2 + [READ] * 8 + writer.value_types
-    types += [INT1, INT1, INT1, SHORT1, *[INT1] * 6, INT2, 'T.Array(T.int64, 3, "C")', *[INT1] * 3]
+    types += [INT1, INT1, INT1, SHORT1, *[INT1] * 6, INT2, INT3, *[INT1] * 3]
     types += [INT1, SHORT1, INT1, INT1]
-    return writer.module(helpers, (_WALK, types))
+    return writer.path_module(helpers, (_WALK, types))
 
 
-# The first entry from lo to hi that is not in front of place p, which is mostly near the one given.
+# The first entry from lo to hi at place p or later; mostly it is near the one given.
 _FIRST_FROM = """def first_from(place, lo, hi, near, p):
     near, step = min(max(near, lo), hi), 1
     if near < hi and place[near] < p:
@@ -100,7 +100,7 @@ _FIND_IN_LINE = """    LOADS
         n += np.uint64(1) if CONDITION else np.uint64(0)
     return np.int64(n)"""
 
-# Level d has chosen the event of state d and looks for that of state d - 1; level N chooses the last event.
+# Level d has chosen the event of state d and looks for that of state d - 1. Level N chooses the last event.
 _LINE = f"""def walk(stop, work_limit, ends, first, position, low, high, window_start, latest, VALUES, start,
          entry, first_in_window, candidate, cursor, n_candidates, scan, scan_end, out, report):
     e, d, n, seek = report[{END}], report[{DEPTH}], report[{N_MATCHES}], report[{SEEK}]
@@ -159,9 +159,10 @@ _LINE = f"""def walk(stop, work_limit, ends, first, position, low, high, window_
     report[{DONE}] = done
 """
 
-# Depth d counts events from the last, 0. Phase 1: the event at depth d is new; 2: a match is to be written;
-# 0: look for the event before it. What a match is written from stands with depth 0 at the end of its array.
-# While each event so far can be in one state only, `several` is 0 and the components are known.
+# Depth d counts events from the last one, which has depth 0. In phase 1 the event at depth d is new, in phase
+# 2 a match is to be written, in phase 0 the walk looks for the event before. In the arrays that a match is
+# copied from, depth 0 is the last cell. While each event so far can be in one state only, `several` is 0 and
+# the components are known.
 _WALK = f"""def walk(stop, work_limit, ends, end_states, position, low, high, window_start, offset, latest,
          VALUES, start, path_state, path_position, path_component, entry, states, stays, nexts, tied, several,
          sources_of, candidates, cursor, n_candidates, scan, out_event, out_component, first_item, report):
@@ -270,7 +271,7 @@ _WALK = f"""def walk(stop, work_limit, ends, end_states, position, low, high, wi
     report[{DONE}], report[{REASON}] = done, reason
 """
 
-# The matches that candidates from c on begin, as long as these begin matches and do nothing else.
+# Writes the matches that begin at the candidates from c on, up to a candidate that does not only begin one.
 _WRITE_LEAVES = """def write_leaves(n, n_items, c, until, candidates, position, events, components, out_event,
                  out_component, first_item):
     size = len(events) + 1
@@ -289,15 +290,15 @@ _WRITE_LEAVES = """def write_leaves(n, n_items, c, until, candidates, position, 
         first_item[n] = n_items
     return c"""
 
-# From the state of the event at depth d to those of all behind it; the next component begins where it can.
+# Sets the states of all events after the one at depth d. The next component begins as soon as it can.
 _GO_ON = """def go_on(d, path_state, nexts):
     s = path_state[d]
     for t in range(d, 0, -1):
         s = FIRST_STATE[COMPONENT[s] + 1] if (nexts[t] >> s) & 1 else s + 1 - ((LOOPS >> s) & 1)
         path_state[t - 1] = s"""
 
-# The next way through the states: the last event that began a component but could also stay in the one before
-# it does so. Returns its depth + 1, 0 when there is no other way.
+# Finds the next way through the states: the last event that began a component, and could have stayed in the
+# one before, now stays. Returns its depth + 1, or 0 when no other way exists.
 _OTHER_WAY = """def other_way(d, path_state, stays, nexts):
     for t in range(1, d + 1):
         s = path_state[t]

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from cepkit.compile.relaxing import Dropped, relax
+from cepkit.compile.counting.relaxing import Dropped, relax
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.engines.chained import ChainedMatches
+from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.shared.condition_tests import holding
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
@@ -108,7 +108,7 @@ def estimate_count(
     CepError
         When ``samples`` is not a positive number, or ``seed`` none at all.
     UnsupportedQueryError
-        When the query stays out of reach for the chain engine whatever conditions are left out.
+        When the counting engine cannot run the query, whatever conditions are left out.
 
     Notes
     -----
@@ -117,7 +117,7 @@ def estimate_count(
     samples in proportion to its relaxed count; one that needs no relaxation is counted. The limits of a
     stratum are those of Clopper and Pearson, which hold at least so often whatever the share; those of the
     sum are put together from them.
-    Time: that of counting and sampling a chain, and O(samples x events of a match).
+    Time: that of counting and sampling the relaxed query, and O(samples x events of a match).
     Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
     general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
@@ -131,7 +131,7 @@ def estimate_count(
         )
     if not events.n_events or program.window.is_empty:
         return exactly(0)
-    found = ChainedMatches(relaxed.program, events)
+    found = CountedMatches(relaxed.program, events)
     counts = found.counts_of_branches()
     if not any(relaxed.dropped):
         return exactly(sum(counts))

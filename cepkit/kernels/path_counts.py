@@ -1,4 +1,4 @@
-"""What counts chains whatever the query: pointers between places, and chains without conditions."""
+"""Kernels that count whatever the query: pointers between places, and paths without conditions."""
 
 import numpy as np
 from numba import njit

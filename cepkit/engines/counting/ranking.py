@@ -1,17 +1,15 @@
-"""The matches of a chain by their numbers: which ends where, and the path of each among those of its end."""
+"""Matches by their numbers: where each one ends, and its path among those that end there."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 
-from cepkit.compile.chain_links import ChainWriter, is_line
-from cepkit.compile.chain_ranking import (
+from cepkit.compile.counting.ranking import (
     COUNTED,
     DIGIT,
     ENTRY,
@@ -24,12 +22,11 @@ from cepkit.compile.chain_ranking import (
     write_window_counts,
     write_window_digits,
 )
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
-from cepkit.engines.shared.kernels import kernel
+from cepkit.engines.counting.entries import Entries
+from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
 from cepkit.progress import checkpoint
 
-SMALL = 1 << 62  # counts below are computed as integers of 64 bits
+SMALL = 1 << 62  # smaller counts are computed as integers of 64 bits
 FEW = 32  # entries looked at in one go for each event of a path
 _MASK = (1 << DIGIT) - 1
 _FEW_EVENTS = 64
@@ -45,13 +42,13 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """The number of the first match of every end, and of all; in Python integers where they are large."""
+    """The number of the first match of each end, then the number of all; large ones are Python integers."""
 
     first_of_end: np.ndarray | list[int]
 
     @classmethod
     def of(cls, counts: np.ndarray | Sequence[int], place_of_end: np.ndarray) -> Numbering:
-        """Return the numbering of matches by how many end at each place."""
+        """Return the numbering that follows from how many matches end at each place."""
         if isinstance(counts, np.ndarray):
             own = counts[place_of_end]
             if own.dtype != object and own.sum(dtype=np.float64) < SMALL:
@@ -71,7 +68,7 @@ class Numbering:
         return int(self.first_of_end[end + 1]) - int(self.first_of_end[end])
 
     def located(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """Return for every number its end and its number among the matches of this end."""
+        """Return, for each number, its end and its number among the matches of this end."""
         first = self.first_of_end
         if isinstance(first, list):
             ends = [bisect_right(first, number) - 1 for number in numbers]
@@ -83,7 +80,7 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class CountedWindow:
-    """How many paths within one window end at each of its entries, but for the last event's.
+    """How many paths within a window end at each of its entries.
 
     Parameters
     ----------
@@ -92,7 +89,7 @@ class CountedWindow:
     lows, highs, cell : ndarray of int64, shape (n_states,)
         The entries of each state in it; entry i of state s has row ``cell[s] + i`` of ``count``.
     count : ndarray of int64, shape (n_cells,) or (n_cells, n_digits)
-        Or digits to the base 2^31, the lowest first.
+        The counts, or their digits to the base 2^31, the lowest first.
     """
 
     start: int
@@ -103,43 +100,23 @@ class CountedWindow:
 
 
 class PathFinder:
-    """Finds the matches that end at an entry by their numbers; the window last counted is kept."""
+    """Finds the matches that end at an entry by their numbers. It keeps the window that it counted last."""
 
-    def __init__(self, program: SequenceProgram, writer: ChainWriter, entries: Entries):
-        self.program, self.writer, self.entries = program, writer, entries
-        self.n_states = len(writer.chain.states)
-        self.is_line = is_line(writer.chain)
+    def __init__(self, layout: Layout, entries: Entries):
+        self.layout, self.entries = layout, entries
+        self.n_states = len(layout.graph.states)
+        self.is_line = layout.graph.is_line
         self._scratch: list[np.ndarray] = []
         self._known: tuple[tuple[int, int, int], CountedWindow] | None = None
 
-    @cached_property
-    def _counts(self) -> Callable:
-        return kernel(self.program, write_window_counts(self.writer).text, "counts")
-
-    @cached_property
-    def _draw(self) -> Callable:
-        return kernel(self.program, write_window_counts(self.writer).text, "draw")
-
-    @cached_property
-    def _fits(self) -> Callable:
-        return kernel(self.program, write_fitting(self.writer).text, "fits")
-
-    @cached_property
-    def _digits(self) -> Callable:
-        return kernel(self.program, write_window_digits(self.writer).text, "digits")
-
-    @cached_property
-    def _descend(self) -> Callable:
-        return kernel(self.program, write_descent(self.writer).text, "descend")
-
     def window(self, start: int, last: int, n_digits: int = 0) -> CountedWindow:
-        """Return the paths from place ``start`` on to events in front of place ``last``, counted.
+        """Return the counts of the paths that begin at place ``start`` or later and end before ``last``.
 
         Notes
         -----
         Time O(pairs of entries in the window), times ``n_digits``; memory O(states x entries in it). Counts
-        are exact modulo 2^64, with ``n_digits`` modulo 2^(31 n_digits): so, where the matches that end at
-        ``last`` and begin at ``start`` or later are fewer, are all counts that parts of these have.
+        are exact modulo 2^64, with ``n_digits`` modulo 2^(31 n_digits). If fewer matches begin at ``start``
+        or later and end at ``last``, the counts of all their parts are exact.
         """
         if self._known is not None and self._known[0] == (start, last, n_digits):
             return self._known[1]
@@ -151,7 +128,8 @@ class PathFinder:
         report[ENTRY] = -1
         table = np.zeros((n_cells, n_digits) if n_digits else n_cells, np.int64)
         outputs = (np.zeros(n_digits, np.int64), table, report) if n_digits else (table, report)
-        run = self._digits if n_digits else self._counts
+        write, name = (write_window_digits, "digits") if n_digits else (write_window_counts, "counts")
+        run = self.layout.path_kernel(write, name)
         while not report[COUNTED]:
             checkpoint()
             run(
@@ -165,7 +143,8 @@ class PathFinder:
     def fitting(self, rows: np.ndarray) -> np.ndarray:
         """Return which rows of entries, one per state of a line, are paths, bool, (n,)."""
         out = np.zeros(len(rows), np.int64)
-        self._fits(rows, self.entries.low, self.entries.high, *self.entries.values, out)
+        run = self.layout.path_kernel(write_fitting, "fits")
+        run(rows, self.entries.low, self.entries.high, *self.entries.values, out)
         return out > 0
 
     def drawn(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -178,7 +157,7 @@ class PathFinder:
         last : ndarray of int64, shape (n,)
             Entries.
         rank : ndarray of int64, shape (n,)
-            Numbers; -1 is replaced by the number of all that end there.
+            Numbers. The kernel replaces -1 by the number of all that end there.
 
         Returns
         -------
@@ -186,19 +165,19 @@ class PathFinder:
             Their entries, from the first event to the last.
         """
         out = np.zeros((len(last), self.n_states), np.int64)
-        own, done = self.entries, 0
+        own, done, run = self.entries, 0, self.layout.path_kernel(write_window_counts, "draw")
         while done < len(last):
             checkpoint()
-            done = self._draw(
+            done = run(
                 done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *own.values, window.count,
                 last, rank, out,
             )  # fmt: skip
         return out
 
     def paths(self, last: int, end_states: int, ranks: Sequence[int], count: int) -> list[Path]:
-        """Return the matches of numbers ``ranks`` among the ``count`` ones that end at entry ``last``.
+        """Return the matches of numbers ``ranks`` among the ``count`` matches that end at entry ``last``.
 
-        ``end_states`` is the mask of the final states in which they do.
+        ``end_states`` is the mask of the final states in which they end.
         """
         own = self.entries
         start, place = int(own.window_start[last]), int(own.place[last])
@@ -228,9 +207,10 @@ class PathFinder:
         candidates = np.zeros((3, FEW), np.int64)
         report = np.zeros(5, np.int64)
         report[PHASE] = 1
+        run = self.layout.path_kernel(write_descent, "descend")
         while not report[FOUND]:
             checkpoint()
-            self._descend(
+            run(
                 WORK_PER_CALL, window.start, window.lows, own.offset, window.cell, own.low, own.high,
                 own.latest, *own.values, window.count, rest, *scratch, *self._scratch, candidates, report,
             )  # fmt: skip

@@ -1,16 +1,16 @@
-"""A sequence query without the conditions that keep it from being a chain, and what was left out."""
+"""A sequence query without the conditions that the counting engine cannot run, and a list of these."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cepkit.compile.chain import chain_of
+from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Numbers of the conditions and of the absences that a branch was relaxed by."""
+    """The numbers of the conditions and absences that a branch leaves out."""
 
     conditions: tuple[int, ...] = ()
     absences: tuple[int, ...] = ()
@@ -21,17 +21,17 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """A program of chains only, whose matches include the query's, and per branch what it leaves out."""
+    """A program for the counting engine, and what each branch leaves out. Its matches include the query's."""
 
     program: SequenceProgram
     dropped: tuple[Dropped, ...]
 
 
 def relax(program: SequenceProgram) -> Relaxed | str:
-    """Return the program without what no chain can express, or why that is not enough.
+    """Return the program without what the counting engine cannot run, or why that is not enough.
 
-    Left out are the conditions and absences that no chain has, also alone: those that link events which are
-    not neighbours, that look at whole loops, that forbid events at the edges of the window.
+    It leaves out each condition and absence for which, even alone, a branch has no state graph. These link
+    events that are not neighbours, read whole loops, or forbid events at the edges of the window.
 
     Parameters
     ----------
@@ -61,18 +61,20 @@ def relax(program: SequenceProgram) -> Relaxed | str:
 
 def _relaxed(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch, Dropped] | str:
     bare = _with(bound, (), ())
-    reason = chain_of(program, bare)
+    reason = state_graph_of(program, bare)
     if isinstance(reason, str):
         return reason
     conditions = [i for i, own in enumerate(bound.conditions) if own.condition.absence is None]
     absences = range(len(bound.branch.absences))
-    kept = [i for i in conditions if not isinstance(chain_of(program, _with(bound, (i,), ())), str)]
-    kept_absences = [a for a in absences if not isinstance(chain_of(program, _with(bound, (), (a,))), str)]
+    kept = [i for i in conditions if not isinstance(state_graph_of(program, _with(bound, (i,), ())), str)]
+    kept_absences = [
+        a for a in absences if not isinstance(state_graph_of(program, _with(bound, (), (a,))), str)
+    ]
     dropped = Dropped(
         tuple(i for i in conditions if i not in kept), tuple(a for a in absences if a not in kept_absences)
     )
     relaxed = _with(bound, kept, kept_absences)
-    reason = chain_of(program, relaxed)
+    reason = state_graph_of(program, relaxed)
     return reason if isinstance(reason, str) else (relaxed, dropped)
 
 

@@ -1,4 +1,4 @@
-"""The chain engine: sequences whose conditions link neighbours are counted first and made when looked at."""
+"""The counting engine: it counts matches first, and makes them when they are asked for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.chain import Chain, chain_of
+from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Bound
-from cepkit.engines.chain import ChainCount, total_of
-from cepkit.engines.chain_aggregates import aggregate, ratio
-from cepkit.engines.chain_walk import ChainWalk
+from cepkit.engines.counting.aggregates import aggregate, ratio
+from cepkit.engines.counting.counts import PathCounter, total_of
+from cepkit.engines.counting.layout import Layout
+from cepkit.engines.counting.walking import PathWalk
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import (
@@ -28,60 +29,61 @@ from cepkit.events import NULL_INTEGER, Events
 _FEW_MATCHES = 24  # up to so many are found one by one
 
 
-def chain_unsupported(program: Bound) -> str | None:
-    """Return why the chain engine cannot run a program, None when it can; completes "it …"."""
+def counting_unsupported(program: Bound) -> str | None:
+    """Return why the counting engine cannot run a program, None when it can; completes "it …"."""
     if not isinstance(program, SequenceProgram):
         return "runs event sequences only"
     if not program.compiled:
         return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
-    found = (chain_of(program, bound) for bound in program.branches)
+    found = (state_graph_of(program, bound) for bound in program.branches)
     return next((reason for reason in found if isinstance(reason, str)), None)
 
 
-def chain_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` in ``events``, counted when they are asked for.
+def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
+    """Return the matches of ``program`` in ``events``. They are counted when they are asked for.
 
     Parameters
     ----------
     program : SequenceProgram
-        One that `chain_unsupported` has nothing against.
+        A program for which `counting_unsupported` returns None.
     events : Events
         With the program's columns.
 
     Notes
     -----
-    Time to count: O(events + pairs of events of successive components in a window); without conditions
-    between events O(events). Memory O(events).
+    Time to count: O(events + pairs of events of successive components in a window), and O(events) without
+    conditions between events. Memory O(events).
     """
     if not events.n_events or program.window.is_empty:
         return KnownMatches(events, joined([]))
-    return ChainedMatches(program, events)
+    return CountedMatches(program, events)
 
 
-class ChainedMatches(SequenceSet):
-    """The matches of all chains of a program."""
+class CountedMatches(SequenceSet):
+    """The matches of all branches of a program."""
 
     def __init__(self, program: SequenceProgram, events: Events):
         self.program, self.events = program, events
         self._places = Places(program, events)
-        self._chains: list[Chain] = [chain_of(program, bound) for bound in program.branches]
+        self._graphs: list[StateGraph] = [state_graph_of(program, bound) for bound in program.branches]
 
     @cached_property
-    def _accept(self) -> np.ndarray:
-        return accepted(self._places)
+    def _layouts(self) -> list[Layout]:
+        accept = accepted(self._places)
+        return [Layout(graph, self._places, accept) for graph in self._graphs]
 
     @cached_property
-    def _counters(self) -> list[ChainCount]:
-        return [ChainCount(chain, self._places, self._accept) for chain in self._chains]
+    def _counters(self) -> list[PathCounter]:
+        return [PathCounter(layout) for layout in self._layouts]
 
     @cached_property
     def _counts(self) -> list[np.ndarray | list[int]]:
-        """How many matches end at each place, for every chain."""
+        """How many matches of each branch end at each place."""
         return [counter.by_place() for counter in self._counters]
 
     @cached_property
-    def _walks(self) -> list[ChainWalk]:
-        return [ChainWalk(self._places, self._accept, chain, i) for i, chain in enumerate(self._chains)]
+    def _walks(self) -> list[PathWalk]:
+        return [PathWalk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
     def _total(self) -> int:
@@ -168,11 +170,11 @@ class ChainedMatches(SequenceSet):
             by_place = np.where(present, values, null)[self._places.position_of_place]
         wanted = {"avg": ("total", "count"), "sum": ("total",)}.get(function, (function,))
         found: dict[str, list] = {name: [] for name in wanted}
-        for chain in self._chains:
-            for c, component in enumerate(chain.branch.branch.components):
+        for counter in self._counters:
+            for c, component in enumerate(counter.graph.branch.branch.components):
                 if component.variable == variable:
                     for name in wanted:
-                        made = aggregate(chain, self._places, self._accept, c, by_place, name)
+                        made = aggregate(counter, c, by_place, name)
                         found[name] += [] if made is None else [made]
         if function == "count":
             return sum(found["count"])

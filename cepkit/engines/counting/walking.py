@@ -1,4 +1,4 @@
-"""The matches of a chain in canonical order: walked in blocks, drawn at random, or found by their numbers."""
+"""Matches in canonical order: listed in blocks, drawn at random, or found by their numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.chain import Chain
-from cepkit.compile.chain_links import ChainWriter, is_line
-from cepkit.compile.chain_walking import (
+from cepkit.compile.counting.walking import (
     DEEPER,
     DEPTH,
     DONE,
@@ -24,62 +22,54 @@ from cepkit.compile.chain_walking import (
     write_line_walk,
     write_walk,
 )
-from cepkit.engines.chain_entries import WORK_PER_CALL, Entries
-from cepkit.engines.chain_numbers import FEW, SMALL, Numbering, Path, PathFinder
-from cepkit.engines.chain_sampling import LineSample
-from cepkit.engines.shared.kernels import dtypes_of, kernel
-from cepkit.engines.shared.places import Places
+from cepkit.engines.counting.entries import Entries
+from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
+from cepkit.engines.counting.ranking import FEW, SMALL, Numbering, Path, PathFinder
+from cepkit.engines.counting.sampling import LineSample
 from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, drawn_numbers, joined
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16
-_STRETCH = 1024  # entries looked at in one go for each event of a path, in a line of states
+_STRETCH = 1024  # entries that the walk of a line looks at in one go for each event of a path
 _FEW_EVENTS = 64  # of a path, before its arrays grow
-_FROM_THE_END = (1, 2)  # of these arrays: depth 0 is their last cell
-_RUN = 24  # successive numbers from which on walking is cheaper than finding each
+_FROM_THE_END = (1, 2)  # numbers of the scratch arrays in which depth 0 is the last cell
+_RUN = 24  # for so many successive numbers, walking is cheaper than finding each
 
 
-class ChainWalk:
-    """Walks over the matches of a chain; of these nothing is kept, of the events what `Entries` holds.
+class PathWalk:
+    """Walks over the matches in a layout. It keeps no matches, and of the events what `Entries` holds.
 
     Parameters
     ----------
-    places : Places
-        The events.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which events pass which conditions on single events, see `accepted`.
-    chain : Chain
-        Of one of the program's branches.
+    layout : Layout
+        The events of a state graph.
     number : int
         The branch's number.
 
     Notes
     -----
-    ``counts`` of the methods says how many matches end at each place: an array or a list of Python integers.
+    ``counts`` in the methods is how many matches end at each place: an array or a list of Python integers.
     Source: Poppe, Lei, Rundensteiner, Maier, "GRETA: Graph-based Real-time Event Trend Aggregation", PVLDB
     11(1), 2017, section 4: matches as the paths of a graph of events.
-    Differs: the graph is not stored, its edges are looked up; paths are walked and found by number, not only
-    aggregated.
+    Differs: the graph is not stored; kernels look up its edges. Paths are also walked and found by number.
     """
 
-    def __init__(self, places: Places, accept: np.ndarray, chain: Chain, number: int = 0):
-        self.places, self.chain, self.number = places, chain, number
-        self.program = places.program
-        self.n_states = len(chain.states)
-        self.is_line = is_line(chain)
-        self.component_of_state = np.array([state.component for state in chain.states], np.int16)
-        self.writer = ChainWriter(self.program, chain, dtypes_of(places.inputs))
-        self.entries = Entries.of(places, accept, chain, self.writer)
-        self._finder = PathFinder(self.program, self.writer, self.entries)
+    def __init__(self, layout: Layout, number: int = 0):
+        self.places, self.graph, self.number = layout.places, layout.graph, number
+        self.n_states = len(self.graph.states)
+        self.is_line = self.graph.is_line
+        self.component_of_state = np.array([state.component for state in self.graph.states], np.int16)
+        self.layout, self.entries = layout, Entries.of(layout)
+        self._finder = PathFinder(layout, self.entries)
         self._numbering: tuple[object, Numbering] | None = None
         self._shared: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Entries where matches end, in stream order; the masks of their final states; their positions."""
-        ends, states = self.entries.ends(self.chain)
-        if self.program.window.is_empty:
+        ends, states = self.entries.ends(self.graph)
+        if self.layout.program.window.is_empty:
             ends, states = ends[:0], states[:0]
         position = self.entries.position[ends]
         order = np.argsort(position, kind="stable")
@@ -97,17 +87,17 @@ class ChainWalk:
 
         Notes
         -----
-        Memory O(size x events of a match), also where any number of matches end at one event. Time O(events
-        of matches + events in the windows before them): every candidate that passes leads to a match.
+        Memory O(size x events of a match), however many matches end at one event. Time O(events of matches +
+        events in the windows before them): every candidate that passes leads to a match.
         """
         yield from self._walk(0, len(self._ends[0]), size)
 
     def _walk(self, begin: int, stop: int, size: int, path: Path | None = None) -> Iterator[MatchBlock]:
-        """Yield the matches that end at the ends from ``begin`` to ``stop``, the first of them ``path``."""
+        """Yield the matches of the ends from ``begin`` to ``stop``; if ``path`` is given, begin with it."""
         if begin >= stop:
             return iter(())
         size = min(max(1, size), _MOST_PER_BLOCK)
-        if not self.chain.edges:
+        if not self.graph.edges:
             return self._walk_single(begin, stop, size)
         return (self._walk_line if self.is_line else self._walk_graph)(begin, stop, size, path)
 
@@ -115,12 +105,8 @@ class ChainWalk:
         for low in range(begin, stop, size):
             yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
 
-    @cached_property
-    def _line_kernel(self):
-        return kernel(self.program, write_line_walk(self.writer).text, "walk")
-
     def _walk_line(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        n, own = self.n_states, self.entries
+        n, own, run = self.n_states, self.entries, self.layout.path_kernel(write_line_walk, "walk")
         start = np.zeros(n, np.int64) if path is None else path.entries[::-1].copy()
         first = np.append(own.first_of_state, own.end_of_state[-1])
         arguments = [
@@ -135,17 +121,13 @@ class ChainWalk:
             report[N_MATCHES] = 0
             while not report[DONE] and report[N_MATCHES] < size:
                 checkpoint()
-                self._line_kernel(*arguments, out, report)
+                run(*arguments, out, report)
             n_matches = int(report[N_MATCHES])
             if n_matches:
                 yield self._of_one_length(_trimmed(out, n_matches * n))
 
-    @cached_property
-    def _graph_kernel(self):
-        return kernel(self.program, write_walk(self.writer).text, "walk")
-
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        own = self.entries
+        own, run = self.entries, self.layout.path_kernel(write_walk, "walk")
         start = np.zeros(1, np.int64) if path is None else path.entries
         arguments = [
             stop, WORK_PER_CALL, *self._ends[:2], own.position, own.low, own.high, own.window_start,
@@ -164,7 +146,7 @@ class ChainWalk:
             report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
             while not report[DONE] and report[REASON] not in (FULL, LONGER):
                 checkpoint()
-                self._graph_kernel(*arguments, *scratch, *outputs, report)
+                run(*arguments, *scratch, *outputs, report)
                 if report[REASON] == DEEPER:
                     depth *= 2
                     scratch = _deeper(scratch, depth)
@@ -191,7 +173,7 @@ class ChainWalk:
     # --- by number
 
     def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
-        """Return the numbers of the matches by their last events; that of the latest ``counts`` is kept."""
+        """Return the numbers of the matches by their last events; the latest numbering is kept."""
         if self._numbering is None or self._numbering[0] is not counts:
             place_of_end = self.entries.place[self._ends[0]]
             self._numbering = counts, Numbering.of(counts, place_of_end)
@@ -203,19 +185,19 @@ class ChainWalk:
         Parameters
         ----------
         numbers : sequence of int
-            Of the matches in canonical order, from 0 on.
+            Numbers of matches in canonical order, from 0 on.
         counts : array or list of int
             How many matches end at each place.
 
         Raises
         ------
         IndexError
-            For a number that no match has.
+            If no match has one of the numbers.
 
         Notes
         -----
-        Exact for counts of any size. Time O(pairs of events in a window) for every last event among them, and
-        O(window) per event of each match; runs of successive numbers are walked.
+        Exact for counts of any size. Time O(pairs of events in a window) for each last event of these
+        matches, and O(window) per event of each match. Runs of successive numbers are walked.
         """
         numbering = self.numbering(counts)
         asked = sorted(set(numbers))
@@ -229,13 +211,13 @@ class ChainWalk:
         return block.take(np.array([place_of_number[number] for number in numbers], np.int64))
 
     def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
-        """Return ``n`` different matches drawn uniformly (all when there are no more), in canonical order.
+        """Return ``n`` different matches drawn uniformly, or all if there are no more, in canonical order.
 
         Notes
         -----
-        Exactly uniform, whatever the size of counts: numbers of matches are drawn, and the matches found as
-        in `take`. In a line of states only how many of them end where is kept, and as many are drawn there
-        anew, with one counted window for last events that are close to each other; see `LineSample`.
+        Exactly uniform for counts of any size: numbers of matches are drawn, and the matches found as in
+        `take`. In a line of states these numbers only decide how many matches end at each event. `LineSample`
+        then draws so many there, with one counted window for last events that are close to each other.
         """
         numbering = self.numbering(counts)
         numbers = drawn_numbers(numbering.total, n, seed)
@@ -251,7 +233,7 @@ class ChainWalk:
         return self._of_one_length(positions[np.lexsort(positions.T)].ravel())
 
     def _of_runs(self, numbers: list[int], numbering: Numbering) -> Iterator[MatchBlock]:
-        """Yield the matches of rising numbers: long runs of successive ones walked, the others found."""
+        """Yield the matches of rising numbers. Long runs of successive numbers are walked, others found."""
         ends, end_states, positions = self._ends
         located = numbering.located(numbers)
         m = 0
@@ -259,7 +241,7 @@ class ChainWalk:
             checkpoint()
             end, rank = located[m]
             run = _run_length(numbers, m)
-            if not self.chain.edges:
+            if not self.graph.edges:
                 yield self._of_one_length(positions[end : end + run])
                 m += run
                 continue
@@ -297,7 +279,7 @@ class ChainWalk:
 
 
 def _run_length(numbers: list[int], m: int) -> int:
-    """Return how many successive numbers stand from ``m`` on in a rising list of different ones."""
+    """Return how many successive numbers a rising list of different numbers has from index ``m`` on."""
     return bisect_right(range(len(numbers) - m), numbers[m], key=lambda i: numbers[m + i] - i)
 
 
@@ -307,7 +289,7 @@ def _trimmed(array: np.ndarray, n: int) -> np.ndarray:
 
 
 def _scratch(depth: int) -> list[np.ndarray]:
-    """Return the arrays by the depth of a path that the walk of a graph works in."""
+    """Return the arrays, by depth of a path, in which the walk of a graph works."""
     path = [np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth, np.int16)]
     one = [np.zeros(depth, np.int64) for _ in range(6)]
     more = [np.zeros((depth, 2), np.int64), np.zeros((depth, 3, FEW), np.int64)]
@@ -315,7 +297,7 @@ def _scratch(depth: int) -> list[np.ndarray]:
 
 
 def _deeper(scratch: list[np.ndarray], depth: int) -> list[np.ndarray]:
-    """Return the arrays for longer paths, their contents where kernels look for them."""
+    """Return arrays for longer paths, with the old contents where kernels look for them."""
     larger = _scratch(depth)
     for number, (old, new) in enumerate(zip(scratch, larger, strict=True)):
         if number in _FROM_THE_END:

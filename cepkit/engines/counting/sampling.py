@@ -1,4 +1,4 @@
-"""Uniform samples of the matches of a line of states: by trial where that is quick, else by counting."""
+"""Uniform samples of the matches of a line of states: by trial if that is quick, otherwise by counting."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from math import prod
 
 import numpy as np
 
-from cepkit.engines.chain_numbers import SMALL, CountedWindow, PathFinder
+from cepkit.engines.counting.ranking import SMALL, CountedWindow, PathFinder
 from cepkit.progress import checkpoint
 
-_SPAN = 4  # a group's windows begin within this fraction of the first one's length
-_LEAST_SHARE = (
-    8  # at least one in so many matches of the group's window must be in that of its own last event
-)
-
-_MOST_TRIALS = 256  # a match of a last event is looked for by trial when it takes at most so many
+_SPAN = 4  # the windows of a group begin within a quarter of the first one's length
+_LEAST_SHARE = 8  # at least one in so many matches of a group's window is in the window of its last event
+_MOST_TRIALS = 256  # trials are used if a match takes at most so many
 _FEW_PAIRS = 1 << 26  # up to so many pairs of events are counted at once, by kernels that others need too
 _TRIALS_PER_CALL = 1 << 16
 
@@ -25,12 +22,12 @@ class LineSample:
 
     Notes
     -----
-    In large windows, where one in `_MOST_TRIALS` rows of events of the right types is a match, such rows are
-    drawn until enough are: O(trials x states), whatever the window. Else the window is counted: O(pairs of
-    events in it).
-    Last events close to each other share a window that begins where the first of theirs does: what is drawn
-    from it and begins too early for its last event is drawn again. So a sample is as exact, and a window is
-    counted per group of last events instead of per event.
+    In a large window, if one in `_MOST_TRIALS` rows of events of the right types is a match, rows are drawn
+    until enough of them are matches: time O(trials x states), whatever the window. Otherwise the window is
+    counted: time O(pairs of events in it).
+    Last events close to each other share a counted window, which begins with the first of their windows. A
+    match that is drawn from it and begins too early for its last event is drawn again, so that the sample
+    stays exactly uniform.
     """
 
     def __init__(self, finder: PathFinder, rng: np.random.Generator):
@@ -42,9 +39,9 @@ class LineSample:
         Parameters
         ----------
         last : ndarray of int64, shape (n,)
-            Different entries where matches end, rising.
+            Rising, without duplicates: entries where matches end.
         n_wanted, count : ndarray of int64, shape (n,)
-            How many are drawn, and of how many.
+            How many are drawn, and how many exist.
         """
         lows, sizes = self._windows(last)
         n_trials = sizes.prod(axis=1, dtype=np.float64) / count
@@ -65,7 +62,7 @@ class LineSample:
                 begin = m
 
     def _windows(self, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first entry of each state but the last in the window of each last entry; how many."""
+        """Return, for each last entry, the first entry of each other state in its window, and how many."""
         own, lows, sizes = self.entries, [], []
         for first, end in zip(own.first_of_state[:-1].tolist(), own.end_of_state[:-1].tolist(), strict=True):
             place = own.place[first:end]
@@ -82,7 +79,7 @@ class LineSample:
         lows: np.ndarray,
         sizes: np.ndarray,
     ) -> Iterator[np.ndarray]:
-        """Yield matches found by drawing rows of entries, of each last entry as many as wanted."""
+        """Yield as many matches of each last entry as wanted, found by drawing rows of entries."""
         missing = n_wanted.copy()
         seen: set[bytes] = set()
         while missing.any():
@@ -122,7 +119,7 @@ class LineSample:
     def _drawn(
         self, window: CountedWindow, last: np.ndarray, n_wanted: np.ndarray, n_in_window: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Yield matches that begin in the window of their own last event, of each as many as wanted."""
+        """Yield as many matches of each last event as wanted, all within its own window."""
         place, window_start = self.entries.place, self.entries.window_start
         missing = n_wanted.copy()
         seen: set[tuple[int, int]] = set()

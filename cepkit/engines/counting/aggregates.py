@@ -1,4 +1,4 @@
-"""Aggregates over all matches of a chain, computed along its edges: no match is made."""
+"""Aggregates over all matches of a state graph, computed along its edges: no match is made."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from cepkit.compile.chain import Chain
-from cepkit.compile.chain_edges import write_reaching
-from cepkit.compile.chain_source import MODULAR, WRAPPING
-from cepkit.engines.chain import ChainCount, total_of
-from cepkit.engines.residues import WORD, moduli, number_of
-from cepkit.engines.shared.places import Places
+from cepkit.compile.counting.counting import MODULAR, WRAPPING
+from cepkit.engines.counting.counts import PathCounter, total_of
+from cepkit.engines.counting.entries import Entries
+from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.events import NULL_INTEGER
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
-_KEPT_BITS = 128  # of floats below the highest bit of the greatest of them
+_KEPT_BITS = 128  # bits of floats that are kept below the highest bit of the greatest of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class _Weights:
         )
 
     def residues(self, modulus: int) -> np.ndarray:
-        """Return them modulo ``modulus``: 2^64 or below 2^31."""
+        """Return the residues of a modulus, which is 2^64 or below 2^31."""
         if modulus == WORD:
             shift = np.minimum(self.shift, 63).astype(np.uint64)
             return np.where(self.shift < 64, self.mantissa.view(np.uint64) << shift, np.uint64(0))
@@ -44,58 +42,52 @@ class _Weights:
 
 
 def aggregate(
-    chain: Chain,
-    places: Places,
-    accept: np.ndarray,
-    component: int,
-    values: np.ndarray | None,
-    function: str,
+    counter: PathCounter, component: int, values: np.ndarray | None, function: str
 ) -> int | float | None:
-    """Return an aggregate of a component's events over all matches of a chain.
+    """Return an aggregate of a component's events over all matches.
 
     Parameters
     ----------
-    chain, places, accept
-        As of `count_by_last`.
+    counter : PathCounter
+        Of the matches.
     component : int
-        Its events are meant; an event counts once for every match it is part of.
+        The component whose events are aggregated. An event counts once for every match it is part of.
     values : ndarray of int64 or float64, shape (n_places,), or None
         An attribute by place; the null of integers and NaN do not count. None counts events.
     function : str
         One of ``FUNCTIONS``; ``avg`` is the sum divided by the count of all. ``total`` is a sum that is not
-        rounded, a fraction for floats, to be added up with those of other chains.
+        rounded, a fraction for floats, so that sums of several graphs can be added up.
 
     Returns
     -------
     int or float or None
-        Counts, and sums and extremes of integers, are exact ints; sums and averages of floats are rounded
-        once, except that values are rounded to 128 bits below the greatest of them. None when no value
-        counts, and for ``count`` 0.
+        Counts, and sums and extremes of integers, are exact ints. Sums and averages of floats are rounded
+        once, except that values are rounded to 128 bits below the greatest of them. When no value counts, the
+        result is None, and 0 for ``count``.
 
     Notes
     -----
-    Sums take a pass of the counting kernel per 31 bits of the result. Extremes take no counting: an event is
-    part of a match when the latest begin and the earliest end of the paths through it are in one window.
+    Sums take a pass of the counting kernel per 31 bits of the result. Extremes take no counting: they need
+    only to know which events are part of a match; see `Entries.taking_part`.
     Source: Poppe, Lei, Rundensteiner, Maier, "GRETA", PVLDB 11(1), 2017, section 5: count and sum go along
     the edges together.
     """
-    events = ChainCount(chain, places, accept)
+    layout = counter.layout
     if values is None:
-        values = np.zeros(places.n, np.int64)
-    pool = next(events.shape.pool(s) for s, state in enumerate(chain.states) if state.component == component)
-    own = values[events.members(pool)]
+        values = np.zeros(layout.places.n, np.int64)
+    own = values[layout.members(layout.graph.pool_of_component(component))]
     known = own == own if own.dtype.kind == "f" else own != NULL_INTEGER
     if function in ("min", "max"):
-        found = own[known & participating(events, component)]
+        found = own[known & taking_part(counter, component)]
         return None if not len(found) else (found.min() if function == "min" else found.max()).item()
-    n = _sum(events, component, _integers(known.astype(np.int64)))
+    n = _sum(counter, component, _integers(known.astype(np.int64)))
     if function == "count" or not n:
         return n if function == "count" else None
-    infinite = _infinite_sum(events, component, own)
+    infinite = _infinite_sum(counter, component, own)
     if infinite is not None:
         return infinite
     weights, unit = _weights(np.where(known, own, 0))
-    total = _sum(events, component, weights) * unit
+    total = _sum(counter, component, weights) * unit
     if function == "total":
         return total
     if function == "avg":
@@ -103,35 +95,27 @@ def aggregate(
     return _rounded(total) if own.dtype.kind == "f" else int(total)
 
 
-def participating(events: ChainCount, component: int) -> np.ndarray:
+def taking_part(counter: PathCounter, component: int) -> np.ndarray:
     """Return which members of a component's pool are part of a match, bool."""
-    made = write_reaching(events.program, events.chain, events.dtypes)
-    latest, earliest = (
-        {s: np.empty(events.size(s), np.int64) for s in range(len(events.chain.states))} for _ in "ab"
-    )
-    arrays = events.arrays_of(made, latest=latest.__getitem__, earliest=earliest.__getitem__)
-    events.function(made)(*arrays, *events.constants)
-    window_end, part = events.places.window_end, None
-    for s, state in enumerate(events.chain.states):
-        if state.component == component:
-            inside = (latest[s] >= 0) & (earliest[s] < window_end[np.maximum(latest[s], 0)])
-            part = inside if part is None else part | inside
-    return part
+    layout = counter.layout
+    return Entries.of(layout).taking_part(layout, component)
 
 
-def _sum(events: ChainCount, component: int, weights: _Weights) -> int:
+def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
     """Return the sum of the weights of a component's events over all matches."""
-    chain, n_matches, largest = events.chain, events.total(), weights.largest
+    graph, n_matches, largest = counter.graph, counter.total(), weights.largest
     if not n_matches or not largest:
         return 0
-    states = [s for s, state in enumerate(chain.states) if state.component == component]
-    loops = any(edge.source == edge.target and edge.source in states for edge in chain.edges)
-    most = n_matches * largest * (events.size(states[0]) if loops else len(states))
-    used = moduli(2 * most, events.most_terms, largest=1 << 31)
+    states = [s for s, state in enumerate(graph.states) if state.component == component]
+    loops = any(edge.source == edge.target and edge.source in states for edge in graph.edges)
+    most = n_matches * largest * (counter.layout.size(states[0]) if loops else len(states))
+    used = moduli(2 * most, counter.most_terms, largest=1 << 31)
     residues = []
     for modulus in used:
         arithmetic = WRAPPING if modulus == WORD else MODULAR
-        sums = events.pass_over(arithmetic, modulus, component=component, weight=weights.residues(modulus))[1]
+        sums = counter.pass_over(arithmetic, modulus, component=component, weight=weights.residues(modulus))[
+            1
+        ]
         residues.append(np.array([total_of(sums) % modulus], np.uint64))
     found = int(number_of(residues, used)[0])
     product = 1
@@ -155,16 +139,16 @@ def _weights(values: np.ndarray) -> tuple[_Weights, int | Fraction]:
         return _integers(np.zeros(len(values), np.int64)), 1
     least = max(int(used.min()), int(used.max()) + 53 - _KEPT_BITS)
     shift = exponent - least
-    # What lies below the unit is rounded away.
+    # Bits below the unit are rounded away.
     whole = np.rint(np.ldexp(mantissa, 53 + np.minimum(shift, 0))).astype(np.int64)
     return _Weights(whole, np.maximum(shift, 0)), Fraction(2) ** least
 
 
-def _infinite_sum(events: ChainCount, component: int, values: np.ndarray) -> float | None:
-    """Return the sum when infinite values are part of a match, else None."""
+def _infinite_sum(counter: PathCounter, component: int, values: np.ndarray) -> float | None:
+    """Return the sum if infinite values are part of a match, otherwise None."""
     if values.dtype.kind != "f" or not np.isinf(values).any():
         return None
-    part = participating(events, component)
+    part = taking_part(counter, component)
     up, down = bool((values[part] == np.inf).any()), bool((values[part] == -np.inf).any())
     values[np.isinf(values)] = 0.0
     return float("nan") if up and down else float("inf") if up else float("-inf") if down else None

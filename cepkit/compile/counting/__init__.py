@@ -1,0 +1,1 @@
+"""The counting engine: which branches it runs, and the source of its kernels."""

@@ -1,0 +1,199 @@
+"""State graph → what the kernels that follow its paths share: tables, and functions of its links.
+
+These kernels know *entries*: events that a state accepts, by rising place. If the states form a line, each
+state has entries of its own. Otherwise all states share one list, and a mask says which states an event is
+in. A table by state and entry is one array: entry i of state s has the cell ``offset[s] + i``.
+
+The columns of all entries stand in the same arrays, so that links with equal code share a compiled function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from cepkit.compile.counting.conditions import ConditionWriter
+from cepkit.compile.counting.state_graph import Link, StateGraph
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.events import LIST
+
+READ, INT1, INT2, INT3 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int64, 3, "C")'
+SHORT1 = 'T.Array(T.int16, 1, "C")'
+
+
+class PathWriter(ConditionWriter):
+    """Writes modules of kernels that follow the paths of one graph; see `ConditionWriter` for the parameters.
+
+    ``values`` are the arguments that conditions read: the places of the entries, limits by absent events,
+    columns, constants, tables.
+    """
+
+    def __init__(self, program: SequenceProgram, graph: StateGraph, dtypes: Mapping[str, str]):
+        super().__init__(program, graph, dtypes)
+        self.links = graph.links
+        self.nears = [k for k, link in enumerate(self.links) if link.has_near]
+        self.fars = [k for k, link in enumerate(self.links) if link.has_far]
+        names = ["place", *(f"near{k}" for k in self.nears), *(f"far{k}" for k in self.fars)]
+        self.values = ", ".join([*names, *self.arguments()])
+        self.value_types = [READ] * len(names) + self.argument_types()
+
+    # --- modules
+
+    def path_module(self, helpers: list[list[str]], *kernels: tuple[str, list[str]]) -> str:
+        """Return a module: tables of the graph, helping functions, and kernels with their types."""
+        lines = [*self.head(), *self.graph_tables, "", ""]
+        for helper in helpers:
+            lines += [*self._helper_line(), *helper, "", ""]
+        for text, types in kernels:
+            lines += self.compiled(types)
+            lines += [*text.replace("VALUES", self.values).splitlines(), "", ""]
+        return "\n".join(lines)
+
+    def _helper_line(self) -> list[str]:
+        if self.python:
+            return []
+        # Only kernels call these. Without the wrappers for Python they compile faster.
+        options = 'nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True'
+        return [f"@njit({options}{'' if self.functions else ', _nrt=False'})"]
+
+    @cached_property
+    def graph_tables(self) -> list[str]:
+        """The lines that say which states exist and which edges lead where."""
+        states, edges = self.graph.states, sorted(self.graph.edges, key=lambda edge: edge.target)
+        n, n_components = len(states), states[-1].component + 1
+        component = [state.component for state in states]
+        follows, loops, leaves = 0, 0, [0] * n_components
+        for edge in edges:
+            if edge.source == edge.target:
+                loops |= 1 << edge.source
+            elif component[edge.source] == component[edge.target]:
+                follows |= 1 << edge.source
+            else:
+                leaves[component[edge.source]] |= 1 << edge.source
+        arrays = {
+            "COMPONENT": component,
+            "FIRST_STATE": [component.index(c) for c in range(n_components)],
+            "LEAVES": leaves,  # by component, the states from which the next one can begin
+            "SOURCE": [edge.source for edge in edges],
+            "LINK": [edge.link for edge in edges],
+            "FIRST_EDGE": [sum(edge.target < s for edge in edges) for s in range(n + 1)],
+            "GOES_ON": [int(any(edge.source == s for edge in edges)) for s in range(n)],
+        }
+        lines = [f"{name} = np.array({values}, np.int64)" for name, values in arrays.items()]
+        return [*lines, f"N, N_COMPONENTS, FOLLOWS, LOOPS = {n}, {n_components}, {follows}, {loops}"]
+
+    # --- what holds between two events
+
+    def link_lines(self, k: int, *, sliced: bool) -> tuple[list[str], str]:
+        """Return the lines that load what link k needs of the later entry ``i``, and the condition.
+
+        The earlier entry is ``lo + j``, with j from 0 on, and below ``hi``. The lines may raise ``lo``. With
+        ``sliced`` the lines cut the arrays of the earlier entries, and conditions read them at j. Otherwise
+        conditions read whole arrays at the unsigned number ``g``.
+        """
+        link, at = self.links[k], "j" if sliced else "g"
+        earlier, later = link.leaves()
+        number = {leaf: self.columns.index(leaf.data[-1]) for leaf in (*earlier, *later)}
+        arrays = {leaf: f"c{number[leaf]}" for leaf in earlier}
+        cut = [array for leaf, array in arrays.items() if leaf.kind != LIST]
+        if sliced:
+            arrays = {leaf: f"{c}, lo + j" if leaf.kind == LIST else c for leaf, c in arrays.items()}
+        bounds = [(f"far{k}", ">=", "place[i]")] if link.has_far else []
+        lines, condition = self.condition(
+            link.terms, vectors=arrays, scalars={leaf: f"c{number[leaf]}[i]" for leaf in later},
+            bounds=bounds, at=at,
+        )  # fmt: skip
+        if link.has_near and sliced:
+            lines.append(f"lo = min(hi, max(lo, near{k}[i]))")
+        elif link.has_near:
+            condition = self._after(f"(lo + j >= near{k}[i])", link, condition)
+        if sliced:
+            cut += [array for array, _, _ in bounds]
+            lines += [f"{array} = {array}[lo:hi]" for array in dict.fromkeys(cut)]
+        return lines, condition
+
+    def _after(self, cheap: str, link: Link, condition: str) -> str:
+        """Return the code of both conditions; where the cheap one fails, it calls no function of the user."""
+        is_costly = any(map(self.is_costly, link.terms)) or " and " in condition
+        return f"{cheap} {'and' if is_costly else '&'} ({condition})"
+
+    def over_links(self, name: str, arguments: str, body: str, *, alive: str = "") -> list[list[str]]:
+        """Return functions ``name0(i, lo, hi, …)`` … for the links, and ``name(k, i, …)`` that chooses one.
+
+        Links with equal code share a function. If all do, no function chooses.
+
+        ``body`` has LOADS, and CONDITION as an expression; ``alive`` is a further condition, for links whose
+        earlier event need not be the first of a match.
+        """
+        rest = f"{arguments}, {self.values}"
+        links_of_body: dict[tuple[str, ...], list[int]] = {}
+        for k, link in enumerate(self.links):
+            loads, condition = self.link_lines(k, sliced=True)
+            if alive and (link.source > 0 or link.source == link.target):
+                condition = self._after(alive, link, condition)
+            lines = []
+            for line in body.replace("CONDITION", condition).splitlines():
+                lines += [f"    {load}" for load in loads] if line.strip() == "LOADS" else [line]
+            links_of_body.setdefault(tuple(lines), []).append(k)
+        if len(links_of_body) == 1:
+            return [[f"def {name}(k, i, lo, hi, {rest}):", *body] for body in links_of_body]
+        helpers, choose = [], [f"def {name}(k, i, lo, hi, {rest}):"]
+        for number, (body, links) in enumerate(links_of_body.items()):
+            helpers.append([f"def {name}{number}(i, lo, hi, {rest}):", *body])
+            is_last = number == len(links_of_body) - 1
+            choose += [] if is_last else [f"    if {' or '.join(f'k == {k}' for k in links)}:"]
+            choose.append(f"{'    ' if is_last else '        '}return {name}{number}(i, lo, hi, {rest})")
+        return [*helpers, choose]
+
+    def finding(self) -> list[list[str]]:
+        """Return ``sources`` and ``find``: the entries that can precede one, with their states as masks."""
+        before, checks = [], []
+        for k, link in enumerate(self.links):
+            if link.is_free:
+                continue
+            loads, condition = self.link_lines(k, sliced=False)
+            before += [f"    {load}" for load in loads]
+            mask = sum(1 << s for s, state in enumerate(self.graph.states) if state.component == link.source)
+            kind = "a" if link.source == link.target else "b"
+            if any(map(self.is_costly, link.terms)):
+                checks.append(f"        if {kind} & {mask} and not ({condition}):")
+                checks.append(f"            {kind} &= ~{mask}")
+            else:  # without jumps
+                checks.append(f"        {kind} &= -1 if {condition} else ~{mask}")
+        if checks:
+            checks.insert(0, "        g = np.uint64(lo + j)")
+        text = _FIND.replace("VALUES", self.values)
+        text = text.replace("        CHECKS", "\n".join(checks)).replace("    LOADS", "\n".join(before))
+        return [_SOURCES.splitlines(), text.splitlines()]
+
+
+_SOURCES = """def sources(states):
+    stay = ((states >> 1) & FOLLOWS) | (states & LOOPS)
+    goes = 0
+    for c in range(1, N_COMPONENTS):
+        if (states >> FIRST_STATE[c]) & 1:
+            goes |= LEAVES[c - 1]
+    return stay, goes"""
+
+# Finds the entries that can precede entry i, with the states from which i continues their component (a) or
+# begins the next one (b).
+_FIND = """def find(i, lo, hi, w, stay, goes, offset, latest, VALUES, found):
+    alive = found[1, : hi - lo]
+    for j in range(len(alive)):
+        alive[j] = 0
+    every, s = stay | goes, 0
+    while every:
+        if every & 1:
+            row, bit = latest[offset[s] + lo : offset[s] + hi], 1 << s
+            for j in range(len(alive)):
+                alive[j] |= bit if row[j] >= w else 0
+        every >>= 1
+        s += 1
+    entries, stays, nexts, n = found[0], found[1], found[2], np.uint64(0)
+    LOADS
+    for j in range(len(alive)):
+        a, b = alive[j] & stay, alive[j] & goes
+        CHECKS
+        entries[n], stays[n], nexts[n] = lo + j, a, b
+        n += np.uint64(1) if (a | b) != 0 else np.uint64(0)
+    return np.int64(n)"""

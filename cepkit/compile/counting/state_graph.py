@@ -1,0 +1,286 @@
+"""Sequence queries that can be counted without enumeration: their matches are the paths of a graph of states.
+
+This needs every condition to read one event, or two successive events of the match. The number of matches
+that end at an event is then a sum over the events that may precede it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.terms import Term
+
+MOST_STATES = 62
+
+
+@dataclass(frozen=True, slots=True)
+class GraphState:
+    """The state of an event that a match takes as event number ``copy`` of a component.
+
+    The last state of a component without an upper limit also stands for all later events.
+    """
+
+    component: int
+    copy: int
+    test: int  # row of the table of conditions on single events
+    is_first: bool  # a match may begin here
+    is_final: bool  # a match may end here
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAbsence:
+    """No event that passes ``test`` and ``terms`` may lie strictly between the two events of a link.
+
+    Besides the absent event, the terms read the event that ``side`` names: ``none``, ``earlier``, ``later``.
+    """
+
+    variable: str
+    test: int
+    terms: tuple[Term, ...]
+    side: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What must hold between an event of component ``source`` and the next one, of component ``target``.
+
+    The leaves of ``terms`` are ``element`` terms. Those in ``earlier`` read the first of the two events, all
+    others the second.
+    """
+
+    source: int
+    target: int
+    terms: tuple[Term, ...]
+    earlier: frozenset[Term]
+    absences: tuple[LinkAbsence, ...]
+
+    @property
+    def has_near(self) -> bool:
+        """Whether an absence gives the later event a first place for the earlier one."""
+        return any(absence.side != "earlier" for absence in self.absences)
+
+    @property
+    def has_far(self) -> bool:
+        """Whether an absence gives the earlier event a last place for the later one."""
+        return any(absence.side == "earlier" for absence in self.absences)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether any two events fulfil it."""
+        return not (self.terms or self.absences)
+
+    def leaves(self) -> tuple[list[Term], list[Term]]:
+        """Return the leaves that read the earlier event, and those that read the later one."""
+        every = elements_of(self.terms)
+        return [leaf for leaf in every if leaf in self.earlier], [t for t in every if t not in self.earlier]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """An event in state ``target`` may follow one in state ``source`` when link number ``link`` holds."""
+
+    source: int
+    target: int
+    link: int
+
+
+@dataclass(frozen=True)
+class StateGraph:
+    """States and edges in the order of the components; an edge leads to its own state or to a later one.
+
+    A *pool* is the list of places that pass one test. States with the same test share it.
+    """
+
+    branch: BoundBranch
+    states: tuple[GraphState, ...]
+    edges: tuple[GraphEdge, ...]
+    links: tuple[Link, ...]
+    has_gap: bool  # whether time limits how far apart two successive events are
+
+    @property
+    def has_loop(self) -> bool:
+        """Whether a state can follow itself."""
+        return any(edge.source == edge.target for edge in self.edges)
+
+    @property
+    def is_unary(self) -> bool:
+        """Whether any event may follow any earlier one of a preceding state."""
+        return all(link.is_free for link in self.links)
+
+    @cached_property
+    def is_line(self) -> bool:
+        """Whether every match takes all states, each once."""
+        last = len(self.states) - 1
+        pairs = [(edge.source, edge.target) for edge in self.edges]
+        return last > 0 and self.finals == (last,) and pairs == [(s, s + 1) for s in range(last)]
+
+    @cached_property
+    def finals(self) -> tuple[int, ...]:
+        """The states in which a match may end; all are of the last component, so they share a pool."""
+        return tuple(s for s, state in enumerate(self.states) if state.is_final)
+
+    @cached_property
+    def tests(self) -> tuple[int, ...]:
+        """The test of each pool."""
+        tests = [state.test for state in self.states]
+        tests += [absence.test for edge in self.edges for absence in self.links[edge.link].absences]
+        return tuple(dict.fromkeys(tests))
+
+    def pool(self, state: int) -> int:
+        """Return the pool of a state's events."""
+        return self.tests.index(self.states[state].test)
+
+    def pool_of_component(self, component: int) -> int:
+        """Return the pool of a component's events."""
+        return next(self.pool(s) for s, state in enumerate(self.states) if state.component == component)
+
+    def link(self, edge: int) -> Link:
+        """Return the link of an edge."""
+        return self.links[self.edges[edge].link]
+
+    def into(self, state: int) -> list[int]:
+        """Return the edges that lead into a state."""
+        return [e for e, edge in enumerate(self.edges) if edge.target == state]
+
+    def out_of(self, state: int) -> list[int]:
+        """Return the edges that lead out of a state."""
+        return [e for e, edge in enumerate(self.edges) if edge.source == state]
+
+
+def elements_of(terms: Iterable[Term]) -> list[Term]:
+    """Return the terms that read an event's columns, each once."""
+    return list(dict.fromkeys(part for term in terms for part in term.walk() if part.op == "element"))
+
+
+def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | str:
+    """Return the state graph of a branch, or why it has none.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        For its tests on single events.
+    bound : BoundBranch
+        One of its branches.
+
+    Returns
+    -------
+    StateGraph or str
+        The reason completes "it …".
+    """
+    components = bound.branch.components
+    for component in components:
+        if component.until is not None:
+            return f"'until' of {component.variable!r} ends its loop"
+        if {component.step, component.inner if component.high != 1 else "any"} != {"any"}:
+            return "may not skip any event between two of a match (strategy 'any' may)"
+    between: dict[tuple[int, int], list[tuple[Term, frozenset[Term]]]] = {}
+    for condition in bound.conditions:
+        if condition.condition.absence is not None:
+            continue
+        link = _link(bound, condition)
+        if isinstance(link, str):
+            return link
+        between.setdefault(link[0], []).append((condition.term, link[1]))
+    absent: dict[int, list[LinkAbsence]] = {}
+    for number, absence in enumerate(bound.branch.absences):
+        if absence.spanning or absence.after < 0 or absence.before >= len(components):
+            return f"the absent event {absence.variable!r} does not stand between two neighbours"
+        made = _link_absence(program, bound, number)
+        if isinstance(made, str):
+            return made
+        absent.setdefault(absence.before, []).append(made)
+    return _graph(program, bound, between, absent)
+
+
+def _link(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int], frozenset[Term]] | str:
+    """Return which two components a condition links and its leaves of the earlier event."""
+    of, components = condition.component_of_variable, bound.branch.components
+    leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
+    reason = f"condition {condition.condition.conjunct + 1} does not link just two neighbouring events"
+    if not leaves or any(leaf.op == "group" for leaf in leaves):
+        return reason
+    at = condition.condition.decided_at
+    if set(of.values()) == {at}:
+        if any(leaf.data[1] not in (EACH, PREVIOUS) for leaf in leaves) or not condition.condition.each:
+            return reason
+        return (at, at), frozenset(leaf for leaf in leaves if leaf.data[1] == PREVIOUS)
+    if set(of.values()) != {at - 1, at}:
+        return reason
+    for leaf in leaves:
+        c, which = of[leaf.data[0]], leaf.data[1]
+        is_neighbour = which == EACH and not components[c].is_group
+        is_neighbour |= components[c].high == 1 and which in (EACH, LAST, 1)
+        is_neighbour |= which == (LAST if c == at - 1 else 1)
+        if not is_neighbour:
+            return reason
+    return (at - 1, at), frozenset(leaf for leaf in leaves if of[leaf.data[0]] == at - 1)
+
+
+def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> LinkAbsence | str:
+    absence = bound.branch.absences[number]
+    own = [condition for condition in bound.conditions if condition.condition.absence == number]
+    sides = set()
+    for condition in own:
+        of = condition.component_of_variable
+        for leaf in condition.term.walk():
+            if leaf.op == "group":
+                return f"conditions on the absent event {absence.variable!r} look at all events of a group"
+            if leaf.op != "element" or leaf.data[0] == absence.variable:
+                continue
+            c, which = of[leaf.data[0]], leaf.data[1]
+            single = bound.branch.components[c].high == 1 and which in (EACH, LAST, 1)
+            if c == absence.after and (single or which == LAST):
+                sides.add("earlier")
+            elif c == absence.before and (single or which == 1):
+                sides.add("later")
+            else:
+                return (
+                    f"conditions on the absent event {absence.variable!r} look at other than its neighbours"
+                )
+    if len(sides) > 1:
+        return f"conditions on the absent event {absence.variable!r} look at both its neighbours"
+    test = test_of(program, bound.absent_accepts[number])
+    terms = tuple(condition.term for condition in own)
+    return LinkAbsence(absence.variable, test, terms, sides.pop() if sides else "none")
+
+
+def _graph(program, bound, between, absent) -> StateGraph | str:
+    components = bound.branch.components
+    states: list[GraphState] = []
+    first_state, copies_of = [], []
+    for c, component in enumerate(components):
+        n_copies = component.low if component.high is None else component.high
+        if len(states) + n_copies > MOST_STATES:
+            return f"{component.variable!r} repeats so often that more than {MOST_STATES} states are needed"
+        first_state.append(len(states))
+        copies_of.append(n_copies)
+        test = test_of(program, bound.accepts[c])
+        for copy in range(n_copies):
+            is_final = c == len(components) - 1 and copy >= component.low - 1
+            states.append(GraphState(c, copy, test, c == 0 and copy == 0, is_final))
+    edges: list[GraphEdge] = []
+    links: dict[tuple[int, int], Link] = {}
+
+    def edge(source: int, target: int, pair: tuple[int, int]) -> None:
+        if pair not in links:
+            own, absences = between.get(pair, []), absent.get(pair[1], ()) if pair[0] != pair[1] else ()
+            earlier = frozenset().union(*(leaves for _, leaves in own))
+            links[pair] = Link(*pair, tuple(term for term, _ in own), earlier, tuple(absences))
+        edges.append(GraphEdge(source, target, list(links).index(pair)))
+
+    for c, component in enumerate(components):
+        base, n_copies = first_state[c], copies_of[c]
+        for copy in range(n_copies - 1):
+            edge(base + copy, base + copy + 1, (c, c))
+        if component.high is None:
+            edge(base + n_copies - 1, base + n_copies - 1, (c, c))
+        if c + 1 < len(components):
+            for copy in range(component.low - 1, n_copies):
+                edge(base + copy, first_state[c + 1], (c, c + 1))
+    has_gap = program.window.gap_within is not None
+    return StateGraph(bound, tuple(states), tuple(edges), tuple(links.values()), has_gap)

@@ -1,0 +1,192 @@
+"""Exact numbers of matches, of any size, without enumerating them."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
+from cepkit.compile.counting.state_graph import StateGraph
+from cepkit.engines.counting.layout import Layout
+from cepkit.engines.counting.residues import WORD, moduli, number_of
+from cepkit.engines.shared.places import Places
+from cepkit.progress import checkpoint
+
+_WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
+_SAFE = 1 << 63  # below this a number modulo 2^64 is the number
+_SLACK = 1.01  # floats round away less than this factor
+
+
+def count_by_last(graph: StateGraph, places: Places, accept: np.ndarray) -> np.ndarray | list[int]:
+    """Return how many matches of a state graph end at each place.
+
+    Parameters
+    ----------
+    graph, places, accept
+        As in `Layout`.
+
+    Returns
+    -------
+    ndarray of uint64, shape (n_places,), or list of int
+        Exact; a list when a number is 2^63 or more.
+
+    Notes
+    -----
+    Time O(n_places) without conditions between events; otherwise see `write_counting`. Memory O(n_places).
+    Numbers beyond 63 bits are computed modulo several numbers, one pass each.
+    """
+    return PathCounter(Layout(graph, places, accept)).by_place()
+
+
+def count(graph: StateGraph, places: Places, accept: np.ndarray) -> int:
+    """Return the number of matches of a state graph; for the parameters see `Layout`."""
+    return PathCounter(Layout(graph, places, accept)).total()
+
+
+class PathCounter:
+    """Counts the matches in a layout."""
+
+    def __init__(self, layout: Layout):
+        self.layout, self.graph, self.places = layout, layout.graph, layout.places
+
+    @cached_property
+    def last(self) -> np.ndarray:
+        """The places where a match may end, int64."""
+        return self.layout.members(self.layout.last_pool)
+
+    @cached_property
+    def since(self) -> np.ndarray:
+        """The first places in their windows, int64."""
+        return self.layout.array("since", self.layout.last_pool)
+
+    def by_place(self) -> np.ndarray | list[int]:
+        """Return how many matches end at each place."""
+        numbers = self.by_member
+        if isinstance(numbers, list):
+            out = [0] * self.places.n
+            for place, number in zip(self.last.tolist(), numbers, strict=True):
+                out[place] = number
+            return out
+        counts = np.zeros(self.places.n, np.uint64)
+        counts[self.last] = numbers
+        return counts
+
+    def total(self) -> int:
+        """Return the number of matches."""
+        return total_of(self.by_member)
+
+    @cached_property
+    def by_member(self) -> np.ndarray | list[int]:
+        """How many matches end at each place of the last pool: uint64, or int where one is 2^63 or more."""
+        window = self.layout.program.window
+        n = len(self.last)
+        if not n or not self.layout.size(0):
+            return np.zeros(n, np.uint64)
+        if self.graph.is_unary and window.gap_within is None and not window.strict_time:
+            from cepkit.engines.counting.unary import count_unary
+
+            return count_unary(self.layout, None if self.graph.has_loop else self.bound)
+        bound = self.bound
+        numbers = self.pass_over(WRAPPING)[0]
+        if bound < _SAFE:
+            return numbers
+        residues, used = [numbers], moduli(bound, self.most_terms)
+        residues += [self.pass_over(MODULAR, modulus)[0] for modulus in used[1:]]
+        return number_of(residues, used)
+
+    # --- how large the numbers can get
+
+    @cached_property
+    def bound(self) -> int:
+        """A number that the number of matches with the same last event does not exceed."""
+        bound = self.quick_bound(exact_windows=False)
+        if bound >= _SAFE:
+            bound = self.quick_bound(exact_windows=True)
+        if bound >= _SAFE:
+            most = float(self.pass_over(AT_LEAST)[0].max(initial=0.0)) * _SLACK
+            if math.isfinite(most):
+                bound = min(bound, math.ceil(most))
+        return bound
+
+    def quick_bound(self, *, exact_windows: bool) -> int:
+        """Return a bound from the numbers of members within a window alone."""
+        graph = self.graph
+        n_of_pool = [
+            self._most_in_window(pool) if exact_windows else self.layout.n_members(pool)
+            for pool in range(len(graph.tests))
+        ]
+        bounds = []
+        for t, state in enumerate(graph.states):
+            bound, loop = int(state.is_first), False
+            for e in graph.into(t):
+                source = graph.edges[e].source
+                if source == t:
+                    loop = True
+                else:
+                    bound += bounds[source] * n_of_pool[graph.pool(source)]
+            bounds.append(bound << n_of_pool[graph.pool(t)] if loop else bound)
+        return sum(bounds[t] for t in graph.finals)
+
+    def _most_in_window(self, pool: int) -> int:
+        inside = self.layout.n_before(pool, self.last) - self.layout.n_before(pool, self.since)
+        return int(inside.max(initial=0))
+
+    @property
+    def most_terms(self) -> int:
+        """More than the number of terms of any sum that a kernel computes."""
+        edges = len(self.graph.edges) + len(self.graph.states)
+        return edges * (self.places.n + 2)
+
+    # --- passes
+
+    def pass_over(
+        self, arithmetic: str, modulus: int = 0, *, component: int | None = None, weight=None
+    ) -> list[np.ndarray]:
+        """Return what the counting kernel writes: the numbers, and with ``weight`` the sums of the weights.
+
+        ``weight`` holds the residues of the weights of the members of the component's pool, uint64.
+        """
+        layout = self.layout
+        made = layout.written(
+            arithmetic,
+            component,
+            write=lambda: write_counting(
+                layout.program, layout.graph, layout.dtypes, arithmetic, weighted=component
+            ),
+        )
+        dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
+
+        def numbers(state: int) -> np.ndarray:
+            return np.empty(layout.size(state), dtype)
+
+        kinds = ("count", "count_sum", "change", "change_sum", "value", "value_sum")
+        arrays = layout.arrays_of(
+            made,
+            **dict.fromkeys(kinds, numbers),
+            where=lambda state: np.empty(layout.size(state), np.int64),
+            changed=lambda state, i: np.empty(layout.size(state), layout.columns[i].dtype),
+            changed_limit=lambda e: np.empty(layout.size(self.graph.edges[e].source), np.int64),
+            weight=lambda pool: weight,
+        )
+        n = len(self.last)
+        outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
+        at = np.zeros(2 + len(self.graph.tests) + len(self.graph.states), np.int64)
+        at[1] = -1
+        run, done = layout.function(made), 0
+        while done < n:
+            checkpoint()
+            done = run(
+                done, n, _WORK_PER_CALL, np.uint64(modulus % WORD), at, self.since,
+                *arrays, *layout.constants, *outputs,
+            )  # fmt: skip
+        return outputs
+
+
+def total_of(numbers: np.ndarray | list[int]) -> int:
+    """Return the sum, of any size."""
+    if isinstance(numbers, list):
+        return sum(numbers)
+    low = int((numbers & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
+    return (int((numbers >> np.uint64(32)).sum(dtype=np.uint64)) << 32) + low

@@ -1,0 +1,204 @@
+"""The events of one state graph: the arrays that all kernels of the counting engine read or are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.counting.absence import write_absence
+from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
+from cepkit.compile.counting.path_source import PathWriter
+from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
+from cepkit.engines.shared.kernels import dtypes_of, kernel
+from cepkit.engines.shared.places import Places, accepted_places
+from cepkit.progress import checkpoint
+
+WORK_PER_CALL = 1 << 26  # entries looked at between two chances to be interrupted
+_FEW_OF = 16  # a search for one place in so many is faster than a pass over all
+_FEW = 1 << 12  # places that numpy lists and counts as fast as kernels, which must be compiled first
+
+
+class Layout:
+    """The pools of a state graph, and for each of their places which places of other pools may precede it.
+
+    A pool is the list of places that pass one test. The pool after those of the tests, ``every``, has all
+    places that any state accepts. Arrays are made when they are asked for.
+
+    Parameters
+    ----------
+    graph : StateGraph
+        Of a branch of the program of ``places``.
+    places : Places
+        The events.
+    accept : ndarray of uint8, shape (n_tests, n_places)
+        Which places fulfil the conditions on single events; see `accepted`.
+    """
+
+    def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray):
+        self.graph, self.places, self.accept = graph, places, accept
+        self.program, self.inputs = places.program, places.inputs
+        self.dtypes = dtypes_of(self.inputs)
+        self.every = len(graph.tests)
+        self.last_pool = graph.pool(graph.finals[0])
+        self._arrays: dict[Key, np.ndarray] = {}
+        self._sizes: dict[int, int] = {}
+        self._path_kernels: dict[tuple[Callable, str], Callable] = {}
+
+    @cached_property
+    def writer(self) -> PathWriter:
+        """The writer of kernels for paths. It knows the columns and constants of all kernels of the graph."""
+        return self.written("paths", write=partial(PathWriter, self.program, self.graph, self.dtypes))
+
+    def written(self, *key: object, write: Callable[[], object]) -> Any:
+        """Return what ``write`` returns. It is called once per key, program and graph."""
+        known = self.program.written.setdefault((*key, *self.dtypes.items()), [])
+        made = next((made for graph, made in known if graph == self.graph), None)
+        if made is None:
+            made = write()
+            known.append((self.graph, made))
+        return made
+
+    @cached_property
+    def columns(self) -> list[np.ndarray]:
+        """The columns that the conditions of links read, by number."""
+        return [self.inputs.columns[name] for name in self.writer.columns]
+
+    @cached_property
+    def constants(self) -> list:
+        """The arguments of kernels after their arrays."""
+        return self.writer.constants_of(self.inputs)
+
+    def function(self, made: CountingKernel) -> Callable:
+        """Return the compiled kernel."""
+        return kernel(self.program, made.text, made.name)
+
+    def path_kernel(self, write: Callable[[PathWriter], str], name: str) -> Callable:
+        """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
+        if (write, name) not in self._path_kernels:
+            text = self.written(write, write=partial(write, self.writer))
+            self._path_kernels[write, name] = kernel(self.program, text, name)
+        return self._path_kernels[write, name]
+
+    # --- arrays
+
+    def array(self, *key: str | int) -> np.ndarray:
+        """Return the array of a key; see `CountingKernel`."""
+        if key not in self._arrays:
+            self._arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
+        return self._arrays[key]
+
+    def arrays_of(self, made: CountingKernel, **scratch: Callable[..., np.ndarray]) -> list[np.ndarray]:
+        """Return the arrays of a kernel; ``scratch`` makes those of its own kinds."""
+        return [scratch[key[0]](*key[1:]) if key[0] in scratch else self.array(*key) for key in made.arrays]
+
+    def members(self, pool: int) -> np.ndarray:
+        """Return the places of a pool, ascending."""
+        return self.array("members", pool)
+
+    def size(self, state: int) -> int:
+        """Return the number of members of a state's pool."""
+        return self.n_members(self.graph.pool(state))
+
+    def n_members(self, pool: int) -> int:
+        """Return the number of places of a pool."""
+        if not self.graph.is_unary:
+            return len(self.members(pool))
+        if pool not in self._sizes:
+            accept = self.accept[self.graph.tests[pool]]
+            self._sizes[pool] = int(np.count_nonzero(accept.view(np.bool_)))
+        return self._sizes[pool]
+
+    def _members(self, pool: int) -> np.ndarray:
+        if pool == self.every:
+            tests = sorted({state.test for state in self.graph.states})
+            return np.flatnonzero(self.accept[tests].any(axis=0))
+        return accepted_places(self.accept[self.graph.tests[pool]])
+
+    def _column(self, pool: int, number: int) -> np.ndarray:
+        return self.columns[number][self.members(pool)]
+
+    def _since(self, pool: int) -> np.ndarray:
+        """Return the first places in whose windows the members are."""
+        return self.places.window_start_of(self.members(pool))
+
+    # --- what may precede
+
+    def n_before(self, pool: int, places: np.ndarray, *, rising: bool = True) -> np.ndarray:
+        """Return for each of some places how many members of a pool are before it."""
+        members, n = self.members(pool), self.places.n
+        if len(places) * _FEW_OF <= n:
+            return n_below(members, places) if rising else np.searchsorted(members, places)
+        rank = np.zeros(n + 1, np.int64)
+        rank[members + 1] = 1
+        return np.cumsum(rank, out=rank)[places]
+
+    def _ends(self, source: int, target: int) -> np.ndarray:
+        if self.program.window.strict_time:
+            return n_below(self.places.later[self.members(source)], self.members(target) + 1)
+        return self.n_before(source, self.members(target))
+
+    def _gap(self, source: int, target: int) -> np.ndarray:
+        """Return for each member of the target pool the first of the source pool that the gap allows."""
+        return n_below(self.places.gap_end[self.members(source)], self.members(target) + 1)
+
+    def _begins(self, link: int) -> np.ndarray:
+        of, graph = self.graph.links[link], self.graph
+        source, target = graph.pool_of_component(of.source), graph.pool_of_component(of.target)
+        bounds = [self.array("gap", source, target)] if graph.has_gap else []
+        if of.has_near:
+            bounds.append(self.n_before(source, self.array("near", link), rising=False))
+        return np.maximum.reduce(bounds)
+
+    def _near(self, link: int) -> np.ndarray:
+        """Return the first place that absences allow before each member of the later component's pool."""
+        of = self.graph.links[link]
+        target = self.graph.pool_of_component(of.target)
+        nearest = []
+        for absence in of.absences:
+            if absence.side != "earlier":
+                absent = self.graph.tests.index(absence.test)
+                stop = self.n_before(absent, self.members(target))
+                if absence.terms:
+                    first = self.n_before(absent, self.array("since", target))
+                    nearest.append(self._nearest(link, absence, first, stop))
+                else:
+                    nearest.append(np.concatenate([[0], self.members(absent)])[stop])
+        return np.maximum.reduce(nearest)
+
+    def _limit(self, link: int) -> np.ndarray:
+        of = self.graph.links[link]
+        before = self.members(self.graph.pool_of_component(of.source))
+        until = self.places.window_end[before]
+        if self.graph.has_gap:
+            until = np.minimum(until, self.places.gap_end[before])
+        nearest = []
+        for absence in of.absences:
+            if absence.side == "earlier":
+                absent = self.graph.tests.index(absence.test)
+                spans = self.n_before(absent, before + 1), self.n_before(absent, until)
+                nearest.append(self._nearest(link, absence, *spans))
+        return np.minimum.reduce(nearest)
+
+    def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
+        made = self.written(link, absence, write=lambda: write_absence(writer(), link, absence))
+        run, arrays = self.function(made), self.arrays_of(made)
+        out, done = np.empty(len(first), np.int64), 0
+        while done < len(out):
+            checkpoint()
+            done = run(done, WORK_PER_CALL, *arrays, *self.constants, first, stop, out)
+        return out
+
+
+def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return for each bound how many of the values are below it; both are int64 and nondecreasing."""
+    if len(bounds) <= _FEW:
+        return np.searchsorted(values, bounds)
+    from cepkit.kernels.path_counts import count_below
+
+    out = np.empty(len(bounds), np.int64)
+    count_below(values, bounds, out)
+    return out

@@ -1,0 +1,60 @@
+"""Numbers of any size from their residues: moduli that are enough, and the Chinese remainder theorem."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+
+WORD = 1 << 64
+
+
+def moduli(bound: int, most_terms: int, *, largest: int = 1 << 62) -> list[int]:
+    """Return 2^64 and odd moduli without common factors, whose product exceeds ``bound``.
+
+    Parameters
+    ----------
+    bound : int
+        No number that is to be found is greater.
+    most_terms : int
+        That many residues of one odd modulus add up to less than 2^64.
+    largest : int
+        The odd moduli are smaller.
+
+    Raises
+    ------
+    ValueError
+        If all such moduli together are not enough.
+    """
+    used, product = [WORD], WORD
+    limit = min(largest, WORD // most_terms)
+    candidates = range(limit - 1 - limit % 2, 1, -2)
+    for modulus in candidates:
+        if product > bound:
+            break
+        if gcd(modulus, product) == 1:
+            used.append(modulus)
+            product *= modulus
+    if product <= bound:
+        raise ValueError("there are not enough moduli")
+    return used
+
+
+def number_of(residues: list[np.ndarray], used: list[int]) -> np.ndarray | list[int]:
+    """Return the numbers from 0 that have these residues: uint64 when all are below 2^63, else ints.
+
+    Parameters
+    ----------
+    residues : list of ndarray of uint64, shape (n,)
+        One array per modulus.
+    used : list of int
+        The moduli; 2^64 first.
+    """
+    numbers, product = residues[0].astype(object), used[0]
+    for residue, modulus in zip(residues[1:], used[1:], strict=True):
+        step = (residue.astype(object) - numbers) * pow(product, -1, modulus) % modulus
+        numbers, product = numbers + product * step, product * modulus
+    found = numbers.tolist()
+    if max(found, default=0) < 1 << 63:
+        return np.array(found, np.uint64)
+    return found
