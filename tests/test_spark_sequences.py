@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 import sys
@@ -37,6 +36,7 @@ from cepkit.errors import (
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
+from cepkit.frames.spark import as_text, from_text
 from cepkit.frames.spark_samples import Drawn, First, _shortest
 from cepkit.frames.spark_slices import Slices
 from cepkit.language.sequences.query import SequenceQuery
@@ -272,8 +272,8 @@ def test_a_part_of_the_matches_is_that_part(size):
 
 def test_numbers_travel_as_text():
     numbers = [0, -5, 2**200, 10**5000, 0.1, -2.5e-300, float("inf"), float("-inf"), None]
-    assert tasks.from_text(json.dumps(list(map(tasks._as_text, numbers)))) == numbers
-    assert math.isnan(tasks.from_text(json.dumps([tasks._as_text(float("nan"))]))[0])
+    assert from_text(as_text(numbers)) == numbers
+    assert math.isnan(from_text(as_text([float("nan")]))[0])
 
 
 def test_the_first_matches_at_one_time_are_those_of_every_partition(small):
@@ -517,7 +517,7 @@ def test_more_matches_than_64_bits(session, small):
     )
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     try:
-        found.engine = replace(found.engine, run=enormous)
+        found._found.engine = replace(found.engine, run=enormous)
         rows = zip(small["n"].to_pylist(), small["x"].to_pylist(), strict=True)
         counts = [2**70 + n for n, x in rows if x > 4]
         assert found.count() == 3 * sum(counts) > 2**75
@@ -649,7 +649,7 @@ def test_nothing_runs_before_it_is_asked_for(session, events_on_spark):
         (ABC, {"event_type": "knd"}, ColumnNotFoundError, "event_type: column 'knd' not found"),
         ("PATTERN SEQ(A a) WHERE a.z > 1", {}, ColumnNotFoundError, "'z' not found"),
         (ABC, {"measures": {"m": "sum(b.kind)"}}, TypeError, "measure 'm'"),
-        (ABC, {"strategy": "strict"}, UnsupportedQueryError, "'strict' in front of 'b'"),
+        (ABC, {"strategy": "strict"}, UnsupportedQueryError, "'strict' before 'b'"),
         ("PATTERN SEQ(A+ a[])", {"strategy": "strict"}, UnsupportedQueryError, "Use strategy='partition'"),
         (ABC, {"engine": "regex"}, UnsupportedQueryError, "engine 'regex' cannot run this query"),
     ],
@@ -678,7 +678,7 @@ def test_random_queries_are_refused_for_strict_alone(random_on_spark, seed, fami
     several = any(len(bound.branch.components) > 1 or bound.branch.components[0].high != 1
                   for bound in compile_sequence(query, schema_of(frame)).branches)  # fmt: skip
     if query.strategy == "strict" and several:
-        with pytest.raises(UnsupportedQueryError, match="'strict' in front of"):
+        with pytest.raises(UnsupportedQueryError, match="'strict' before"):
             cep.match(frame, query)
     elif not has_strict(query):
         assert cep.match(frame, query).query == query

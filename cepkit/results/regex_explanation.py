@@ -52,7 +52,7 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
 def _class_of(program: Program, name: str) -> str:
     plan, automaton = program.plan, program.automaton
     mask = automaton.mask_of_name(name)
-    # Of the conditions on the start only the query's window is tested at first positions; it has a line.
+    # Among conditions on the start, first positions test the query's window only; the window has a line.
     own = [*plan.event_conjuncts, *(c for c in plan.start_conjuncts if not c.mask & automaton.first)]
     terms = [conjunct.term for conjunct in own if conjunct.mask & mask]
     parts = {part.op for term in terms for part in term.walk()}

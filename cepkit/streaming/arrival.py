@@ -26,7 +26,7 @@ def ordered_batch(
     by : tuple of str
         The order columns, one at least.
     schema : StreamSchema
-        Of the stream.
+        The stream's columns.
 
     Raises
     ------
@@ -38,12 +38,12 @@ def ordered_batch(
     if order is not None:
         table, keys = table.take(pa.array(order)), keys.take(pa.array(order))
     if newest is not None:
-        behind = stream_order(ArrowSource(pa.concat_tables([newest, keys])), by)
-        if behind is not None:
-            n_behind = int(np.flatnonzero(behind == 0)[0])
+        order = stream_order(ArrowSource(pa.concat_tables([newest, keys])), by)
+        if order is not None:
+            n_late = int(np.flatnonzero(order == 0)[0])
             shown = ", ".join(f"{name} = {newest.column(name)[0]}" for name in by)
             raise OrderError(
-                f"{n_behind:,} of the batch's {len(keys):,} rows come before the newest event so far "
+                f"{n_late:,} of the batch's {len(keys):,} rows come before the newest event so far "
                 f"({shown}); a stream cannot go back: sort its source, or put late rows "
                 "aside before you push"
             )

@@ -75,8 +75,8 @@ class KeyCodes:
     Parameters
     ----------
     idle_ticks : int or float, optional
-        A key whose next event comes later than this after its last one starts afresh, whether it was
-        forgotten in between or not: the result does not depend on how the stream is cut into batches.
+        A key that pauses for longer than this starts again as a new key, whether it was forgotten during the
+        pause or not. So the result does not depend on how the stream is cut into batches.
     """
 
     def __init__(self, idle_ticks: float | None = None):

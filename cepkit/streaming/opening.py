@@ -37,38 +37,40 @@ def stream(
     max_live: int | None = None,
     engine: str = "auto",
 ) -> Stream:
-    """Open a stream: `Stream.push` takes batches of events and returns the matches that end.
+    """Open a stream, which takes batches of events and returns the matches that end in them.
 
-    However a stream is cut into batches, the matches are those that `cepkit.match` finds in all rows at once.
-    ``cepkit.stream.load(path)`` opens a stream that `Stream.save` saved.
+    `Stream.push` takes a batch. However a stream is cut into batches, the matches are those that
+    `cepkit.match` finds in all rows at once. ``cepkit.stream.load(path)`` opens a stream that `Stream.save`
+    saved.
 
     Parameters
     ----------
     query, define, params, partition_by, order_by, within, within_closed, measures
         As for `cepkit.match`.
     event_type, strategy, scope, strict_time, after_match
-        As for `cepkit.match`, of event sequences.
+        As for `cepkit.match`; only for sequence queries.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``,
-        ``"int64 not null"`` for integers that are never missing, or a frame (an empty one will do) of which
-        the types count.
+        ``"int64 not null"`` for integers that are never missing. Of a frame, which may be empty, only the
+        types count.
     rows : str
-        ``"one"``: a result row per match; ``"all"``: the matched rows, with ``match`` (its number in the
-        stream) and ``variable`` in front.
+        ``"one"``: a result row per match. ``"all"``: the matched rows, after the columns ``match`` (its
+        number in the stream) and ``variable``.
     threads : int
-        Each owns a part of the keys. `Stream.push` then returns what is complete and in order by now, and the
-        rest comes later; `Stream.flush` waits for it. The matches and their order do not depend on it.
+        Number of threads; each owns a part of the keys. `Stream.push` then returns what is complete and in
+        order by now. `Stream.flush` waits for the rest. The matches and their order do not depend on it. Only
+        for regex queries.
     pulse_every : int
-        With threads: after at least so many events every thread says how far it is, so that keys without
-        events hold nothing back.
+        Number of events after which every thread reports how far it is. A key without events then holds
+        nothing back.
     idle_after : str, timedelta or int, optional
-        A key whose events pause for longer than this, by the first column of ``order_by``, is forgotten: its
-        partial matches end, and later events of it begin anew.
+        The longest pause of a key, by the first column of ``order_by``. After a longer pause the key is
+        forgotten: its partial matches end, and its later events belong to a new key. Only for regex queries.
     max_live : int, optional
-        Most live partial matches of one key that a batch may leave behind; more are an error. Default: no
-        limit.
+        The largest number of live partial matches of a key after a batch; more are an error. None: any
+        number. Only for regex queries.
     engine : str
-        ``"auto"``: a stream chooses its engine itself.
+        Only ``"auto"``: a stream chooses its engine itself.
 
     Returns
     -------
@@ -77,10 +79,10 @@ def stream(
     Raises
     ------
     CepError
-        As `cepkit.match`; for a schema that cannot be read; for threads without keys.
+        As `cepkit.match` raises; also for a schema that cannot be read, and for threads without keys.
     UnsupportedQueryError
-        When the query orders texts of a column without ordered categories: a stream's texts come one by one,
-        and their order cannot be kept in codes.
+        For an argument that this kind of query does not take. Also when the query orders texts of a column
+        without ordered categories: a stream's texts come one by one, and codes cannot keep their order.
 
     Notes
     -----

@@ -50,7 +50,7 @@ class Share:
 
     @property
     def stop(self) -> int:
-        """The position behind the last event."""
+        """The position after the last event."""
         return int(self.position[-1]) + 1
 
     def take(self, events: slice | np.ndarray) -> Share:
@@ -106,7 +106,7 @@ class Kept:
         return len(self.number)
 
     def followed_by(self, share: Share, first_number: int) -> Kept:
-        """Return these rows and those of a share behind them."""
+        """Return these rows, followed by those of a share."""
         number = np.arange(first_number, first_number + len(share.position))
         return Kept(
             np.concatenate([self.number, number]),
@@ -153,7 +153,7 @@ class Matcher:
     result_columns : pyarrow.Schema
         The columns that results read.
     max_live : int, optional
-        Most live partial matches of a partition that a share may leave behind.
+        The largest number of live partial matches of a partition after a share.
     """
 
     program: Program
@@ -373,7 +373,7 @@ class ReplicaThreads:
         self._stop = weakref.finalize(self, _stop, self._inboxes)
 
     def give(self, share: Share) -> None:
-        """Deal out the next events; waits where a replica is far behind.
+        """Deal out the next events; waits where a replica has much left to do.
 
         Every replica then is done with all its events before ``share.stop`` when it is done with its part.
         """

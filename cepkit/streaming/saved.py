@@ -134,7 +134,7 @@ def _check_header(path: Path, header: Any, kind: str) -> None:
             what = "its format" if name == "version" else "the layout of kernel state"
             raise CepError(
                 f"{path} was written by another version of cepkit: {what} is {header.get(name)}, this cepkit "
-                f"reads {known}; load it with the cepkit that wrote it, or start the stream anew"
+                f"reads {known}; load it with the cepkit that wrote it, or open a new stream"
             )
     if header.get("kind") != kind:
         raise CepError(f"{path} holds a {header.get('kind')}, not a {kind}")

@@ -1,4 +1,4 @@
-"""What an open stream asks of the search behind it: one protocol for every kind of query."""
+"""The search that an open stream asks for matches: one protocol for every kind of query."""
 
 from __future__ import annotations
 

@@ -221,10 +221,10 @@ def _check(options: Options) -> None:
 
 
 def _waits(program: SequenceProgram) -> bool:
-    """Whether an event behind a match may forbid it."""
+    """Return whether an event after a match may forbid it."""
     return any(a.before >= len(b.branch.components) for b in program.branches for a in b.branch.absences)
 
 
 def _looks_back(program: SequenceProgram) -> bool:
-    """Whether an event in front of a match may forbid it."""
+    """Return whether an event before a match may forbid it."""
     return any(a.after < 0 for b in program.branches for a in b.branch.absences)

@@ -55,7 +55,7 @@ def match(
         For a streaming frame and for functions that are not declared pure. For a sequence query with
         ``partition_by``, also when events must follow each other directly in the whole stream.
     CepError
-        Of the kinds of `cepkit.match`, in the same words.
+        As `cepkit.match` raises, in the same words.
 
     Warns
     -----
@@ -142,7 +142,7 @@ def _refuse_strict(program: SequenceProgram) -> None:
         for i, component in enumerate(bound.branch.components):
             if (i and component.step == "strict") or (component.high != 1 and component.inner == "strict"):
                 raise UnsupportedQueryError(
-                    f"'strict' in front of {component.variable!r}: no event of the whole stream may stand "
+                    f"'strict' before {component.variable!r}: no event of the whole stream may come "
                     "between, and with partition_by a Spark task sees the events of its own partitions only. "
                     "Use strategy='partition', which looks at the partition, or leave out partition_by"
                 )

@@ -146,15 +146,15 @@ class SparkFound(ABC):
 
     # --- how the frames are made
 
-    def _event_columns(self, behind: int, letter: str = "c") -> list[str]:
-        """Names of the columns that tell the last event of a match, behind so many others."""
+    def _event_columns(self, n_before: int, letter: str = "c") -> list[str]:
+        """Return the names of the columns that tell the last event of a match, after ``n_before`` others."""
         n_columns = len(self.query.order_by) + len(self.query.partition_by)
-        return [f"{letter}{i}" for i in range(behind, behind + n_columns)]
+        return [f"{letter}{i}" for i in range(n_before, n_before + n_columns)]
 
-    def _place_columns(self, behind: int, letter: str = "c") -> list[str]:
-        """Names of the columns that tell a match."""
-        event = self._event_columns(behind, letter)
-        return [*event, f"{letter}{behind + len(event)}"] if self.has_ranks else event
+    def _place_columns(self, n_before: int, letter: str = "c") -> list[str]:
+        """Return the names of the columns that tell a match, after ``n_before`` others."""
+        event = self._event_columns(n_before, letter)
+        return [*event, f"{letter}{n_before + len(event)}"] if self.has_ranks else event
 
     def _result(self, run: DataFrame) -> DataFrame:
         return run.select(*(f"c{i}" for i in range(len(self.names)))).toDF(*self.names)
