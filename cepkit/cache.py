@@ -1,4 +1,4 @@
-"""The folder of the user's own where compiled kernels and parsers' tables are kept between processes."""
+"""The user's own folder in which compiled kernels and parsers' tables are kept between processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cepkit.errors import CepError
 
 
 def cache_folder() -> Path:
-    """Return the folder of compiled kernels and parsers' tables, made if need be.
+    """Return the folder of compiled kernels and parsers' tables; create it if it is missing.
 
-    ``CEPKIT_CACHE`` names it, else it is ``cepkit/kernels`` in the user's cache folder.
+    The environment variable ``CEPKIT_CACHE`` sets it; the default is ``cepkit/kernels`` in the user's cache.
 
     Raises
     ------
     CepError
-        When others than the user own it or may write to it: its files are code that runs.
+        If others than the user own the folder or may write to it, because its files are run as code.
     """
     named = os.environ.get("CEPKIT_CACHE")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -26,7 +26,7 @@ def cache_folder() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CepError(
-            f"the kernel cache {folder} cannot be made ({error.strerror}); "
+            f"the kernel cache {folder} cannot be created ({error.strerror}); "
             "set CEPKIT_CACHE to a folder of yours"
         ) from error
     if hasattr(os, "getuid"):
@@ -38,6 +38,6 @@ def cache_folder() -> Path:
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise CepError(
                 f"the kernel cache {folder} can be written by others, and its files are run as code; "
-                f"take that right away (chmod go-w {folder}) or set CEPKIT_CACHE to a folder of yours"
+                f"remove that permission (chmod go-w {folder}) or set CEPKIT_CACHE to a folder of yours"
             )
     return folder
