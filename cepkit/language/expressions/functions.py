@@ -173,9 +173,7 @@ def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Call
     if call is None:
         return lambda late: _register(late, name, is_pure=is_pure)
     if not callable(call):
-        raise CepError(
-            f"expected a function to register, got {type(call).__name__}; pass a name as name='…'"
-        )
+        raise CepError(f"expected a function to register, got {type(call).__name__}; pass a name as name='…'")
     name = name if name is not None else getattr(call, "__name__", "")
     if not name.isidentifier():
         raise PredicateError(

@@ -280,7 +280,7 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
 
 
 class Aggregates(ABC):
-    """Aggregates over the events of a variable; the class that inherits them says which, by ``_reference``."""
+    """Aggregates over the events of a variable; the class that inherits them defines ``_reference``."""
 
     __slots__ = ()
 

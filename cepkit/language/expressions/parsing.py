@@ -98,9 +98,7 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
         if isinstance(node, ex.Reference):
             if node.index is None:
                 column = quoted_name(f"{node.variable}.{node.name}")
-                message = (
-                    f"values have no attributes; write a column with a dot in its name as {column}"
-                )
+                message = f"values have no attributes; write a column with a dot in its name as {column}"
             else:
                 message = (
                     f"{node} names an event of a sequence (PATTERN SEQ…); in a regex query first(x), last(x) "
@@ -163,6 +161,4 @@ def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> N
     while level:
         level, depth = [child for node in level for child in children(node)], depth + 1
         if depth > DEEPEST:
-            raise located(
-                f"more than {DEEPEST} levels are nested; simplify", text, (0, 1), role
-            )
+            raise located(f"more than {DEEPEST} levels are nested; simplify", text, (0, 1), role)

@@ -40,9 +40,7 @@ class Expression:
             waiting.extend(reversed(tuple(node.children())))
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a predicate has no truth value without an event; combine with & | ~, not and/or/not"
-        )
+        raise TypeError("a predicate has no truth value without an event; combine with & | ~, not and/or/not")
 
     def __str__(self) -> str:
         return text_of(self)

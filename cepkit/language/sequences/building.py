@@ -227,9 +227,7 @@ def _checked(low: int, high: int | None, span: tuple[int, int]) -> _Times:
 
 def _quoting(item: _Entered) -> str:
     return (
-        f"; put a type of this name in quotes, '{item.step}'"
-        if isinstance(item.part, EventPattern)
-        else ""
+        f"; put a type of this name in quotes, '{item.step}'" if isinstance(item.part, EventPattern) else ""
     )
 
 

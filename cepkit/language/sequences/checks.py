@@ -81,9 +81,7 @@ def _refuse_bad_parts(query: SequenceQuery) -> None:
                 raise _at(query, node, "all_of and any_of need at least two parts")
             case AbsentPattern(body=body) if not isinstance(body, EventPattern):
                 what = "a repeated event" if isinstance(body, Loop) else "a group"
-                raise _at(
-                    query, node, f"{what} cannot be absent; write '!' before one event, as in !B b"
-                )
+                raise _at(query, node, f"{what} cannot be absent; write '!' before one event, as in !B b")
             case Loop():
                 _check_loop(query, node)
 
@@ -100,9 +98,7 @@ def _check_sequence(query: SequenceQuery, node: SequenceOf) -> None:
                 query, part, f"{step.upper()} says what may be skipped before a part; this one is the first"
             )
         if isinstance(part, AbsentPattern):
-            message = (
-                f"{step.upper()} before an absent event has no meaning; put it before the next"
-            )
+            message = f"{step.upper()} before an absent event has no meaning; put it before the next"
             raise _at(query, part, f"{message} event that occurs")
 
 
@@ -160,7 +156,7 @@ def check_words(query: SequenceQuery) -> None:
             known = list(query.variables)
             hint = nearest(str(variable), known)
             raise CepError(
-                f"after_match: no event of the pattern is named {variable!r}; the events are {known}.{hint}"
+                f"after_match: no event of the pattern is named {variable!r}; there are {known}.{hint}"
             )
 
 
@@ -195,7 +191,7 @@ def _refuse_bad_order(query: SequenceQuery) -> None:
         if name not in variables:
             hint = nearest(name, variables)
             raise CepError(
-                f"evaluation_order: no event of the pattern is named {name!r}; the events are {list(variables)}."
+                f"evaluation_order: no event of the pattern is named {name!r}; there are {list(variables)}."
                 f"{hint}"
             )
         if name in order[:i]:

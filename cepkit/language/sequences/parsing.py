@@ -283,9 +283,7 @@ def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> N
             own = re.sub(_QUOTED, lambda quoted: " " * len(quoted[0]), bare[node.span[0] : node.span[1]])
             if brackets := re.search(r"\[\s*\]", own):
                 at = node.span[0] + brackets.start(), node.span[0] + brackets.end()
-                message = (
-                    f"{node.variable!r} is one event; write several with + or {{2,5}} after the type"
-                )
+                message = f"{node.variable!r} is one event; write several with + or {{2,5}} after the type"
                 raise located(message, text, at, None)
 
 

@@ -146,7 +146,7 @@ class SequencePattern(QueryMethods):
         raise CepError(f"'{self}' cannot be absent; not_() works on one event, as in event('b', 'B').not_()")
 
     def then(self, part: SequencePattern, *, strict: bool = False) -> SequenceOf:
-        """Return this, then ``part``, with nothing of the partition (``strict``: nothing at all) between them."""
+        """Return this, then ``part``, with nothing of the partition between (``strict``: nothing at all)."""
         return self._followed(part, "strict" if strict else "partition")
 
     def followed_by(self, part: SequencePattern) -> SequenceOf:
@@ -172,7 +172,7 @@ class EventPattern(SequencePattern, Aggregates):
     """One event, named ``variable``; of any type if ``event_type`` is None.
 
     ``conditions`` apply to the event alone; a query moves them into its ``where``. ``b["x"]`` is the
-    value of a column. If the event is repeated, it is the value at each event, and ``b[2]["x"]`` at the second.
+    value of a column; if the event is repeated, of each event, and ``b[2]["x"]`` that of the second.
     """
 
     variable: str

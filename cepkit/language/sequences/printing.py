@@ -1,4 +1,4 @@
-"""Convert sequence patterns and queries to text, in one canonical spelling that parses back to an equal one."""
+"""Convert sequence patterns and queries to text, in one canonical spelling that parses back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.language.spelling import text_of
 
-# Reserved words of sase.lark and of the clauses, in any case: not allowed as names of events; types need quotes.
+# Reserved words of sase.lark and of the clauses, in any case. They cannot name events; types need quotes.
 RESERVED_IN_SEQUENCES = frozenset(
     {"seq", "and", "or", "not", "strict", "partition", "next", "any", "inner", "greedy", "reluctant", "until"}
     | {"if", "true", "false", "_", "pattern", "where", "within", "gap"}

@@ -31,7 +31,7 @@ class SequenceQuery(WholeQuery):
     pattern : SequencePattern
         Its events have no ``conditions``; these are moved into ``where``.
     where : tuple of Expression
-        Conditions that must all hold. Columns are columns of variables (`Reference`); a plain column is an error.
+        Conditions that must all hold. Columns belong to variables (`Reference`); a plain column is an error.
     strategy : str
         One of ``STRATEGIES``: what may be skipped between two events, unless the pattern says so itself.
     scope : str

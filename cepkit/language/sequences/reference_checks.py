@@ -169,9 +169,7 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
         raise place.error(f"{node} stands for several values; it needs an aggregate, as in max({node})", node)
     if place.is_measure and node.index in (ex.CURRENT, ex.BEFORE):
         cure = f"write {name}[1].{column}, {name}[LEN].{column} or an aggregate such as avg({name}.{column})"
-        raise place.error(
-            f"a measure describes the complete match, which has no current event; {cure}", node
-        )
+        raise place.error(f"a measure describes the complete match, which has no current event; {cure}", node)
     if place.is_measure and node.index is None and name in place.groups:
         own = f"{name}.{column}"
         message = f"{name!r} stands for several events; write first({own}), last({own}), avg({own}), …"
