@@ -41,7 +41,7 @@ _SIMILARITY = {"corr": _OF_PREPARED, "cosine": _OF_PREPARED, "l2": _OF_ROWS}
 
 
 def similarity_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
-    """Return the functions of two rows that ``terms`` call: ``corr(c, i, d, j)`` takes row i of c and j of d."""
+    """Return the functions that ``terms`` call: ``corr(c, i, d, j)`` takes row i of c and row j of d."""
     used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
     options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
     lines = []

@@ -19,7 +19,7 @@ class Term:
     """One operation on typed arguments.
 
     ``data`` holds its details: the column's name, the constant's number, the comparison's sign, the
-    function's name, or the (variable, which of its events, column) of an element. Equal terms are computed once.
+    function's name, or an element's (variable, which of its events, column). Equal terms are computed once.
     """
 
     op: str
