@@ -241,7 +241,7 @@ def test_arguments_of_minute_bars_are_checked():
         minute_bars(seed=-1)
     with pytest.raises(CepError, match=r"minute_bars: parameters is a int. Give BarParameters\(…\)"):
         minute_bars(5)
-    with pytest.raises(CepError, match=r"smart_home: parameters is a DataFrame. Give HomeParameters\(…\)"):
+    with pytest.raises(CepError, match=r"smart_home: parameters is a DataFrame. Pass HomeParameters\(…\)"):
         casas_lines(pd.DataFrame())
 
 

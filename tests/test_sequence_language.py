@@ -533,7 +533,7 @@ def test_numbers_of_numpy_and_pandas():
     assert str(A["x"] == np.bool_(True)) == "a.x == true"
     assert str(A["x"] > pd.Timestamp("2024-01-02")) == "a.x > '2024-01-02T00:00:00'"
     assert event("a", np.int64(5)) == event("a", 5)
-    with pytest.raises(PredicateError, match="datetime64 cannot stand in a condition"):
+    with pytest.raises(PredicateError, match="datetime64 cannot be used in a condition"):
         bool(A["x"] > np.datetime64("2024-01-02"))
 
 
@@ -677,9 +677,9 @@ def test_seq_and_any_of_make_regex_patterns_of_names():
         (
             lambda: A["x"] > B,
             PredicateError,
-            "EventPattern cannot stand in a condition; its columns are b['x']",
+            "EventPattern cannot be used in a condition; its columns are b['x']",
         ),
-        (lambda: A["x"] > [1], PredicateError, "list cannot stand in a condition; give it as a parameter"),
+        (lambda: A["x"] > [1], PredicateError, "list cannot be used in a condition; give it as a parameter"),
         (lambda: A["x"].isin([]), PredicateError, "isin: expected one value or more"),
         (lambda: A["x"].isin("abc"), PredicateError, "isin: expected a list of values, got str"),
         (lambda: A["x"].apply("wobble"), PredicateError, "function 'wobble' is not known"),
@@ -693,8 +693,8 @@ def test_seq_and_any_of_make_regex_patterns_of_names():
             "any_of: events and names of predicates cannot be mixed",
         ),
         (lambda: all_of("rise", "fall"), CepError, "all_of: its parts are events"),
-        (lambda: all_of(A), CepError, "all_of: expected two parts or more, got 1"),
-        (lambda: seq(A, 5), CepError, "seq: expected events, or names of predicates, got int 5"),
+        (lambda: all_of(A), CepError, "all_of: expected at least two parts, got 1"),
+        (lambda: seq(A, 5), CepError, "seq: expected events or predicate names, got int 5"),
         (lambda: seq(A, seq(B, C).within(3)), CepError, "a query cannot be part of a pattern"),
         (lambda: A.then("B"), CepError, "expected an event or a pattern of events, got str 'B'"),
         (lambda: event("next"), CepError, "an event cannot be named 'next'"),
@@ -908,7 +908,7 @@ def test_measures(measures):
         ("b.price", "'b' stands for several events; write first(b.price), last(b.price), avg(b.price)"),
         (
             "b[i].price",
-            "a measure is taken of the complete match, which has no current event; write b[1].price",
+            "a measure describes the complete match, which has no current event; write b[1].price",
         ),
         ("b[i-1].price", "has no current event"),
         ("avg(b[..i-1].price)", "has no current event; write b.price"),
@@ -939,8 +939,8 @@ def test_measure_error(measure, message):
     [
         ({"Item": "a.x"}, "the result has column 'item' already (partition_by); rename 'Item'"),
         ({"n": "count()", "N": "count(b)"}, "'n' and 'N' differ only in case"),
-        ({"": "count()"}, "the name of a measure is text, got ''"),
-        ({5: "count()"}, "the name of a measure is text, got 5"),
+        ({"": "count()"}, "the name of a measure must be text, got ''"),
+        ({5: "count()"}, "the name of a measure must be text, got 5"),
     ],
 )
 def test_names_of_measures(measures, message):
@@ -974,7 +974,7 @@ def test_what_only_the_frame_can_give():
     with pytest.raises(CepError) as caught:
         check_ready(query)
     assert str(caught.value) == (
-        "event_type: the pattern has events of type A, 'New York'; say in which column the types stand, "
+        "event_type: the pattern has events of type A, 'New York'; name the column of the types, "
         "as in event_type='kind'\n  PATTERN SEQ(A a, 'New York' b) WITHIN 5 s\n              ^^^"
     )
     with pytest.raises(CepError, match="within: a duration needs a clock"):

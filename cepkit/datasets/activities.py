@@ -9,8 +9,8 @@ AREAS = ("Bathroom", "Bedroom", "Kitchen", "LivingRoom", "LoungeChair", "Outside
 
 # Measured on 30 days of a home with one resident, 61,578 sensor events in 2,731 runs of 30 activities.
 # One entry per activity: name | runs by the hour in which they begin, 0 to 23, in ninths of the most frequent
-# hour | events in a run, quantiles 5, 25, 50, 75, 95 % | duration in seconds of a run with several events,
-# same quantiles | seconds until the next run, same quantiles and the longest. Indented: shares of the areas of
+# hour | events in a run, quantiles 5, 25, 50, 75, 95 % | seconds that a run with several events lasts, same
+# quantiles | seconds until the next run, same quantiles and the longest. Indented: shares of the areas of
 # its events | shares of the activities that follow.
 _TABLE = """
 Other_Activity | 011011129735843443633331 | 1 2 13 24 51 | 1.7 22 60 160 3000 | 0.27 1.2 3.6 9.3 160 20000

@@ -40,7 +40,8 @@ def poisson_types(
     -------
     pandas.DataFrame
         Sorted by time. Columns ``ts`` (datetime64[us], no zone), ``type`` (categorical, the types of
-        ``rates`` in their order), ``x`` (int64, uniform from 0 to 999) and ``key`` (int64, uniform below ``n_keys``).
+        ``rates`` in their order), ``x`` (int64, uniform from 0 to 999) and ``key`` (int64, uniform below
+        ``n_keys``).
 
     Raises
     ------

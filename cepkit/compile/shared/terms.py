@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, OTHER, TEXT, TIME
 
-CONSTANT, EVENT, START = (
-    0,
-    1,
-    2,
-)  # what a term depends on: nothing, the event and its past, or the start of the match
+# What a term depends on: nothing, the event and its past, or the start of the match.
+CONSTANT, EVENT, START = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,9 +99,7 @@ def _check_tree(place: _Place, tree: ex.Expression, aggregate: ex.Aggregate | No
     match tree:
         case ex.Previous():
             cure = (
-                f"; the event before, of a repeated one, is {place.some}[i-1].x"
-                if not place.is_measure
-                else ""
+                f"; the event before the current one is {place.some}[i-1].x" if not place.is_measure else ""
             )
             message = f"{tree} refers to rows, but the events of a match need not be neighbours{cure}"
             raise place.error(message, tree)
