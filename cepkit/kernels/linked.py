@@ -5,10 +5,7 @@ from numba import njit
 
 # Fields of a chain (a run is a chain of one event). A slot is one cache line, hence a table, not columns.
 HEAD, TAIL = 0, 1  # first and last event; those between follow in the partition's verified sub-stream
-PRED, PRED_TAIL = (
-    2,
-    3,
-)  # chain of the previous component (-1: none), and its last event that belongs to this chain
+PRED, PRED_TAIL = 2, 3  # chain of the previous component (-1: none) and its last event that belongs to this
 FIRST_TIME = 4  # time of the newest possible first event
 NEXT = 5  # next chain of the list
 ROW = 5  # row of the coverage; chains of the last component are in no list
@@ -82,7 +79,7 @@ def _holds(condition, factor, integers, floats, k, left, right):
 
 @njit(**_INLINED)
 def _bind(field, event_of, first_of, chain, tail):
-    """Write the events of the partial match that ends at ``tail`` of ``chain`` to scratch arrays. O(length)."""
+    """Write the events of the partial match that ends at ``tail`` of ``chain`` to scratch. O(length)."""
     before = -1
     while chain >= 0:
         component = field[chain, COMPONENT]
@@ -126,7 +123,7 @@ def _is_absent_event(pattern, events, work, absence, y, j, e):
 
 @njit(**_HELPER)
 def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
-    """Return whether an absent event is in the partial match that e extends as component j, as far as known."""
+    """Return whether the partial match that e extends as component j breaks an absence decided at j."""
     _bind(store.field, work.event_of, work.first_of, chain, tail)
     n_absences = len(pattern.absence)
     for a in range(n_absences):
@@ -221,7 +218,7 @@ def _is_recent(events, parts, tail, limit):
 
 @njit(**_KERNEL)
 def sweep(events, store, parts, limit, report):
-    """Free every slot whose first event is older than ``limit``, whether in a list or not. O(slots + lists)."""
+    """Free every slot whose first event is older than ``limit``, in a list or not. O(slots + lists)."""
     n_components = len(parts.first_of_list) // max(1, len(parts.last_event))
     for at in range(len(parts.first_of_list)):
         latest = parts.last_event[at // n_components]
@@ -263,7 +260,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
     With ``by_state`` 0, each partition has one list of runs, and every event that a component or an absence
     accepts visits all of it (SASE). With ``by_state`` 1, each component has a list, and an event visits only
     those that it may extend (the pending lists of Siddhi). ``report[REASON]`` says which array was too small,
-    ``report[CONSUMED]`` is the first event not processed. O(visited runs) time per event, O(live runs) memory.
+    ``report[CONSUMED]`` is the first unprocessed event. O(visited runs) time per event, O(live runs) memory.
 
     Source: Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008; Suhothayan et al.,
     "Siddhi", GCE 2011.
@@ -764,7 +761,7 @@ def _add_large(field, rank, candidate, k, first_rank, product, total):
 
 @njit(**_HELPER)
 def _is_before(left, i, right, k, n):
-    """Return whether the match at left[i] sorts before that at right[k], both of n events; last position first."""
+    """Return whether the match at left[i] sorts before that at right[k] (n events, last position first)."""
     for d in range(n - 1, -1, -1):
         if left[i + d] != right[k + d]:
             return left[i + d] < right[k + d]
