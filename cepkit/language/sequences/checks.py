@@ -137,7 +137,7 @@ def _at(query: SequenceQuery, node: SequencePattern, message: str) -> CepError:
 def _refuse_unknown(argument: str, name: object, known: tuple[str, ...]) -> None:
     if name not in known:
         hint = nearest(str(name), known)
-        raise CepError(f"{argument}: {name!r} is not known; known are {', '.join(map(repr, known))}.{hint}")
+        raise CepError(f"{argument}: {name!r} is not known; use one of {', '.join(map(repr, known))}.{hint}")
 
 
 # --- the whole -------------------------------------------------------------------------------------------
