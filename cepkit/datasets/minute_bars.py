@@ -25,7 +25,7 @@ ROUND_LOTS = 0.614  # share of volumes that are multiples of 100
 _TRADES_PROBABILITY = (0.0, 0.05, 0.25, 0.50, 0.75, 0.95, 0.99, 1.0)
 _TRADES = (0.012, 0.03, 0.16, 0.98, 5.0, 30.0, 120.0, 600.0)
 _FURTHER_TRADES = 0.3  # mean number of further trades triggered by a trade
-_OUTSIDE = 0.0024  # trades before and after the session, as a share of those after the opening
+_OUTSIDE = 0.0024  # trades before and after the session, relative to the trades after the opening
 _NOON, _FADES_MINUTES, _CLOSING, _CLOSES_MINUTES = 0.14, 33.0, 0.35, 20.0
 # Standard deviation of a minute's return by liquidity: for the 5 % most traded and for the least traded.
 _SD_LIQUID, _SD_ILLIQUID, _LIQUID = 6.2e-4, 9.0e-3, 0.95

@@ -2,8 +2,8 @@
 
 from numba import njit
 
-# Both match `open more* full`. A match begins at an event of ``opens`` and has ``length`` events. None of its
-# prices exceeds the greatest of those before it by ``slack`` or falls below their mean by ``slack``.
+# Both match `open more* full`. A match begins at an event of ``opens`` and has ``length`` events. No price
+# is ``slack`` above the greatest earlier price of the match or ``slack`` below their mean.
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Parts that regex and sequence queries share: durations, columns, parameters, and the checks of these."""
+"""Parts that regex and sequence queries share: durations, columns, parameters, and their checks."""
 
 from __future__ import annotations
 

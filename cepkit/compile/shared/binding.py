@@ -434,8 +434,8 @@ class Binder:
         name = e.function
         raise self.wrong(
             e,
-            f"{name}() compares events of a sequence. Of rows that follow each other: PATTERN SEQ(_ a, _ b) "
-            f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query: "
+            f"{name}() compares events of a sequence. For neighbouring rows write PATTERN SEQ(_ a, _ b) "
+            f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query write "
             f"{name}(first(x), last(x))",
         )
 

@@ -1,4 +1,4 @@
-"""Check the conditions and measures of a sequence query: which values of which events they may name."""
+"""Check which events and values the conditions and measures of a sequence query name."""
 
 from __future__ import annotations
 
