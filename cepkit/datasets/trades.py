@@ -231,7 +231,7 @@ def prices(
     by_symbol = np.argsort(symbol_of_trade, kind="stable")
     continues = in_order[by_symbol]
     moves = rng.random(len(by_symbol)) < p_move_in_order
-    moves[~continues] = _clustered(rng, np.count_nonzero(~continues), p_move)
+    moves[~continues] = _draw_clustered(rng, np.count_nonzero(~continues), p_move)
 
     moved = np.flatnonzero(moves)
     more = (1 - one_tick) / sum(MORE_TICKS) * np.array(MORE_TICKS)
@@ -251,7 +251,7 @@ def prices(
     return price
 
 
-def _clustered(rng: np.random.Generator, n: int, p: float) -> np.ndarray:
+def _draw_clustered(rng: np.random.Generator, n: int, p: float) -> np.ndarray:
     """Draw ``n`` booleans, True with probability ``p``, each correlated with the one before by CLUSTERING."""
     drawn = rng.random(n) < p
     latest_drawn = np.where(rng.random(n) < CLUSTERING, 0, np.arange(n))

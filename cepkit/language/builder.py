@@ -26,7 +26,7 @@ from cepkit.language.sequences.patterns import (
     extend_query,
 )
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, made_query
+from cepkit.language.sequences.reading import READERS, make_query
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:
@@ -149,15 +149,15 @@ class QueryBuilder(WholeQuery, QueryMethods):
 
 @extend_query.register
 def _(query: SequencePattern, **said: Any) -> QueryBuilder:
-    return extend_query(QueryBuilder(made_query(SequenceQuery(query))), **said)
+    return extend_query(QueryBuilder(make_query(SequenceQuery(query))), **said)
 
 
 @extend_query.register
 def _(query: QueryBuilder, *, where: tuple[Any, ...] = (), **said: Any) -> QueryBuilder:
     if where:
-        return QueryBuilder(made_query(query.query, where))
+        return QueryBuilder(make_query(query.query, where))
     read = {name: READERS[name](value) for name, value in said.items() if value is not None}
-    return QueryBuilder(made_query(replace(query.query, **read)))
+    return QueryBuilder(make_query(replace(query.query, **read)))
 
 
 def _are_events(function: str, parts: tuple[object, ...]) -> bool:

@@ -189,7 +189,7 @@ def _(pattern: Empty, names, follow):
 def _(pattern: Sequence, names, follow):
     whole = _Fragment(True, 0, 0)
     for part in pattern.parts:
-        whole = _joined(whole, _fragment(part, names, follow), follow)
+        whole = _join(whole, _fragment(part, names, follow), follow)
     return whole
 
 
@@ -210,16 +210,16 @@ def _(pattern: Repeat, names, follow):
     copies = pattern.low if pattern.high is not None else max(1, pattern.low)
     for _ in range(copies):
         body = _fragment(pattern.body, names, follow)
-        whole = _joined(whole, body, follow)
+        whole = _join(whole, body, follow)
     if pattern.high is None:
         _connect(body.last, body.first, follow)
         return _Fragment(whole.nullable or pattern.low == 0, whole.first, whole.last)
     extras = [_fragment(pattern.body, names, follow) for _ in range(pattern.high - pattern.low)]
     tail = _Fragment(True, 0, 0)
     for extra in reversed(extras):  # x (x (x)?)?
-        tail = _joined(extra, tail, follow)
+        tail = _join(extra, tail, follow)
         tail = _Fragment(True, tail.first, tail.last)
-    return _joined(whole, tail, follow)
+    return _join(whole, tail, follow)
 
 
 def _leaf(name: str, names: list[str], follow: list[int]) -> _Fragment:
@@ -229,7 +229,7 @@ def _leaf(name: str, names: list[str], follow: list[int]) -> _Fragment:
     return _Fragment(False, bit, bit)
 
 
-def _joined(left: _Fragment, right: _Fragment, follow: list[int]) -> _Fragment:
+def _join(left: _Fragment, right: _Fragment, follow: list[int]) -> _Fragment:
     _connect(left.last, right.first, follow)
     return _Fragment(
         left.nullable and right.nullable,

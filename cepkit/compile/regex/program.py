@@ -78,7 +78,7 @@ class Kernel:
         capacity : int
             Waiting starts per partition before the arrays grow.
         """
-        arrays = {a.name: _filled(a, n_partitions, capacity) for a in self.source.state}
+        arrays = {a.name: _make_array(a, n_partitions, capacity) for a in self.source.state}
         return State(self.source.state, arrays)
 
 
@@ -111,7 +111,7 @@ class State:
             old = self.arrays[array.name]
             if old.shape[0] < n_partitions:
                 capacity = old.shape[1] if old.ndim == 2 else 1
-                new = _filled(array, n_partitions, capacity)
+                new = _make_array(array, n_partitions, capacity)
                 new[: old.shape[0]] = old
                 self.arrays[array.name] = new
 
@@ -247,7 +247,7 @@ def _no_start_terms_in_front(plan: Plan) -> None:
             )
 
 
-def _filled(array: StateArray, n_partitions: int, capacity: int) -> np.ndarray:
+def _make_array(array: StateArray, n_partitions: int, capacity: int) -> np.ndarray:
     if array.per == "partition":
         return np.full(n_partitions, array.fill, array.dtype)
     if array.per == "ring":

@@ -115,7 +115,7 @@ class ElementBinder(Binder):
             arg = self._reference(e.operand) if is_plain else super()._bind(e.operand)
         finally:
             self.range_of_aggregate = outer
-        return self._aggregated(e, function, variable, over, arg)
+        return self._finish_aggregate(e, function, variable, over, arg)
 
     def bind(self, expression: ex.Expression) -> Term:
         """Return the term of ``expression``; inside an aggregate the same text means another event."""
@@ -123,7 +123,7 @@ class ElementBinder(Binder):
             return self._bind(expression)
         return super().bind(expression)
 
-    def _aggregated(self, e: ex.Aggregate, function: str, variable: str, over: str, arg: Term) -> Term:
+    def _finish_aggregate(self, e: ex.Aggregate, function: str, variable: str, over: str, arg: Term) -> Term:
         def group(name: str, kind: str = arg.kind, nullable: bool = True) -> Term:
             return Term("group", (arg,), kind, arg.unit, nullable, (name, variable, over), EVENT)
 

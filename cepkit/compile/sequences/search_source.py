@@ -40,12 +40,12 @@ def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
 
 
 def _anonymous(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    return tuple(_renamed(term) for term in terms)
+    return tuple(_without_variable(term) for term in terms)
 
 
-def _renamed(term: Term) -> Term:
+def _without_variable(term: Term) -> Term:
     data = ("", *term.data[1:]) if term.op == "element" else term.data
-    args = tuple(_renamed(arg) for arg in term.args)
+    args = tuple(_without_variable(arg) for arg in term.args)
     return Term(term.op, args, term.kind, term.unit, term.nullable, data, term.level)
 
 
@@ -213,7 +213,7 @@ class SearchWriter:
         """Write ``free{a}``; return whether it can be tested when the component after the absence begins."""
         absence = self.branch.absences[a]
         own = [b for b in self.bound.conditions if b.condition.absence == a]
-        begun = self._decided_at_begin(absence, own)
+        begun = self._is_decided_at_begin(absence, own)
         top = absence.before if begun else self.n - 1
         names = []
         for i, bound in enumerate(own):
@@ -224,7 +224,7 @@ class SearchWriter:
         self._function(self._absence(a, absence, names, top))
         return begun
 
-    def _decided_at_begin(self, absence, own) -> bool:
+    def _is_decided_at_begin(self, absence, own) -> bool:
         if absence.spanning or absence.after < 0 or absence.before >= self.n:
             return False
         named = {c for bound in own for c in bound.component_of_variable.values()}

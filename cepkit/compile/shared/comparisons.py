@@ -200,7 +200,7 @@ def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, st
     if left.kind == INTEGER and right.kind == FLOAT and right.op == "constant":
         # x >= 5.5 is x > 5, and x < 5.5 is x <= 5. These two signs also work with a limit beyond all
         # integers.
-        return left, {">=": ">", "<": "<="}.get(sign, sign), _rounded(binder, right, sign)
+        return left, {">=": ">", "<": "<="}.get(sign, sign), _round_to_integer(binder, right, sign)
     if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
         return left, sign, _float_constant(binder, right)
     if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
@@ -208,7 +208,7 @@ def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, st
     return left, sign, right
 
 
-def _rounded(binder: Binder, constant: Term, sign: str) -> Term:
+def _round_to_integer(binder: Binder, constant: Term, sign: str) -> Term:
     value = binder.constants[constant.data].value
     if sign in ("==", "!="):
         equal = float(value).is_integer() and NULL_INTEGER < value < 2**63

@@ -39,10 +39,10 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     cache finds functions by the name of their module.
     """
     with _loading:
-        return _loaded(text, names or {})
+        return _load_once(text, names or {})
 
 
-def _loaded(text: str, names: Mapping[str, Callable]) -> ModuleType:
+def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
     own = "".join(f"_{id(function):x}" for function in names.values())
     name = f"cepkit_kernel_{key}{own}"

@@ -293,7 +293,7 @@ class TermWriter:
         if op in ("and", "or"):
             # By De Morgan's laws, true and false of a junction need only true and false of its parts.
             sign = "and" if (op == "and") == wanted else "or"
-            return _joined(sign, [self._holds(arg, wanted) for arg in args], lazy=self.is_costly(term))
+            return _join(sign, [self._holds(arg, wanted) for arg in args], lazy=self.is_costly(term))
         if op in ("never", "always"):
             return str((op == "always") == wanted and op != "never")
         if op == "truth":
@@ -305,14 +305,12 @@ class TermWriter:
         if op == "table":
             code = self.value(args[0])
             conditions = self.valid(args[0])
-            return _joined(
+            return _join(
                 "and", [*conditions, f"t{self.tables.index(term.data)}[{code} + 1] == {int(wanted)}"]
             )
         if op == "call":
             call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
-            return _joined(
-                "and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True
-            )
+            return _join("and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True)
         return f"({self.value(term)} == {int(wanted)})"  # a boolean column or a value derived from one
 
     def _is_null(self, term: Term, wanted: bool) -> str:
@@ -330,8 +328,8 @@ class TermWriter:
         one, other = self.value(left), self.value(right)
         known = self.valid(left) + self.valid(right)
         if sign == "!=" and FLOAT in (left.kind, right.kind):
-            return _joined("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
-        return _joined("and", [*known, f"{one} {sign} {other}"])
+            return _join("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
+        return _join("and", [*known, f"{one} {sign} {other}"])
 
     # --- user functions
 
@@ -358,7 +356,7 @@ def _column_of(term: Term) -> str:
     return term.data if term.op == "column" else term.data[-1]
 
 
-def _joined(sign: str, parts: list[str], *, lazy: bool = False) -> str:
+def _join(sign: str, parts: list[str], *, lazy: bool = False) -> str:
     parts = list(dict.fromkeys(parts))
     if len(parts) == 1:
         return f"({parts[0]})"

@@ -47,7 +47,7 @@ def whole_number(token: Token) -> int:
     return int(token)
 
 
-def _negated(expression: ex.Expression, negation: Token | None) -> ex.Expression:
+def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
     return expression if negation is None else ex.Not(expression, span=expression.span)
 
 
@@ -76,21 +76,21 @@ class _ExpressionBuilder:
     def membership(self, children):
         operand, negation, *options = children
         options = tuple(option for option in options if isinstance(option, ex.Expression))
-        return _negated(ex.In(operand, options, span=span_of(children)), negation)
+        return _negate_if(ex.In(operand, options, span=span_of(children)), negation)
 
     def between(self, children):
         operand, negation, low, high = children
         span = span_of(children)
         bounds = (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span))
-        return _negated(ex.And(bounds, span=span), negation)
+        return _negate_if(ex.And(bounds, span=span), negation)
 
     def is_null(self, children):
         operand, negation, _ = children
-        return _negated(ex.IsNull(operand, span=span_of(children)), negation)
+        return _negate_if(ex.IsNull(operand, span=span_of(children)), negation)
 
     def like(self, children):
         operand, negation, pattern = children
-        return _negated(ex.Like(operand, unquoted(pattern), span=span_of(children)), negation)
+        return _negate_if(ex.Like(operand, unquoted(pattern), span=span_of(children)), negation)
 
     def arithmetic(self, children):
         left, operator, right = children

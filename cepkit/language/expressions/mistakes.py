@@ -72,7 +72,7 @@ def syntax_error(
         expected = _list(_expected(_acceptable(error), words))
         meant = "NAME" in _acceptable(error)
         explained = (
-            f"expected {expected}, found {found}{_reserved(token, words) if meant else ''}",
+            f"expected {expected}, found {found}{_reserved_word_hint(token, words) if meant else ''}",
             position,
             length,
         )
@@ -84,7 +84,7 @@ def located(message: str, text: str, span: tuple[int, int], role: str | None) ->
     return PatternSyntaxError(f"{role}: {message}" if role else message, text, span[0], span[1] - span[0])
 
 
-def _reserved(token: Token | None, words: Vocabulary) -> str:
+def _reserved_word_hint(token: Token | None, words: Vocabulary) -> str:
     """Return a hint if a reserved word is used where a column may be meant."""
     is_word = words.reserved and token is not None and token.isidentifier() and token.type != "NAME"
     meant = is_word and token.lower() not in ("and", "or", "not")
@@ -168,7 +168,7 @@ _OPERANDS = frozenset(
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 
 
-def _compiled(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+def _compile(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
 
 
@@ -187,7 +187,7 @@ _EXPECTED_IN_EXPRESSIONS = (
     ("RPAR", frozenset(), ("')'",)),
     ("RSQB", frozenset(), ("']'",)),
 )
-_MISTAKES_IN_EXPRESSIONS = _compiled(
+_MISTAKES_IN_EXPRESSIONS = _compile(
     (r"===", "write '==' (or '=')"),
     (r"!==", "write '!='"),
     (r"=>", "write '>='"),
@@ -219,7 +219,7 @@ EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the text",))),
     mistakes=(
         *_MISTAKES_IN_EXPRESSIONS,
-        *_compiled(
+        *_compile(
             (
                 r"([^\W\d]\w*)\s*\.\s*([^\W\d]\w*)",
                 r"values have no attributes; write a column with a dot in its name as `\1.\2`",
@@ -236,7 +236,7 @@ _EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # an event name before a bracket
 EVENT_EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the expression",))),
     mistakes=(
-        *_compiled(
+        *_compile(
             (
                 _EVENT + r"\[\s*i\s*\+[^\]]*\]?",
                 r"the events after the one being taken are not known yet; compare \1[i] with \1[i-1]",
@@ -287,7 +287,7 @@ SEQUENCE_WORDS = Vocabulary(
         ("LPAR", frozenset(), ("'('",)),
         ("$END", frozenset(), ("the end of the pattern",)),
     ),
-    mistakes=_compiled(
+    mistakes=_compile(
         (r"\b(where|within)\b", r"write \1 after the closing bracket of the pattern"),
         (r"\b(until|if)\b\s*(?!\()\S+", r"put the condition after \1 in parentheses: \1 (x > 5)"),
         (r"(?<=[\w\]])\s+(?P<at>and|or)\b(?!\s*\()", "write AND and OR first: AND(A a, B b)"),

@@ -125,10 +125,10 @@ def _(expression: ex.Aggregate):
 
 @_expression.register
 def _(expression: ex.Call):
-    return f"{expression.function}({_joined(expression.arguments)})", _ITEM
+    return f"{expression.function}({_join(expression.arguments)})", _ITEM
 
 
-def _joined(expressions: tuple[ex.Expression, ...]) -> str:
+def _join(expressions: tuple[ex.Expression, ...]) -> str:
     return ", ".join(map(print_expression, expressions))
 
 
@@ -183,7 +183,7 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
     operand = _at_least(_SUM, expression.operand)
     match expression:
         case ex.In(options=options):
-            return f"{operand} {negation}in ({_joined(options)})"
+            return f"{operand} {negation}in ({_join(options)})"
         case ex.IsNull():
             return f"{operand} is {negation}null"
         case ex.Like(pattern=pattern):

@@ -125,10 +125,10 @@ class _SequenceBuilder:
         return SequenceOf(parts, steps, span=_places(children))
 
     def all_of(self, children):
-        return AllOf(_unordered("AND", children), span=_places(children))
+        return AllOf(_unordered_parts("AND", children), span=_places(children))
 
     def any_of(self, children):
-        return AnyOf(_unordered("OR", children), span=_places(children))
+        return AnyOf(_unordered_parts("OR", children), span=_places(children))
 
     def entered(self, children):
         word, part = children
@@ -174,16 +174,16 @@ class _SequenceBuilder:
 
     def exactly(self, children):
         times = whole_number(children[1])
-        return _checked(times, times, span_of(children))
+        return _make_times(times, times, span_of(children))
 
     def at_least(self, children):
-        return _checked(whole_number(children[1]), None, span_of(children))
+        return _make_times(whole_number(children[1]), None, span_of(children))
 
     def from_to(self, children):
-        return _checked(whole_number(children[1]), whole_number(children[3]), span_of(children))
+        return _make_times(whole_number(children[1]), whole_number(children[3]), span_of(children))
 
     def at_most(self, children):
-        return _checked(0, whole_number(children[2]), span_of(children))
+        return _make_times(0, whole_number(children[2]), span_of(children))
 
 
 def _at(children) -> ex.Literal:
@@ -205,7 +205,7 @@ def _places(children: list) -> tuple[int, int]:
     return span_of([child for child in children if child is not None])
 
 
-def _unordered(word: str, children: list) -> tuple[SequencePattern, ...]:
+def _unordered_parts(word: str, children: list) -> tuple[SequencePattern, ...]:
     items = _items(children)
     for item in items:
         if isinstance(item, _Entered):
@@ -217,7 +217,7 @@ def _unordered(word: str, children: list) -> tuple[SequencePattern, ...]:
     return tuple(items)
 
 
-def _checked(low: int, high: int | None, span: tuple[int, int]) -> _Times:
+def _make_times(low: int, high: int | None, span: tuple[int, int]) -> _Times:
     if high == 0:
         raise Refusal("a repetition must allow at least one event; write an absent one as !B b", span)
     if high is not None and high < low:

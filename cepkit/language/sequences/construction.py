@@ -14,7 +14,7 @@ from cepkit.language.sequences.checks import WHOLE_CHECKS
 from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, as_mapping, made_query, window
+from cepkit.language.sequences.reading import READERS, as_mapping, make_query, window
 
 
 def sequence_query(
@@ -111,7 +111,7 @@ def sequence_query(
       PATTERN SEQ(A a, B b) WHERE b.price > c.price
                                             ^^^^^^^
     """
-    query, said = _begun(pattern)
+    query, said = _begin_query(pattern)
     given = {
         "where": where,
         "strategy": strategy,
@@ -139,13 +139,13 @@ def sequence_query(
     )
     query = replace(query, **{name: READERS[name](value) for name, value in given.items() if name in READERS})
     query = replace(query, params=tuple({**dict(query.params), **as_mapping("params", params)}.items()))
-    query = made_query(query, more, given.get("measures"))
+    query = make_query(query, more, given.get("measures"))
     for check in WHOLE_CHECKS:
         check(query)
     return query
 
 
-def _begun(pattern: Any) -> tuple[SequenceQuery, set[str]]:
+def _begin_query(pattern: Any) -> tuple[SequenceQuery, set[str]]:
     """Return the query made from ``pattern`` alone, and the names of the settings that it contains."""
     pattern = getattr(pattern, "query", pattern)  # if it is a QueryBuilder
     if isinstance(pattern, str):

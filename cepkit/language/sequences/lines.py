@@ -80,7 +80,7 @@ class Line:
         n = len(self.components)
         return Line(
             self.components + other.components,
-            self.absences + tuple(_renumbered(absence, lambda c: c + n) for absence in other.absences),
+            self.absences + tuple(_renumber(absence, lambda c: c + n) for absence in other.absences),
             self.options + other.options,
             self.not_taken | other.not_taken,
         )
@@ -105,7 +105,7 @@ class Line:
         )
 
 
-def _renumbered(absence: Absence, new: Callable[[int], int]) -> Absence:
+def _renumber(absence: Absence, new: Callable[[int], int]) -> Absence:
     return replace(absence, after=new(absence.after), before=new(absence.before))
 
 
@@ -136,7 +136,7 @@ class _Expansion:
             case SequenceOf(parts=parts, steps=steps):
                 return self._sequence([self.lines(part) for part in parts], steps)
             case AnyOf(options=options):
-                return self._chosen(options)
+                return self._lines_of_options(options)
             case AllOf():
                 return self._all_of(pattern)
             case Loop(body=EventPattern()):
@@ -152,7 +152,7 @@ class _Expansion:
             refuse_too_many(len(made))
         return made
 
-    def _chosen(self, options: tuple[SequencePattern, ...]) -> list[Line]:
+    def _lines_of_options(self, options: tuple[SequencePattern, ...]) -> list[Line]:
         made = []
         for number, option in enumerate(options):
             others = _variables(other for other in options if other is not option)
@@ -198,7 +198,7 @@ class _Expansion:
         refuse_too_many(factorial(len(present)))
         made = []
         for chosen in itertools.product(*(self.lines(part) for part in present)):
-            for line in _interleaved(chosen):
+            for line in _interleave(chosen):
                 end = len(line.components) - 1
                 spans = [Absence(e.variable, e.event_type, 0, end, spanning=True) for e in absent if end >= 0]
                 made.append(replace(line, absences=(*line.absences, *spans)))
@@ -210,7 +210,7 @@ def _variables(options: Iterable[SequencePattern]) -> frozenset[str]:
     return frozenset(event.variable for option in options for event in event_patterns(option))
 
 
-def _interleaved(lines: tuple[Line, ...]) -> Iterator[Line]:
+def _interleave(lines: tuple[Line, ...]) -> Iterator[Line]:
     """Yield the merged lines in all orders that keep the order of each line."""
     n_of_line = [len(line.components) for line in lines]
     n = sum(n_of_line)
@@ -225,7 +225,7 @@ def _interleaved(lines: tuple[Line, ...]) -> Iterator[Line]:
                 components[place] = component
             # An absence at the edge of its line is at the edge of the whole.
             place_of = [*own, n, -1]
-            absences += [_renumbered(absence, place_of.__getitem__) for absence in line.absences]
+            absences += [_renumber(absence, place_of.__getitem__) for absence in line.absences]
         yield Line(
             tuple(components),
             tuple(absences),

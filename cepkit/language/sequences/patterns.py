@@ -106,19 +106,19 @@ class SequencePattern(QueryMethods):
 
     def plus(self, **options: Any) -> Loop:
         """Return the pattern repeated one or more times; for the options see `times`."""
-        return self._repeated(1, None, **options)
+        return self._repeat(1, None, **options)
 
     def star(self, **options: Any) -> Loop:
         """Return the pattern repeated any number of times, including none; for the options see `times`."""
-        return self._repeated(0, None, **options)
+        return self._repeat(0, None, **options)
 
     def optional(self) -> Loop:
         """Return the pattern repeated once or not at all."""
-        return self._repeated(0, 1)
+        return self._repeat(0, 1)
 
     def at_least(self, low: int, **options: Any) -> Loop:
         """Return the pattern repeated ``low`` or more times; for the options see `times`."""
-        return self._repeated(low, None, **options)
+        return self._repeat(low, None, **options)
 
     def times(self, low: int, high: int | None = None, **options: Any) -> Loop:
         """Return the pattern repeated exactly ``low`` times, or from ``low`` to ``high`` times.
@@ -136,9 +136,9 @@ class SequencePattern(QueryMethods):
             The loop ends before the first event after its first round that fulfils this condition. Plain
             columns are columns of that event.
         """
-        return self._repeated(low, low if high is None else high, **options)
+        return self._repeat(low, low if high is None else high, **options)
 
-    def _repeated(self, low: int, high: int | None, **options: Any) -> Loop:
+    def _repeat(self, low: int, high: int | None, **options: Any) -> Loop:
         return repeated(self, low, high, **options)
 
     def not_(self) -> AbsentPattern:
@@ -147,17 +147,17 @@ class SequencePattern(QueryMethods):
 
     def then(self, part: SequencePattern, *, strict: bool = False) -> SequenceOf:
         """Return this, then ``part``, with nothing of the partition between (``strict``: nothing at all)."""
-        return self._followed(part, "strict" if strict else "partition")
+        return self._follow_with(part, "strict" if strict else "partition")
 
     def followed_by(self, part: SequencePattern) -> SequenceOf:
         """Return this, then ``part``, with nothing relevant between them: skip till next match."""
-        return self._followed(part, "next")
+        return self._follow_with(part, "next")
 
     def followed_by_any(self, part: SequencePattern) -> SequenceOf:
         """Return this, then ``part``, with anything between them: skip till any match."""
-        return self._followed(part, "any")
+        return self._follow_with(part, "any")
 
-    def _followed(self, part: SequencePattern, step: str) -> SequenceOf:
+    def _follow_with(self, part: SequencePattern, step: str) -> SequenceOf:
         return SequenceOf((self, as_part(part)), (None, step))
 
     def __str__(self) -> str:
@@ -251,7 +251,7 @@ class SequenceOf(SequencePattern):
         """Return the parts."""
         return self.parts
 
-    def _followed(self, part: SequencePattern, step: str) -> SequenceOf:
+    def _follow_with(self, part: SequencePattern, step: str) -> SequenceOf:
         return SequenceOf((*self.parts, as_part(part)), (*self.steps, step))
 
 

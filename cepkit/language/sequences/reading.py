@@ -39,7 +39,7 @@ _AFTER_MATCH = re.compile(
 )
 
 
-def made_query(
+def make_query(
     query: SequenceQuery, more: Iterable[Any] = (), measures: Mapping[str, Any] | None = None
 ) -> SequenceQuery:
     """Return the query with further conditions and measures, normalised and checked.
@@ -47,25 +47,27 @@ def made_query(
     Conditions on events move into ``where``, names are resolved to columns or variables, and trees
     without text get a text for the positions in errors.
     """
-    pattern, own = _lifted(query.pattern)
+    pattern, own = _lift_conditions(query.pattern)
     for check in PATTERN_CHECKS:
         check(replace(query, pattern=pattern))
     sources, more = dict(query.sources), tuple(more)
     if "pattern" not in sources:
-        sources["pattern"] = _spelled(print_sequence, pattern, "pattern")
+        sources["pattern"] = _spell(print_sequence, pattern, "pattern")
         pattern = parse_sequence(sources["pattern"])
     names = {event.variable for event in event_patterns(pattern)}
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_variables(node, names))
-    where = [_resolved(condition, names, owner) for owner, condition in own]
-    where += [_resolved(condition, names) for condition in query.where]
-    added = [_resolved(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)]
+    where = [_resolve_names(condition, names, owner) for owner, condition in own]
+    where += [_resolve_names(condition, names) for condition in query.where]
+    added = [
+        _resolve_names(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)
+    ]
     if added and not where and len(more) == 1 and isinstance(more[0], str):
         sources["where"] = more[0]
     elif (where or added) and (added or "where" not in sources):
         # Trees from several sources are printed and parsed again as one text.
-        sources["where"] = " and ".join(_spelled(at_least_not, tree, "where") for tree in (*where, *added))
+        sources["where"] = " and ".join(_spell(at_least_not, tree, "where") for tree in (*where, *added))
         again = parse_expression(sources["where"], role="where", references=True)
-        where, added = [_resolved(part, names) for part in ex.conjuncts(again)], []
+        where, added = [_resolve_names(part, names) for part in ex.conjuncts(again)], []
     read = query.measures if measures is None else _measures(measures, names, sources)
     made = replace(
         query, pattern=pattern, where=(*where, *added), measures=read, sources=tuple(sources.items())
@@ -198,7 +200,7 @@ def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
     if isinstance(value, Operand):
         value = value.expression
     if isinstance(value, ex.Expression):
-        value = _spelled(print_expression, value, role)
+        value = _spell(print_expression, value, role)
     if not isinstance(value, str):
         cure = (
             "; columns of events are b['x'], and a condition is b['x'] > 5" if isinstance(value, bool) else ""
@@ -207,7 +209,7 @@ def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
     return parse_expression(value, role=role, references=True), value
 
 
-def _spelled(spell: Callable[[Any], str], tree: Any, role: str) -> str:
+def _spell(spell: Callable[[Any], str], tree: Any, role: str) -> str:
     try:
         return spell(tree)
     except ValueError as error:
@@ -225,14 +227,14 @@ def _measures(given: Any, names: set[str], sources: dict[str, str]) -> tuple[tup
             raise CepError(f"measures: {twin!r} and {name!r} differ only in case; rename one")
         role = f"measure {name!r}"
         tree, sources[role] = _tree(value, role)
-        read[name] = _resolved(tree, names)
+        read[name] = _resolve_names(tree, names)
     return tuple(read.items())
 
 
 # --- columns and variables -------------------------------------------------------------------------------
 
 
-def _lifted(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
+def _lift_conditions(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
     """Return the pattern without conditions, and the conditions with the names of their events."""
     own = [(event.variable, tree) for event in event_patterns(pattern) for tree in event.conditions]
 
@@ -248,7 +250,7 @@ def _lifted(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, 
 
 def _with_variables(node: SequencePattern, names: set[str]) -> SequencePattern:
     is_ended = isinstance(node, Loop) and node.until is not None
-    return replace(node, until=_resolved(node.until, names)) if is_ended else node
+    return replace(node, until=_resolve_names(node.until, names)) if is_ended else node
 
 
 def _without(variable: str) -> Callable[[ex.Expression], ex.Expression]:
@@ -261,7 +263,7 @@ def _without(variable: str) -> Callable[[ex.Expression], ex.Expression]:
     return change
 
 
-def _resolved(tree: ex.Expression, names: set[str], owner: str | None = None) -> ex.Expression:
+def _resolve_names(tree: ex.Expression, names: set[str], owner: str | None = None) -> ex.Expression:
     """Return ``tree`` with ``count(b)`` over event b; plain columns become columns of ``owner``, if given."""
 
     def change(node: ex.Expression) -> ex.Expression:
