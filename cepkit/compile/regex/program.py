@@ -154,8 +154,8 @@ def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Progra
     Raises
     ------
     CepError
-        In a fitting subclass: for a name that neither ``define`` nor a boolean column defines, a name that
-        both define, a missing column, types that do not fit, or a window without a clock.
+        If neither ``define`` nor a boolean column defines a name or both do, a column is missing, types do
+        not fit, or a window has no clock.
     """
     automaton = positions(query.pattern)
     binder = Binder(schema, query)

@@ -140,8 +140,8 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
     Raises
     ------
     CepError
-        In a fitting subclass: for a missing column, types that do not fit, a window without a clock, or a
-        typed event without a column of types.
+        If a column is missing, types do not fit, a window has no clock, or an event has a type but the query
+        has no column of types.
     UnsupportedQueryError
         If the query has no normal form; see `branches`.
 
