@@ -1,4 +1,4 @@
-"""Where the files lie that cepkit reads at run time; knows nothing of what is in them."""
+"""The location of the files that cepkit reads at run time; this module knows nothing of their content."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shipped(folder: str, name: str) -> Path:
     >>> shipped("sample_data", "peaks.csv").name
     'peaks.csv'
     """
-    # `_data` first: beside an installed package, the second place is somebody else's `site-packages/widgets`.
+    # `_data` first: next to an installed package, the second place is someone else's `site-packages/widgets`.
     candidates = [_PACKAGE / "_data" / folder / name, _PACKAGE.parent / folder / name]
     for path in candidates:
         if path.is_file():

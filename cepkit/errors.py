@@ -1,4 +1,4 @@
-"""The errors of cepkit; each is named for the fact and says what there is instead."""
+"""Errors of cepkit. Each class is named for the fact; its message says what the user can do instead."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class CepError(Exception):
     """Base of all errors that cepkit raises on purpose."""
 
     def __str__(self) -> str:
-        # KeyError, one of the bases below, would print the message quoted.
+        # KeyError, one of the bases below, would print the message in quotes.
         return str(self.args[0]) if self.args else ""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the message, and the user's own lines that led to it."""
+        """Return what a notebook shows: the message and the user's own lines that led to it."""
         frames = traceback.extract_tb(self.__traceback__)
         others = (os.path.dirname(__file__), os.path.dirname(os.__file__))
         own = [f for f in frames if not f.filename.startswith(others) and "site-packages" not in f.filename]
@@ -30,17 +30,17 @@ class CepError(Exception):
 
 
 def _file(name: str) -> str:
-    """Return `` of name.py``; nothing for a cell of a notebook, which has a number for a name."""
+    """Return `` of name.py``, or an empty text for a notebook cell, whose file name is a number."""
     base = os.path.basename(name)
     return "" if base.startswith("<") or base.removesuffix(".py").isdigit() else f" of {base}"
 
 
 class CepWarning(UserWarning):
-    """Base of all warnings of cepkit."""
+    """Base of all warnings that cepkit issues."""
 
 
 def warn(message: str) -> None:
-    """Warn with a `CepWarning` of the line outside the package that led here."""
+    """Issue a `CepWarning` at the line outside the package that led here."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back
@@ -48,11 +48,11 @@ def warn(message: str) -> None:
 
 
 class ColumnNotFoundError(CepError, KeyError):
-    """A column that the query names is not in the frame."""
+    """The frame has no column of a name that the query uses."""
 
 
 class OrderError(CepError, ValueError):
-    """The events cannot be put into one stream order as asked."""
+    """The events cannot be put into the requested stream order."""
 
 
 class UnsupportedQueryError(CepError, NotImplementedError):
@@ -64,18 +64,18 @@ class MissingDependencyError(CepError, ImportError):
 
 
 class ResultTooLargeError(CepError, MemoryError):
-    """A result was asked for as a whole that does not fit the limit; the message says the count."""
+    """The whole result does not fit the limit; the message gives the number of matches."""
 
 
 class PatternSyntaxError(CepError, ValueError):
-    """Text that is not a pattern, a predicate or a duration.
+    """The text is not a valid pattern, predicate or duration.
 
     Parameters
     ----------
     message : str
         What was expected and what was found, without a final full stop.
     text : str
-        The text in which the error stands.
+        The text that contains the error.
     position : int
         Offset of the error in ``text``, from 0.
     length : int
@@ -92,7 +92,7 @@ class PredicateError(CepError, TypeError):
 
 
 class NoEventVariableError(PatternSyntaxError, PredicateError):
-    """A value of a named event, ``b.price``, where events have no names: in a predicate of a regex query."""
+    """A regex predicate names an event, as in ``b.price``, but events of a regex query have no names."""
 
 
 def underline(text: str, position: int, length: int = 1) -> str:
@@ -131,7 +131,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def whole_number(what: str, value: object, least: int = 0, most: int | None = None) -> int:
-    """Return ``value``, an argument called ``what``, when it is a whole number from ``least`` to ``most``.
+    """Return ``value``, the argument named ``what``, as an int; raise unless ``least <= value <= most``.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def whole_number(what: str, value: object, least: int = 0, most: int | None = No
 
 
 def truth(what: str, value: object) -> bool:
-    """Return ``value``, an argument called ``what``, when it is True or False.
+    """Return ``value``, the argument named ``what``, as a bool; raise unless it is True or False.
 
     Examples
     --------
@@ -161,13 +161,13 @@ def truth(what: str, value: object) -> bool:
     Traceback (most recent call last):
     cepkit.errors.CepError: scoped='no': expected True or False
     """
-    if type(value).__name__ not in ("bool", "bool_"):  # numpy's, which this module does not know, too
+    if type(value).__name__ not in ("bool", "bool_"):  # numpy's bool, too, which this module does not import
         raise CepError(f"{what}={value!r}: expected True or False")
     return bool(value)
 
 
 def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotFoundError:
-    """Return the error for column ``name``, named in ``role`` (``"partition_by"``, ``"predicate 'rise'"``).
+    """Return the error for a missing column; ``role`` says who names it, such as ``"predicate 'rise'"``.
 
     Examples
     --------

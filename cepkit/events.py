@@ -1,4 +1,4 @@
-"""Events as columns in stream order: what every engine reads, whatever frame they came from."""
+"""Events as columns in stream order. All engines read this form, whatever the frame was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-# A missing value is told by its value, so that no kernel needs a second array per column:
+# A missing value is marked by a special value, so that no kernel needs a second array per column:
 # NaN in floats, the smallest int64 in integers, times and durations, -1 in codes and booleans.
 NULL_INTEGER = np.iinfo(np.int64).min
 NULL_CODE = -1
@@ -29,22 +29,22 @@ NUMBERS = (INTEGER, FLOAT)
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """What the values of a column are.
+    """Type of the values of a column.
 
     Parameters
     ----------
     kind : str
         One of the module's names: integer, float, boolean, text, time, duration, list, other.
     unit : str, optional
-        Of times and durations: ``s``, ``ms``, ``us`` or ``ns``.
+        Only for times and durations: ``s``, ``ms``, ``us`` or ``ns``.
     timezone : str, optional
-        Of times that carry one.
+        Time zone of the times, if they have one.
     nullable : bool
-        Whether missing values occur; without them comparisons are shorter.
+        Whether missing values occur. Without them the kernels need fewer comparisons.
     ordered : tuple of str, optional
-        Of text with an order of its own (ordered categories): the values from least to greatest.
+        Values from least to greatest. Only for text with its own order (ordered categories).
     item : ColumnType, optional
-        Of lists: the type of an item.
+        Type of an item. Only for lists.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Column:
 
     ``values`` has shape (n_events,): int64 or a smaller integer, float32/64, int8 (boolean: 0, 1, -1), int32
     or int64 codes of ``categories`` (text), int64 ticks (time, duration), or objects (other).
-    Those of an array column that conditions compare are float64 of shape (n_events, length).
+    Array columns that conditions compare are float64 of shape (n_events, length).
     """
 
     type: ColumnType
@@ -73,7 +73,7 @@ class Column:
     categories: np.ndarray | None = None  # objects, (n_categories,): the texts of the codes
 
     def take(self, rows: np.ndarray | slice) -> Column:
-        """Return the column of these rows."""
+        """Return the column restricted to these rows."""
         return replace(self, values=self.values[rows])
 
 
@@ -81,15 +81,15 @@ class Column:
 class Events:
     """Columns in stream order, cut into partitions.
 
-    Within a partition the order of rows is the order of events; no engine looks at the clock to order them.
-    What follows from the partitions alone is worked out once, however many queries run over the events.
+    Within a partition the order of rows is the order of events; no engine sorts by time.
+    Values that depend only on the partitions are computed once and serve all queries over the events.
     """
 
     n_events: int
     columns: Mapping[str, Column]
     partition_of_event: np.ndarray  # int32, (n_events,)
     n_partitions: int
-    row_of_event: np.ndarray | None = None  # int64, (n_events,): row of the frame; None: the same number
+    row_of_event: np.ndarray | None = None  # int64, (n_events,): row of the frame; None: same as the position
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the frame's row numbers of these stream positions."""
@@ -97,14 +97,14 @@ class Events:
 
     @cached_property
     def by_partition(self) -> np.ndarray:
-        """Positions by partition, in stream order within each, int64, (n_events,)."""
+        """Positions sorted by partition, in stream order within each, int64, (n_events,)."""
         if self.n_partitions < 2:
             return np.arange(self.n_events)
         return np.argsort(self.partition_of_event, kind="stable").astype(np.int64, copy=False)
 
     @cached_property
     def rank_by_partition(self) -> np.ndarray:
-        """Place of every position in `by_partition`, int64, (n_events,)."""
+        """Index of every position in `by_partition`, int64, (n_events,)."""
         if self.n_partitions < 2:
             return self.by_partition
         rank = np.empty(self.n_events, np.int64)
@@ -113,7 +113,7 @@ class Events:
 
     @cached_property
     def bounds_by_partition(self) -> tuple[np.ndarray, np.ndarray]:
-        """First place of the partition of every place of `by_partition`, and the first one behind it."""
+        """Start and end (exclusive) of the partition of every entry of `by_partition`."""
         size = np.bincount(self.partition_of_event, minlength=max(1, self.n_partitions))
         end = np.cumsum(size)
         own = self.partition_of_event[self.by_partition]
@@ -134,14 +134,15 @@ class Events:
 
 
 def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
-    """Return the text columns coded by one list of categories, so that codes can be compared.
+    """Return the text columns with codes of one common list of categories, so that codes can be compared.
 
     Parameters
     ----------
     columns : list of Column
         Text columns.
     ordered : bool
-        Whether a smaller code must mean a smaller text: by the columns' own order when they have one and
+        Whether a smaller code must mean a smaller text. The columns' own order decides if they share
+        one, else the code points.
         agree on it, else by code point.
 
     Returns
@@ -165,14 +166,14 @@ def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
 
 
 class Source(Protocol):
-    """A frame as this package sees it; each kind of frame has a class of its own.
+    """A frame as engines read it. Each kind of frame has a class that implements this protocol.
 
-    The order of rows is the frame's. ``schema`` has the type of every column that queries can use.
+    Rows are in the order of the frame. ``schema`` maps every column that queries can use to its type.
     """
 
     n_rows: int
     schema: Mapping[str, ColumnType]
-    duplicates: frozenset[str]  # names that more than one column has
+    duplicates: frozenset[str]  # column names that occur more than once
 
     @property
     def frame(self) -> Any:
@@ -188,7 +189,7 @@ class Source(Protocol):
         ...
 
     def vectors(self, name: str) -> np.ndarray:
-        """Return an array column as a matrix, float64, (n_rows, length); NaN stands for what is missing."""
+        """Return an array column as a matrix, float64, (n_rows, length); missing values are NaN."""
         ...
 
     def arrow(self, name: str, rows: np.ndarray) -> Any:
@@ -200,7 +201,7 @@ class Source(Protocol):
         ...
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Any:
-        """Return these rows as a frame, with further columns first."""
+        """Return these rows as a frame; the further columns come first."""
         ...
 
     def result(self, columns: Mapping[str, Any]) -> Any:
@@ -208,5 +209,5 @@ class Source(Protocol):
         ...
 
     def tagged(self, columns: Mapping[str, Any]) -> Any:
-        """Return the frame with further columns at the end."""
+        """Return the frame with the further columns appended."""
         ...

@@ -224,7 +224,7 @@ MISTAKES = {
     "misspelt key": (["match", "peaks.csv", *PEAKS, "--partition-by", "symbl"], "Did you mean 'symbol'?"),
     "aggregate in the first predicate": (
         ["match", "peaks.csv", "x", "--define", "x=price > first(price)"],
-        "put '.' in front",
+        "put '.' first",
     ),
     "bracket": (["match", "peaks.csv", "(x", "--define", "x=price > 1"], "'(' is never closed"),
     "wrong type": (["match", "peaks.csv", "x", "--define", "x=symbol > 1"], "cannot be compared"),

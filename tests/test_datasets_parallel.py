@@ -239,9 +239,9 @@ def test_arguments_of_minute_bars_are_checked():
             minute_bars(BarParameters(**arguments))
     with pytest.raises(CepError, match="seed is -1"):
         minute_bars(seed=-1)
-    with pytest.raises(CepError, match=r"minute_bars: parameters is a int. Give BarParameters\(…\)"):
+    with pytest.raises(CepError, match=r"minute_bars: parameters is a int. Pass BarParameters\(…\)"):
         minute_bars(5)
-    with pytest.raises(CepError, match=r"smart_home: parameters is a DataFrame. Give HomeParameters\(…\)"):
+    with pytest.raises(CepError, match=r"smart_home: parameters is a DataFrame. Pass HomeParameters\(…\)"):
         casas_lines(pd.DataFrame())
 
 
@@ -373,7 +373,7 @@ def test_arguments_of_a_home_are_checked():
         ({"burst_gap_s": 0}, "burst_gap_s is 0"),
         ({"window": 1}, "window is 1"),
         ({"start": "soon"}, "start is 'soon'"),
-        ({"burst_activities": ("Toilett",)}, "'Toilett', which there is not. Did you mean 'Toilet'"),
+        ({"burst_activities": ("Toilett",)}, "'Toilett', which does not exist. Did you mean 'Toilet'"),
     ):
         with pytest.raises(CepError, match=message):
             smart_home(HomeParameters(**arguments))

@@ -97,7 +97,7 @@ def test_few_events(n_events):
         ({"n_events": 1, "gap_s": 0}, "gap_s is 0"),
         ({"n_events": 1, "start": "soon"}, "start is 'soon'"),
         ({"n_events": 1, "attributes": {"x": (3, 2)}}, "attribute 'x' from 3 to 2"),
-        ({"n_events": 1, "attributes": {"ts": (1, 2)}}, "another name than ts and type"),
+        ({"n_events": 1, "attributes": {"ts": (1, 2)}}, "Its name must not be ts or type"),
     ],
 )
 def test_arguments_of_the_abc_stream_are_checked(arguments, message):

@@ -83,7 +83,7 @@ MISTAKES = {
     "two measures of one name": (
         "rise", {"define": RISE, "partition_by": "symbol", "measures": {"symbol": "count()"}},
         CepError,
-        ["measures: the result has column 'symbol' already (partition_by); rename 'symbol'"],
+        ["measures: the result already has column 'symbol' (partition_by); rename 'symbol'"],
     ),
     "a measure that is no value of a match": (
         "rise", {"define": RISE, "measures": {"p": "price"}}, CepError, ["p", "first(price)", "^"],

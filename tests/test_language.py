@@ -670,7 +670,7 @@ def test_built_in_names_cannot_be_registered(registry, name):
 
 
 def test_a_lambda_needs_a_name(registry):
-    with pytest.raises(PredicateError, match="'<lambda>' is none"):
+    with pytest.raises(PredicateError, match="'<lambda>' is not one"):
         fn.pure(lambda x: x)
     with pytest.raises(CepError, match="got str"):
         fn.pure("near")
@@ -733,7 +733,7 @@ def test_trees_are_checked_like_text():
     nested = ex.Aggregate("max", ex.Aggregate("first", ex.Attribute("price")))
     with pytest.raises(PatternSyntaxError, match=r"^predicate 'a': first inside max"):
         regex_query(". a", define={"a": ex.Comparison(">", nested, ex.Literal(1))})
-    with pytest.raises(PredicateError, match="predicate 'a': no text stands for the number inf"):
+    with pytest.raises(PredicateError, match="predicate 'a': text cannot spell the number inf"):
         regex_query("a", define={"a": ex.Comparison(">", ex.Attribute("x"), ex.Literal(float("inf")))})
 
 
@@ -756,13 +756,13 @@ def test_undefined_names_are_left_to_binding():
             {"pattern": "rise+ drop", "define": {"rise": "price > first(price)", "drop": "price < 1"}},
             PredicateError,
             "predicate 'rise': first(price) ranges over the events matched before the current one, "
-            "and 'rise' can be the first of a match; put '.' in front: '. rise+ drop'\n"
+            "and 'rise' can be the first of a match; put '.' first: '. rise+ drop'\n"
             "  price > first(price)\n          ^^^^^^^^^^^^",
         ),
         (
             {"pattern": "a? rise | a", "define": {"a": "x > 1", "rise": "price > last(price)"}},
             PredicateError,
-            "put '.' in front: '. (a? rise | a)', or use prev(price)\n  price > last(price)",
+            "put '.' first: '. (a? rise | a)', or use prev(price)\n  price > last(price)",
         ),
         (
             {"pattern": ". a", "define": {"a": "x > 1 and collect(y)[0] = 2"}},
@@ -783,7 +783,7 @@ def test_undefined_names_are_left_to_binding():
         (
             {"pattern": "a", "define": {"a b": "x"}},
             CepError,
-            "the name of a predicate is an identifier, got 'a b'",
+            "the name of a predicate must be an identifier, got 'a b'",
         ),
         (
             {"pattern": "a", "define": ["x"]},
@@ -804,7 +804,7 @@ def test_undefined_names_are_left_to_binding():
         (
             {"pattern": ".", "measures": {"top": "prev(x)"}},
             PredicateError,
-            "measure 'top': prev(x) stands at a single event, which only predicates do; "
+            "measure 'top': prev(x) refers to a single event, which only predicates may do; "
             "write first(x) or last(x)",
         ),
         (
@@ -815,7 +815,7 @@ def test_undefined_names_are_left_to_binding():
         (
             {"pattern": ".", "measures": {"Symbol": "count()"}, "partition_by": "symbol"},
             CepError,
-            "measures: the result has column 'symbol' already (partition_by); rename 'Symbol'",
+            "measures: the result already has column 'symbol' (partition_by); rename 'Symbol'",
         ),
         ({"pattern": ".", "partition_by": ["k", "k"]}, CepError, "partition_by: column 'k' is named twice"),
         ({"pattern": ".", "order_by": [0]}, CepError, "order_by: expected names of columns as text, got 0"),
@@ -866,9 +866,9 @@ def test_query_error(arguments, error, message):
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("a+ b?", "the end of pattern 'a+ b?' is never reached.*equals 'a'$"),
+        ("a+ b?", "the end of pattern 'a+ b?' has no effect.*equals 'a'$"),
         ("b a{2,}", r"equals 'b a\{2\}'$"),
-        ("a*", "pattern 'a*' can do without any event.*equals 'a'$"),
+        ("a*", "pattern 'a*' can match without any event.*equals 'a'$"),
         ("b", r"define: the pattern 'b' does not use \['a'\]"),
     ],
 )

@@ -376,7 +376,7 @@ def test_options_and_orders_take_their_part_of_the_order(letters, request):
     [
         (["c", "a", "bb"], r"no event of the pattern is named 'bb'; there are \['a', 'b', 'c'\]"),
         (["c", "a"], r"\['b'\] are missing"),
-        (["c", "a", "a", "b"], "'a' stands in it twice"),
+        (["c", "a", "a", "b"], "'a' occurs twice"),
         (["n", "a", "b", "c"], "'n' must not occur"),
         ([1, 2], "expected names of events"),
         (7, "expected names of events"),
@@ -390,7 +390,7 @@ def test_wrong_orders(letters, order, message):
 
 def test_where_an_order_has_no_place(letters):
     order = ["c", "b", "a"]
-    with pytest.raises(CepError, match="evaluation_order: 'b' stands for several events"):
+    with pytest.raises(CepError, match="evaluation_order: 'b' can name several events"):
         cep.match(letters, "PATTERN SEQ(A a, B+ b[], C c)", event_type="kind", evaluation_order=order)
     with pytest.raises(UnsupportedQueryError, match=r"evaluation_order.*belong to event sequences"):
         cep.match(letters, "a b", define={"a": "x > 1", "b": "x < 2"}, evaluation_order=["a", "b"])

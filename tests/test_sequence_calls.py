@@ -84,7 +84,11 @@ def test_measures_of_a_match_are_python_values():
         ("PATTERN SEQ(card-check a, pay b)", PatternSyntaxError, "in single quotes: 'card-check'"),
         ("PATTERN SEQ(card check a, pay b)", PatternSyntaxError, "in single quotes: 'card check'"),
         (PAIR + " GAP -1 min", PatternSyntaxError, "expected a number, found '-'"),
-        (PAIR + " WHERE b.sum_\u20ac > 5", PatternSyntaxError, "stands in backticks"),
+        (
+            PAIR + " WHERE b.sum_\u20ac > 5",
+            PatternSyntaxError,
+            "write a name with such characters in backticks",
+        ),
         (PAIR + " WHERE b.amount > :least", PredicateError, r"give params=\{'least': …\}"),
     ],
 )

@@ -311,7 +311,7 @@ def test_nothing_runs_before_it_is_asked_for(session, walk_on_spark):
         ({"define": {"rise": "x > s", "fall": "x < 0"}}, TypeError, "'rise'"),
         ({"measures": {"m": "max(z)"}}, ColumnNotFoundError, "measure 'm': column 'z' not found"),
         ({"measures": {"m": "sum(s)"}}, TypeError, "measure 'm'"),
-        ({"measures": {"k": "max(x)"}}, cep.CepError, "the result has column 'k' already"),
+        ({"measures": {"k": "max(x)"}}, cep.CepError, "the result already has column 'k'"),
     ],
 )
 def test_mistakes_are_errors_before_any_job(session, walk, walk_on_spark, changes, error, text):

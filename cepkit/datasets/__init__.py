@@ -1,4 +1,4 @@
-"""Generated data: trades, bars, tweets, traffic, a home, Poisson streams, original formats, samples."""
+"""Generated data: trades, bars, tweets, traffic, a smart home, Poisson streams, raw formats, samples."""
 
 from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.minute_bars import BarParameters, minute_bars

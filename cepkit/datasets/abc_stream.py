@@ -1,4 +1,4 @@
-"""Seeded events of types A, B, C, … which may come several times in a row; knows nothing of patterns."""
+"""Seeded events of types A, B, C, …, with an adjustable rate of repeated types; independent of patterns."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ def abc_stream(
     Parameters
     ----------
     n_events : int
-        At least 0.
+        Number of events, at least 0.
     n_types : int
-        From 1 to 26: types ``A``, ``B``, ….
+        Number of types, from 1 to 26; they are named ``A``, ``B``, ….
     stay : float
-        Probability, from 0 to 1, that an event has the type of the event before; otherwise every type is as
-        probable, that one too. So the same type follows with p = stay + (1 - stay) / n_types, and a type
-        comes 1 / (1 - p) times in a row on average.
+        Probability, from 0 to 1, that an event copies the type of the event before. Otherwise all types are
+        equally likely, including the same one. So the same type follows with p = stay + (1 - stay) / n_types,
+        and a type occurs 1 / (1 - p) times in a row on average.
     attributes : mapping of str to (int, int), optional
-        Least and greatest value of each attribute, a whole number drawn uniformly; None: ``x`` from 0 to 99
-        and ``key`` from 0 to 9.
+        Smallest and largest value of each attribute, drawn as a uniform whole number; None means ``x``
+        from 0 to 99 and ``key`` from 0 to 9.
     gap_s : float
-        At least 1e-6.
+        Seconds between two events, at least 1e-6.
     seed : int
-        At least 0. The same arguments give the same frame; ``stay`` does not change the attributes.
+        Seed, at least 0. The same arguments give the same frame; ``stay`` does not change the attributes.
     start : str
         Time of the first event.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``ts`` (datetime64[us], no zone, every value once), ``type`` (categorical, all ``n_types``
+        Columns ``ts`` (datetime64[us], no zone, all different), ``type`` (categorical, all ``n_types``
         categories), and the attributes (int64).
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----
     O(n_events x attributes).
 
     Source: Qiu et al., LinkedCEP, section 4.1: 100,000 events of types named by capital letters, with
-    attributes, number of types and ranges of values to be chosen.
-    Differs: ``stay`` is new. Chains of partial matches pay where a type comes several times in a row; with
-    types drawn independently (``stay`` 0) that is 1.5 times with three types, and less with more.
+    attributes and an adjustable number of types and range of values.
+    Differs: ``stay`` is new. Chains of partial matches pay off if a type occurs several times in a row. With
+    independent types (``stay`` 0) the mean is 1.5 times with three types, and less with more types.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def abc_stream(
         if low > high or name in ("ts", "type"):
             raise CepError(
                 f"abc_stream: attribute {name!r} from {low} to {high}. "
-                "It must have another name than ts and type, and its least value first"
+                "Its name must not be ts or type, and its smallest value must come first"
             )
 
     rng_type, rng_attributes = np.random.default_rng(seed).spawn(2)

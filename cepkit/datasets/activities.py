@@ -1,4 +1,4 @@
-"""What happens in a home: its activities with their hours, lengths, places and followers, as a table."""
+"""Activities of a smart home as a table: their hours, lengths, places and followers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cache
 AREAS = ("Bathroom", "Bedroom", "Kitchen", "LivingRoom", "LoungeChair", "OutsideDoor", "WorkArea")
 
 # Measured on 30 days of a home with one resident, 61,578 sensor events in 2,731 runs of 30 activities.
-# An activity per entry: name | runs by the hour in which they begin, 0 to 23, in ninths of the most frequent
-# hour | events in a run, quantiles 5, 25, 50, 75, 95 % | seconds that a run of more than one event lasts, the
-# same quantiles | seconds until the next run, the same and the longest. Indented: shares of the areas of its
-# events | shares of the activities that follow.
+# One entry per activity: name | runs by the hour in which they begin, 0 to 23, in ninths of the most frequent
+# hour | events in a run, quantiles 5, 25, 50, 75, 95 % | seconds that a run with several events lasts, same
+# quantiles | seconds until the next run, same quantiles and the longest. Indented: shares of the areas of
+# its events | shares of the activities that follow.
 _TABLE = """
 Other_Activity | 011011129735843443633331 | 1 2 13 24 51 | 1.7 22 60 160 3000 | 0.27 1.2 3.6 9.3 160 20000
     Bedroom 0.51 LoungeChair 0.18 LivingRoom 0.12 WorkArea 0.08 OutsideDoor 0.05 Kitchen 0.05 | Toilet 0.187
@@ -84,7 +84,7 @@ Sleep_Out_Of_Bed | 000000000009000000000500 | 1 1 1 4.5 7.3 | 6800 6800 6800 680
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """An activity of the table.
+    """One activity of the table.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class Activity:
     n_events : tuple of float
         Events in a run: quantiles 5, 25, 50, 75 and 95 %.
     lasts_s : tuple of float
-        Seconds from the first to the last event of a run, the same quantiles.
+        Seconds from the first to the last event of a run, same quantiles.
     pause_s : tuple of float
-        Seconds from a run to the next, the same quantiles and the longest.
+        Seconds from a run to the next one, same quantiles and the longest.
     areas, followers : mapping of str to float
         Shares of the areas of its events, and of the activities after it.
     """

@@ -1,4 +1,4 @@
-"""Seeded minute bars of many stocks, each with the closing prices before it; knows nothing of patterns."""
+"""Seeded minute bars of many stocks, each with its earlier closing prices; independent of patterns."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PRICE = (0.8, 1.17, 2.79, 9.16, 17.55, 29.24, 57.2, 109.8, 520.0)
 TICKS = 10_000  # per dollar
 ROUND_LOTS = 0.614  # share of volumes that are multiples of 100
 
-# Found by trial, so that the figures of tests/test_datasets_parallel.py come out.
+# Found by trial, so that the figures in tests/test_datasets_parallel.py hold.
 # Distribution function of a symbol's trades per minute just after the opening.
 _TRADES_PROBABILITY = (0.0, 0.05, 0.25, 0.50, 0.75, 0.95, 0.99, 1.0)
 _TRADES = (0.012, 0.03, 0.16, 0.98, 5.0, 30.0, 120.0, 600.0)
-_FURTHER_TRADES = 0.3  # that come with a trade, on average
-_OUTSIDE = 0.0024  # trades before and after the session, as a share of those after the opening
+_FURTHER_TRADES = 0.3  # mean number of further trades triggered by a trade
+_OUTSIDE = 0.0024  # trades before and after the session, relative to the trades after the opening
 _NOON, _FADES_MINUTES, _CLOSING, _CLOSES_MINUTES = 0.14, 33.0, 0.35, 20.0
-# Standard deviation of a minute's return by liquidity: of the 5 % most traded, and of the least traded.
+# Standard deviation of a minute's return by liquidity: for the 5 % most traded and for the least traded.
 _SD_LIQUID, _SD_ILLIQUID, _LIQUID = 6.2e-4, 9.0e-3, 0.95
 _SD_SPREAD, _SD_SPREAD_ILLIQUID = 0.30, 0.80  # of its logarithm
-_OPENING_UNREST = 4.0  # of the first minute, relative to the minutes after it
+_OPENING_UNREST = 4.0  # factor of the first minute, relative to the minutes after it
 _DEGREES_OF_FREEDOM = 3.3
 _LOADING_SPREAD = 0.26  # of a symbol's share of the market's returns
-_DRIFT, _DRIFT_PERSISTENCE = 0.15, 0.95  # of the market's returns: part that lasts, and how long
+_DRIFT, _DRIFT_PERSISTENCE = 0.15, 0.95  # of the market's returns: lasting part, and persistence
 _OVERNIGHT_SD = 0.012
 _PRICE_FOLLOWS_LIQUIDITY = 0.2
 _TRADE_SHARES, _SHARES_SPREAD, _SHARES_NOISE = 5.60, 0.75, 1.05  # logarithms
@@ -41,26 +41,26 @@ _TRADE_SHARES, _SHARES_SPREAD, _SHARES_NOISE = 5.60, 0.75, 1.05  # logarithms
 
 @dataclass(frozen=True, slots=True)
 class BarParameters:
-    """What `minute_bars` generates.
+    """Parameters of `minute_bars`.
 
     Parameters
     ----------
     n_symbols : int
-        From 2 to 10,000.
+        Number of symbols, from 2 to 10,000.
     n_days : int
-        Days of trading, at least 0; weekends are left out.
+        Days of trading, at least 0; weekends are skipped.
     first_day : str
-        A day such as ``"2008-02-01"``.
+        First day, such as ``"2008-02-01"``.
     n_history : int
-        Closing prices in ``history``, from 1 to 390.
+        Number of closing prices in ``history``, from 1 to 390.
     correlation : float
-        Of the returns of two symbols in a minute, on average; from 0 to 0.9.
+        Mean correlation of the returns of two symbols in a minute, from 0 to 0.9.
     flat : float
-        Share of the minutes in which a price stays as it is, from 0 to 1.
+        Share of the minutes in which a price does not change, from 0 to 1.
     distinct_times : bool
-        Whether the bars of a minute are spread over it, in the order of the rows: bar k of n gets
-        60 s * k / n more. Otherwise all have the minute's start, so that no two of a minute follow each
-        other in time.
+        Whether the bars of a minute are spread over the minute in row order: bar k of n is 60 s * k / n
+        later than the start of the minute. If False, all have the time of that start, so no two bars of a
+        minute follow each other in time.
     """
 
     n_symbols: int = 2100
@@ -73,40 +73,40 @@ class BarParameters:
 
 
 def minute_bars(parameters: BarParameters | None = None, *, seed: int = 0) -> pd.DataFrame:
-    """Return minute bars of many stocks; a symbol has a bar only in minutes in which it is traded.
+    """Return minute bars of many stocks; a symbol has a bar only in minutes with trades.
 
     Parameters
     ----------
     parameters : BarParameters, optional
-        None: a day of 2,100 symbols.
+        The parameters; None means one day with 2,100 symbols.
     seed : int
-        At least 0. The same arguments give the same frame.
+        Seed, at least 0. The same arguments give the same frame.
 
     Returns
     -------
     pandas.DataFrame
-        In the order of time, in a minute by symbol. Columns ``ts`` (datetime64[us], no zone, the wall clock
-        of New York, 09:00 to 16:59), ``symbol`` (categorical, all ``n_symbols`` categories, in alphabetical
+        Sorted by time, then by symbol. Columns ``ts`` (datetime64[us], no zone, the wall clock of New
+        York, 09:00 to 16:59), ``symbol`` (categorical, all ``n_symbols`` categories, in alphabetical
         order), ``open``, ``high``, ``low``, ``close`` (float64, dollars, four decimals), ``volume`` (int64,
-        shares), ``log_return`` (float64, logarithm of ``close`` over the symbol's close before; NaN for a
-        symbol's first bar) and ``history`` (object: float64 arrays of shape (n_history,), the symbol's
-        closes before this one, oldest first, so that ``history[-1]`` is the last; None for the first
-        ``n_history`` bars of a symbol). The arrays are read-only and share memory. Parquet and Spark take the
-        column as a list of doubles.
+        shares), ``log_return`` (float64, logarithm of ``close`` divided by the symbol's previous close; NaN
+        for a symbol's first bar) and ``history`` (object: float64 arrays of shape (n_history,), the
+        symbol's earlier closes, oldest first, so ``history[-1]`` is the latest; None for the first
+        ``n_history`` bars of a symbol). The arrays are read-only and share memory. Parquet and Spark store
+        the column as a list of doubles.
 
     Raises
     ------
     CepError
-        A parameter is out of its range.
+        If a parameter is out of range.
 
     Notes
     -----
-    O(n_days x 480 x n_symbols) time; about 180 bytes per bar, and up to 450 while they are made.
+    O(n_days x 480 x n_symbols) time; about 180 bytes per bar, and up to 450 during generation.
 
     Source: Yankovitch, Kolchinsky, Schuster, "HYPERSONIC", SIGMOD 2022, section 7: a month of 2,100 NASDAQ
-    stocks, 6,239,997 events, each with the 20 prices of its stock before it. That is 141 per stock and day;
+    stocks, 6,239,997 events, each with the 20 previous prices of its stock. That is 141 per stock and day;
     the defaults give about 139.
-    Differs: the prices are generated. Bars per minute, volumes, spans of prices, returns and their
+    Differs: the prices are generated. Bars per minute, volumes, price ranges, returns and their
     correlation follow figures of public extracts.
 
     Examples
@@ -128,7 +128,7 @@ def minute_bars(parameters: BarParameters | None = None, *, seed: int = 0) -> pd
     for day_us in weekdays.to_numpy().astype("datetime64[us]").astype(np.int64):
         n_trades = _trades(rng_trade, symbols.trades)
         walk = level + np.cumsum(_returns(rng_market, rng_own, symbols), axis=0)
-        # A price that stays is that of the minute before: the walk goes on beneath.
+        # An unchanged price repeats that of the minute before; the underlying walk continues.
         stays = rng_own.random(walk.shape) < parameters.flat
         stays[0] = False
         minute = np.where(stays, 0, np.arange(MINUTES_OF_DAY)[:, None])
@@ -142,7 +142,7 @@ def minute_bars(parameters: BarParameters | None = None, *, seed: int = 0) -> pd
 
 @dataclass(frozen=True, slots=True)
 class _Symbols:
-    """What distinguishes the symbols; arrays of shape (n_symbols,)."""
+    """Properties of the symbols; arrays of shape (n_symbols,)."""
 
     price: np.ndarray
     trades: np.ndarray  # per minute, just after the opening
@@ -153,7 +153,7 @@ class _Symbols:
     @staticmethod
     def drawn(rng: np.random.Generator, parameters: BarParameters) -> _Symbols:
         n_symbols = parameters.n_symbols
-        # Every quantile of the trades per minute occurs once, in any order of names.
+        # Every quantile of the trades per minute occurs once; the order of names is random.
         place = rng.permutation((np.arange(n_symbols) + 0.5) / n_symbols)
         liquidity = np.argsort(np.argsort(place)) / n_symbols - 0.5
         mixed = _PRICE_FOLLOWS_LIQUIDITY * liquidity * np.sqrt(12) + rng.standard_normal(n_symbols)
@@ -166,14 +166,14 @@ class _Symbols:
             price=np.exp(np.interp(price_place, PRICE_PROBABILITY, np.log(PRICE))),
             trades=np.exp(np.interp(place, _TRADES_PROBABILITY, np.log(_TRADES))),
             sd=sd * np.exp(spread * rng.standard_normal(n_symbols)),
-            # A price that stays, of either symbol, hides what they have in common.
+            # An unchanged price, of either symbol, hides their correlation.
             loading=np.clip(loading * np.sqrt(1.25 * parameters.correlation), 0.0, 0.95),
             log_shares=_TRADE_SHARES + _SHARES_SPREAD * rng.standard_normal(n_symbols),
         )
 
 
 def day_profile() -> np.ndarray:
-    """Return the trades of each minute from 09:00 on relative to those just after the opening at 09:30.
+    """Return the trades of each minute from 09:00, relative to those just after the opening at 09:30.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def _trades(rng: np.random.Generator, trades_of_symbol: np.ndarray) -> np.ndarra
 
 
 def _returns(rng_market: np.random.Generator, rng_own: np.random.Generator, symbols: _Symbols) -> np.ndarray:
-    """Return the logarithmic returns of each minute and symbol of a day, also of minutes without trades."""
+    """Return the logarithmic returns of each minute and symbol of a day, including minutes without trades."""
     shape = (MINUTES_OF_DAY, len(symbols.sd))
     drift = rng_market.standard_normal(MINUTES_OF_DAY)
     for m in range(1, MINUTES_OF_DAY):
@@ -215,7 +215,7 @@ def _returns(rng_market: np.random.Generator, rng_own: np.random.Generator, symb
 
 
 def _unrest() -> np.ndarray:
-    """Return how much prices move in each minute; 1 on average over the squares of the session."""
+    """Return the volatility of each minute; its mean square over the session is 1."""
     unrest = np.sqrt(day_profile())
     unrest[OPENS] *= _OPENING_UNREST
     return unrest / np.sqrt(np.mean(unrest[OPENS : OPENS + SESSION_MINUTES] ** 2))
@@ -233,7 +233,7 @@ def _bar_columns(
     """Return prices and volumes of the bars of minutes ``m`` and symbols ``s``."""
     n = n_trades[m, s]
     closing = walk[m, s]
-    # A bar of one trade has one price. Otherwise the first trade is near the price of the minute before.
+    # A bar with one trade has one price. Otherwise the first trade is near the price of the minute before.
     moved = np.where(n > 1, closing - walk[np.maximum(m - 1, 0), s], 0.0)
     seen = np.where(n > 1, (n - 1) / n, 0.0)
     opening = closing - moved * seen
@@ -261,7 +261,7 @@ def _bar_columns(
 
 
 def _frame(days: list[dict[str, np.ndarray]], parameters: BarParameters) -> pd.DataFrame:
-    """Return the bars of all days with what follows from the bars before them."""
+    """Return the bars of all days with the columns that depend on earlier bars."""
     names = ("ts", "symbol", "open", "high", "low", "close", "volume")
     columns = {name: np.concatenate([day[name] for day in days] or [np.empty(0)]) for name in names}
     ts_us, symbol = columns["ts"].astype(np.int64), columns["symbol"].astype(np.int64)
@@ -272,7 +272,7 @@ def _frame(days: list[dict[str, np.ndarray]], parameters: BarParameters) -> pd.D
         number = np.arange(n_bars) - np.repeat(first, n_of_minute)
         ts_us = ts_us + number * 60_000_000 // np.repeat(n_of_minute, n_of_minute)
 
-    # By symbol, the bars before are those above.
+    # After sorting by symbol, earlier bars are in the rows above.
     by_symbol = np.argsort(symbol, kind="stable")
     n_of_symbol = np.bincount(symbol, minlength=parameters.n_symbols)
     rank = np.arange(n_bars) - np.repeat(np.cumsum(n_of_symbol) - n_of_symbol, n_of_symbol)
@@ -299,7 +299,7 @@ def _frame(days: list[dict[str, np.ndarray]], parameters: BarParameters) -> pd.D
 
 def _check(parameters: BarParameters, seed: int) -> None:
     if not isinstance(parameters, BarParameters):
-        raise CepError(f"minute_bars: parameters is a {type(parameters).__name__}. Give BarParameters(…)")
+        raise CepError(f"minute_bars: parameters is a {type(parameters).__name__}. Pass BarParameters(…)")
     check_count("minute_bars: n_symbols", parameters.n_symbols, 2, 10_000)
     check_count("minute_bars: n_days", parameters.n_days, 0)
     check_count("minute_bars: n_history", parameters.n_history, 1, SESSION_MINUTES)

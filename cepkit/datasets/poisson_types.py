@@ -1,4 +1,4 @@
-"""Seeded events of several types that come independently of each other; knows nothing of patterns."""
+"""Seeded events of several independent types; independent of patterns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from cepkit.datasets.trades import check, check_count, start_ticks
 from cepkit.errors import CepError
 
-MOST_X = 999  # greatest value of x
+MOST_X = 999  # largest value of x
 
 
 def poisson_types(
@@ -21,36 +21,37 @@ def poisson_types(
     n_keys: int = 1,
     start: str = "2024-01-01 00:00:00",
 ) -> pd.DataFrame:
-    """Return events of which each type comes by a Poisson process of its own.
+    """Return events of several types, each from its own Poisson process.
 
     Parameters
     ----------
     rates : mapping of str to float
         Events per second of each type, at least 0.
     duration_s : float
-        At least 0.
+        Length of the stream, at least 0.
     seed : int
-        At least 0. The same arguments give the same frame.
+        Seed, at least 0. The same arguments give the same frame.
     n_keys : int
-        At least 1.
+        Number of keys, at least 1.
     start : str
-        The beginning of the stream.
+        Time at which the stream begins.
 
     Returns
     -------
     pandas.DataFrame
-        By time: columns ``ts`` (datetime64[us], no zone), ``type`` (categorical, the types of ``rates`` in
-        their order), ``x`` (int64, uniform from 0 to 999) and ``key`` (int64, uniform below ``n_keys``).
+        Sorted by time. Columns ``ts`` (datetime64[us], no zone), ``type`` (categorical, the types of
+        ``rates`` in their order), ``x`` (int64, uniform from 0 to 999) and ``key`` (int64, uniform below
+        ``n_keys``).
 
     Raises
     ------
     CepError
-        An argument is out of its range, or there is no type.
+        If an argument is out of range, or no type is given.
 
     Notes
     -----
     Time and memory O(n_events log n_events). ``(a.x + b.x) % 1000 < 1000 * s`` holds for a share s of all
-    pairs and is independent from pair to pair of a sequence, as a selectivity in cost models is.
+    pairs, independently for each pair of a sequence, like a selectivity in cost models.
 
     Examples
     --------
@@ -68,7 +69,7 @@ def poisson_types(
     rng_time, rng_x, rng_key = np.random.default_rng(seed).spawn(3)
     counts = rng_time.poisson([rate * duration_s for rate in rates.values()])
     n_events = int(counts.sum())
-    # Given their number, the times of a Poisson process are uniform.
+    # For a fixed number of events, the times of a Poisson process are uniform.
     time_us = (rng_time.random(n_events) * duration_s * 1e6).astype(np.int64)
     order = np.argsort(time_us, kind="stable")
     codes = np.repeat(np.arange(len(rates)), counts)

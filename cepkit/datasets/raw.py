@@ -1,6 +1,6 @@
-"""Seeded lines of text in the formats that exchanges and vendors deliver; knows nothing of the loaders.
+"""Seeded lines of text in the formats of exchanges and vendors; independent of the loaders.
 
-Prices and volumes are drawn, also where the symbols are names of real companies.
+Prices and volumes are random, even if the symbols are names of real companies.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from cepkit.datasets.trades import SHARE_IN_ORDER, check_count, order_gaps, orde
 # Share of the day's trades by hour, from 7:00 to 20:00.
 HOURS = np.arange(7, 21)
 SHARE_OF_HOUR = (6, 20, 1330, 2251, 1389, 824, 761, 1318, 1830, 237, 22, 9, 3)
-SAME_SIDE = 0.85  # trades on the side of the symbol's trade before
-DAY_OF_INET = 1_260_000  # trades of all symbols in a day: the range of the numbers
+SAME_SIDE = 0.85  # trades on the same side as the symbol's trade before
+DAY_OF_INET = 1_260_000  # trades of all symbols in a day, which is the range of the numbers
 
 MINUTES_OF_DAY = 390  # 09:30 to 16:00
-BAR_SHARE = (0.22, 1.0)  # minutes in which the least and the most liquid symbol has a bar
+BAR_SHARE = (0.22, 1.0)  # share of minutes with a bar, for the least and the most liquid symbol
 LOG_VOLUME_MEAN, LOG_VOLUME_SD, LOG_VOLUME_SD_IN_SYMBOL = 6.5, 1.92, 1.2
 VOLUME_ROUND = 0.61
-# Rounding to cents makes further bars with open = close and further minutes without a change.
+# Rounding to cents adds bars with open = close and minutes without a change.
 OPEN_SET_TO_CLOSE, UNCHANGED = 0.04, 0.10
 RETURN_SD, MARKET_SD = 6.3e-4, 2.5e-4
 
@@ -31,11 +31,11 @@ CLOSE_SYMBOLS = ("AAPL", "ADBE", "AMZN", "CSCO", "EBAY", "GOOGL", "INTC", "MSFT"
 
 
 def inet_lines(n_events: int, *, symbol: str = "MSFT", seed: int = 0) -> list[str]:
-    """Return the trades of one symbol and day as INET wrote them, the newest first.
+    """Return the trades of one symbol and day in INET's format, the newest first.
 
     A line is ``symbol number shares price hour:minute:second.ms side``. **The milliseconds are not padded
-    with zeros**: ``14.69`` is 14 s and 69 ms. Numbers are unique, grow with time and have gaps, as they count
-    the trades of all symbols.
+    with zeros**: ``14.69`` is 14 s and 69 ms. Numbers are unique, increase with time and have gaps, because
+    they count the trades of all symbols.
 
     Parameters
     ----------
@@ -44,22 +44,22 @@ def inet_lines(n_events: int, *, symbol: str = "MSFT", seed: int = 0) -> list[st
     symbol : str
         The symbol of all lines.
     seed : int
-        At least 0. The same arguments give the same lines.
+        Seed, at least 0. The same arguments give the same lines.
 
     Returns
     -------
     list of str
-        Lines without line ends.
+        Text lines without line breaks.
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----
-    O(n_events). Orders, sizes and moves are those of :func:`cepkit.datasets.trades`; the trades are spread
-    over the hours of the day, many at 10 and at 15 o'clock and few before and after the session.
+    O(n_events). Orders, sizes and moves are those of :func:`cepkit.datasets.trades`. The trades are spread
+    over the hours of the day, with many at 10 and at 15 o'clock and few before and after the session.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def inet_lines(n_events: int, *, symbol: str = "MSFT", seed: int = 0) -> list[st
     order = np.repeat(np.arange(len(trades_of_order)), trades_of_order)
 
     gaps = order_gaps(rng_time, len(trades_of_order), n_events, rate_hz=1.0)
-    moment = (np.cumsum(gaps) - gaps + 0.5) / max(1, gaps.sum())  # in (0, 1): share of the day's trades
+    moment = (np.cumsum(gaps) - gaps + 0.5) / max(1, gaps.sum())  # in (0, 1): fraction of the day's trades
     share_until = np.concatenate([[0], np.cumsum(SHARE_OF_HOUR)]) / sum(SHARE_OF_HOUR)
     ms_of_trade = (np.interp(moment, share_until, HOURS) * 3_600_000).astype(np.int64)[order]
     in_order = np.zeros(n_events, dtype=bool)
@@ -81,7 +81,7 @@ def inet_lines(n_events: int, *, symbol: str = "MSFT", seed: int = 0) -> list[st
 
     price = prices(rng_price, np.zeros(n_events, dtype=np.int16), in_order, 1)
     size = sizes(rng_size, n_events)
-    # Trades of an order are on one side, so that the side changes only between orders.
+    # All trades of an order are on one side, so the side changes only between orders.
     p_change = (1 - SAME_SIDE) / (1 - SHARE_IN_ORDER)
     side_of_order = np.cumsum(rng_side.random(len(trades_of_order)) < p_change) & 1
     number = 1 + np.sort(rng_number.choice(DAY_OF_INET, size=n_events, replace=False))
@@ -99,34 +99,34 @@ def inet_lines(n_events: int, *, symbol: str = "MSFT", seed: int = 0) -> list[st
 
 
 def eoddata_lines(n_minutes: int, symbols: Sequence[str] = BAR_SYMBOLS, *, seed: int = 0) -> list[str]:
-    """Return minute bars as EODData delivers them, by minute and in a minute by symbol.
+    """Return minute bars in EODData's format, by minute and then by symbol.
 
-    A line is ``symbol,yyyymmddhhmm,open,high,low,close,volume`` without header; prices have no superfluous
+    A line is ``symbol,yyyymmddhhmm,open,high,low,close,volume``, without a header. Prices have no trailing
     zeros (``136``). The time is the start of the minute. Minutes without trades have no bar.
 
     Parameters
     ----------
     n_minutes : int
-        Minutes of trading, at least 0: from 2008-02-01 09:30, 390 a day, weekends left out.
+        Minutes of trading, at least 0: from 2008-02-01 09:30, 390 a day, without weekends.
     symbols : sequence of str
-        Different names; the more liquid ones first.
+        Different names; the most liquid ones first.
     seed : int
-        At least 0. The same arguments give the same lines.
+        Seed, at least 0. The same arguments give the same lines.
 
     Returns
     -------
     list of str
-        Lines without line ends.
+        Text lines without line breaks.
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----
     O(n_minutes * len(symbols)). Calibrated to a public extract of one morning: volume log-normal (mean 7.15,
-    standard deviation 1.92 of the logarithm), 61 % of it in hundreds, 34 % of bars with open = close.
+    standard deviation 1.92 of the logarithm), 61 % in hundreds, 34 % of bars with open = close.
 
     Examples
     --------
@@ -163,9 +163,9 @@ def eoddata_lines(n_minutes: int, symbols: Sequence[str] = BAR_SYMBOLS, *, seed:
 
 
 def nasdaq100_lines(n_minutes: int, symbols: Sequence[str] = CLOSE_SYMBOLS, *, seed: int = 0) -> list[str]:
-    """Return closing prices per minute as a wide CSV like the NASDAQ-100 set: one column per symbol.
+    """Return closing prices per minute as a wide CSV like the NASDAQ-100 data set: one column per symbol.
 
-    The first line is the header. There is **no time column**: row 0 is 09:30 of the first day, row r the
+    The first line is the header. It has **no time column**: row 0 is 09:30 of the first day, and row r is the
     minute 09:31 + (r - 1) % 390 of day (r - 1) // 390.
 
     Parameters
@@ -175,17 +175,17 @@ def nasdaq100_lines(n_minutes: int, symbols: Sequence[str] = CLOSE_SYMBOLS, *, s
     symbols : sequence of str
         Different names.
     seed : int
-        At least 0. The same arguments give the same lines.
+        Seed, at least 0. The same arguments give the same lines.
 
     Returns
     -------
     list of str
-        ``n_minutes + 1`` lines without line ends.
+        ``n_minutes + 1`` lines without line breaks.
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----

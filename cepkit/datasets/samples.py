@@ -1,4 +1,4 @@
-"""The small files that come with cepkit, and how each was made; everything in them is generated.
+"""The sample files that come with cepkit, and how each was made; all of their content is generated.
 
 Tables, for :func:`load_sample`:
 
@@ -7,22 +7,22 @@ Tables, for :func:`load_sample`:
 ``tweets`` (``tweets.parquet``)
     ``tweets(1_000, n_authors=614, seed=7, repetitions=6, **PAPER_TWEETS)``: 6,000 tweets of 614 authors.
 ``peaks`` (``peaks.csv``)
-    ``peaks()``: 60 prices of two symbols with three M shapes that the eye sees.
+    ``peaks()``: 60 prices of two symbols with three visible M shapes.
 
 Texts in original formats, for ``cepkit ingest``; each has a few bad records on purpose:
 
 ``inet`` (``inet_MSFT.txt``)
-    ``inet_lines(400, symbol="MSFT", seed=7)`` with five faults: a line twice, a price that is no number, a
-    line cut off, a time that does not exist, an empty line.
+    ``inet_lines(400, symbol="MSFT", seed=7)`` with five faults: a repeated line, a price that is not a
+    number, a truncated line, a time that does not exist, an empty line.
 ``eoddata`` (``eoddata_minute.txt``)
-    ``eoddata_lines(60, seed=7)`` with five faults: a line twice, a negative volume, a month 13, a field
-    missing, a price that is no number.
+    ``eoddata_lines(60, seed=7)`` with five faults: a repeated line, a negative volume, a month 13, a missing
+    field, a price that is not a number.
 ``nasdaq100`` (``nasdaq100_minute_close.csv``)
-    ``nasdaq100_lines(120, seed=7)`` with three faults: a price missing, a price that is no number, a row that
-    is too short.
+    ``nasdaq100_lines(120, seed=7)`` with three faults: a missing price, a price that is not a number, a row
+    that is too short.
 ``atom`` (``tweets_atom.xml``)
-    ``tweets_as_atom_xml(tweets(48, n_authors=30, seed=7))`` as one feed, an entry per line, three faults:
-    an entry twice, one without author, one published on the 31st of November. The feed is well-formed XML.
+    ``tweets_as_atom_xml(tweets(48, n_authors=30, seed=7))`` as one feed, one entry per line, with three
+    faults: a repeated entry, one without an author, one published on 31 November. The feed is valid XML.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from cepkit.errors import CepError, nearest
 
 
 class SampleNotFoundError(CepError, KeyError):
-    """No bundled sample has this name, or the one that has it is not a table."""
+    """No bundled sample has this name, or the sample is not a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """A file of ``sample_data/`` and the call that makes its content: a table, or the lines of a text."""
+    """A file of ``sample_data/`` and the function that creates its content, a table or lines of text."""
 
     file: str
     make: Callable[[], pd.DataFrame | list[str]]
@@ -69,7 +69,7 @@ def sample(name: str) -> Path:
     Raises
     ------
     SampleNotFoundError
-        There is no such sample; the message lists those there are.
+        If no such sample exists; the message lists the available ones.
 
     Examples
     --------
@@ -101,13 +101,13 @@ def load_sample(name: str) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        In the order of time. ``ts`` is datetime64[us]; ``symbol`` and ``author`` are categorical; for the
+        Sorted by time. ``ts`` is datetime64[us]; ``symbol`` and ``author`` are categorical; for the
         other columns see :func:`cepkit.datasets.trades` and :func:`cepkit.datasets.tweets`.
 
     Raises
     ------
     SampleNotFoundError
-        There is no such table; for a sample that is raw text the message says how to read it.
+        If no such table exists. For raw text the message says how to read it.
 
     Examples
     --------
@@ -130,9 +130,9 @@ def load_sample(name: str) -> pd.DataFrame:
 
 
 def write_samples(folder: str | Path) -> list[Path]:
-    """Write every bundled file anew into ``folder``, which must exist; return the paths.
+    """Write all bundled files into ``folder``, which must exist, and return their paths.
 
-    Texts come out byte for byte, Parquet files value for value: their bytes depend on pyarrow's version.
+    Texts are identical byte for byte, Parquet files only in their values: bytes depend on pyarrow's version.
 
     Examples
     --------
@@ -145,9 +145,9 @@ def write_samples(folder: str | Path) -> list[Path]:
 
 
 def peaks() -> pd.DataFrame:
-    """Return 60 prices of two symbols in turn: two M shapes in ACME, one M and a climb in BOLT.
+    """Return 60 prices of two alternating symbols: two M shapes in ACME, one M and a climb in BOLT.
 
-    An M rises, drops, rises and drops below its first price. In the climb the last drop does not get there.
+    An M rises, drops, rises and drops below its first price. In the climb, the last drop stays above it.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def _atom() -> list[str]:
 
 
 def _with_faults(lines: Iterable[str], faults: dict[int, str]) -> list[str]:
-    """Return the lines with each bad one put behind the line with its number, counted from 0."""
+    """Return the lines with each bad line inserted after the line with its number, counted from 0."""
     return [text for i, line in enumerate(lines) for text in ([line, faults[i]] if i in faults else [line])]
 
 

@@ -1,4 +1,4 @@
-"""What a sliding window of sensor events says: counts, spans, entropy."""
+"""Attributes of a sliding window of sensor events: counts, spans, entropy."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ DAY_S = 86_400
 def window_attributes(
     events: pd.DataFrame, *, clock: str = "ts", area: str = "sensor", window: int = WINDOW
 ) -> pd.DataFrame:
-    """Return attributes of the window of events that ends with each event.
+    """Return attributes of the window that ends with each event.
 
     Parameters
     ----------
     events : pandas.DataFrame
-        In the order of time, the events of one home.
+        Events of one home, sorted by time.
     clock : str
         Column of times, datetime64.
     area : str
-        Column of the places or sensors that are counted, without missing values. Of a categorical column all
-        categories get columns, of another one the values that occur, in their order.
+        Column of the places or sensors to count, without missing values. A categorical column gives one
+        result column per category; any other column gives one per value that occurs, sorted.
     window : int
-        Events in a window, at least 2. The first windows are shorter.
+        Number of events in a window, at least 2. The first windows are shorter.
 
     Returns
     -------
     pandas.DataFrame
-        A row per event, the same index. Columns, with the names of the UCI set in brackets:
+        One row per event, with the same index. Columns, with their names in the UCI data set in brackets:
 
         * ``last_event_hour`` [lastSensorEventHours] int16, ``last_event_seconds`` [lastSensorEventSeconds]
           float64, since midnight, ``day_of_week`` [lastSensorDayOfWeek] int16, Monday is 0;
         * ``window_duration`` [windowDuration], ``since_last_event`` [timeSinceLastSensorEvent]: float64,
           seconds;
-        * ``prev_dominant1``, ``prev_dominant2`` [prevDominantSensor1, 2] categorical: the commonest area of
-          the windows that ended ``window`` and twice ``window`` events ago; missing before;
+        * ``prev_dominant1``, ``prev_dominant2`` [prevDominantSensor1, 2] categorical: the most frequent area
+          in the windows that ended ``window`` and twice ``window`` events ago; missing before that;
         * ``complexity`` [complexity] float64: entropy of the areas, in bits;
         * ``activity_change`` [activityChange] float64, from 0 to 1: the share of the window's duration that
-          passed until its middle event, number ``n // 2`` of n counted from 0; 0 for a window of no duration.
-          Above 0.5 events come faster in the second half;
-        * ``area_transitions`` [areaTransitions] int16: neighbours in the window of different areas;
+          passed until its middle event, number ``n // 2`` of n counted from 0; 0 for a window without
+          duration. Above 0.5, events are more frequent in the second half;
+        * ``area_transitions`` [areaTransitions] int16: successive events with different areas;
         * ``num_distinct_sensors`` [numDistinctSensors] int16: areas in the window;
         * ``count_AREA`` [sensorCount-AREA] int16: events of the area in the window;
         * ``elapsed_AREA`` [sensorElTime-AREA] float64: seconds since the area's last event, at most 86,400,
-          also when there was none.
+          which is also the value if it never had one.
 
     Raises
     ------
     ColumnNotFoundError
     CepError
-        When ``window`` is below 2.
+        If ``window`` is below 2.
 
     Notes
     -----
@@ -63,7 +63,7 @@ def window_attributes(
     Source: UCI Machine Learning Repository, "Human Activity Recognition from Continuous Ambient Sensor
     Data", 2019, description of the attributes.
     Differs: counts are counts, not weighted by age; times are exact to the microsecond, not whole seconds;
-    windows slide over midnight. The number of distinct sensors, which is always 0 there, is counted.
+    windows slide over midnight. The number of distinct sensors, always 0 in the data set, is counted.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def window_attributes(
 
 
 def _earlier(code: np.ndarray, n: int) -> np.ndarray:
-    """Return the codes of ``n`` rows before, -1 where there is none."""
+    """Return the codes ``n`` rows earlier, -1 if no such row exists."""
     earlier = np.full(len(code), -1, dtype=np.int64)
     earlier[n:] = code[: max(0, len(code) - n)]
     return earlier

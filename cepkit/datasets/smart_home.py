@@ -1,4 +1,4 @@
-"""Seeded sensor events of a home with one resident, each with its activity; knows nothing of patterns."""
+"""Seeded sensor events of a home with one resident, each with its activity; independent of patterns."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cepkit.datasets.sensor_windows import window_attributes
 from cepkit.datasets.trades import check, check_count, start_ticks
 from cepkit.errors import CepError, nearest
 
-# Measured with the table of activities: seconds from ON to OFF, and from there to the next ON of the run;
-# least, quantiles 5, 25, 50, 75, 95 %, greatest.
+# Measured together with the table of activities: seconds from ON to OFF, and from OFF to the next ON of the
+# run. Least, quantiles 5, 25, 50, 75, 95 %, greatest.
 _QUANTILES = (0.0, 0.05, 0.25, 0.50, 0.75, 0.95, 1.0)
 ON_S = (1.03, 1.10, 1.13, 1.69, 2.97, 6.6, 14.0)
 OFF_S = (0.13, 0.40, 0.75, 1.40, 3.0, 9.0, 25.0)
 DOORS = 0.17  # share of the pairs at the outside door that are OPEN and CLOSE
 
-_SAME_AREA = 0.42  # probability that a pair of a run is where the pair before was, beyond the shares
-# How much more often than by the table an activity follows: without, those that have their hour are missed in
-# it too often, because the resident has no habits but the table.
+_SAME_AREA = 0.42  # probability that a pair stays in the area of the pair before, beyond the shares
+# Factor by which an activity follows more often than in the table. Without it, activities with fixed hours
+# would be missed too often, because the simulated resident has no habits except the table.
 _HABITS = {
     "Bathe": 1.5,
     "Cook_Breakfast": 1.6,
@@ -39,31 +39,31 @@ _HABITS = {
     "Work_At_Table": 0.8,
 }
 _PUNCTUAL = 1.3  # exponent of the shares of the hours
-_WAKES_S, _WAKES_SD_S = 7.8 * 3600, 1800  # when a night's sleep ends at the latest, seconds of the day
-_ALIKE = 0.8  # share of the runs that are as long in seconds as in events, by their quantiles
-_REST_SPREAD = 7.0  # logarithm; the rests of a run are very different, one takes most of the time
+_WAKES_S, _WAKES_SD_S = 7.8 * 3600, 1800  # when a night's sleep ends at the latest, in seconds of the day
+_ALIKE = 0.8  # share of the runs whose length in seconds and in events have the same quantile
+_REST_SPREAD = 7.0  # of the logarithm: the rests of a run differ greatly, one takes most of the time
 
 
 @dataclass(frozen=True, slots=True)
 class HomeParameters:
-    """What `smart_home` generates.
+    """Parameters of `smart_home`.
 
     Parameters
     ----------
     n_days : int
-        Days, at least 0; a day has about 2,050 events.
+        Number of days, at least 0; a day has about 2,050 events.
     start : str
         Time at which the first night begins.
     burst_activities : tuple of str
-        Activities whose runs are moved into bursts; empty: none.
+        Activities whose runs are moved into bursts; empty for none.
     n_bursts : int
-        At least 1. Times, drawn at random, at which the moved runs take place, one after another.
+        Number of random times, at least 1, at which the moved runs take place, one after another.
     burst_share : float
-        Share of the runs of those activities that are moved, from 0 to 1; the others stay where they are.
+        Share of the runs of these activities that are moved, from 0 to 1; the others keep their times.
     burst_gap_s : float
         Mean seconds between the events of a burst, at least 1e-3.
     window : int
-        Events in the window of the attributes, at least 2.
+        Number of events in the window of the attributes, at least 2.
     """
 
     n_days: int = 30
@@ -76,41 +76,41 @@ class HomeParameters:
 
 
 def smart_home(parameters: HomeParameters | None = None, *, seed: int = 0) -> pd.DataFrame:
-    """Return the sensor events of a home, each with its activity and attributes of the window that it ends.
+    """Return the sensor events of a home, each with its activity and the attributes of its window.
 
-    Activities follow each other in runs, by hour of day and by what came before; a run is a number of pairs
-    of events, ON and OFF, of sensors in the areas of the activity.
+    Activities follow each other in runs that depend on the hour and on the activity before. A run is a number
+    of pairs of events, ON and OFF, from sensors in the areas of the activity.
 
     Parameters
     ----------
     parameters : HomeParameters, optional
-        None: 30 days without bursts.
+        The parameters; None means 30 days without bursts.
     seed : int
-        At least 0. The same arguments give the same frame.
+        Seed, at least 0. The same arguments give the same frame.
 
     Returns
     -------
     pandas.DataFrame
-        In the order of time. Columns ``ts`` (datetime64[us], no zone, every value once), ``activity``
-        (categorical, the 30 of `activities`), ``sensor`` (categorical, the area: 7), ``value`` (categorical:
-        ON, OFF, OPEN, CLOSE), and those of `window_attributes`. The type of an event is its activity or its
-        sensor, as you like.
+        Sorted by time. Columns ``ts`` (datetime64[us], no zone, all different), ``activity`` (categorical,
+        the 30 of `activities`), ``sensor`` (categorical, the area: 7), ``value`` (categorical: ON, OFF, OPEN,
+        CLOSE), and those of `window_attributes`. Either the activity or the sensor can serve as the type of
+        an event.
 
     Raises
     ------
     CepError
-        A parameter is out of its range, or an activity does not exist.
+        If a parameter is out of range, or an activity does not exist.
 
     Notes
     -----
     O(events x areas).
 
     Source: Yankovitch, Kolchinsky, Schuster, "HYPERSONIC", SIGMOD 2022, section 7: 13,956,534 measurements of
-    smart homes, the type of an event being the activity, with 33 attributes; conditions compare
+    smart homes with 33 attributes. The type of an event is the activity; conditions compare
     ``activity_change``. The activities follow figures of a month of one home.
     Differs: one home, generated; 7 areas, hence 25 attributes, and ``value``. The paper says that most
-    partial matches consist of few events that come close together, so that an engine that splits the stream
-    by time has one busy thread; ``burst_activities`` makes that so.
+    partial matches consist of few events close together, so an engine that splits the stream by time
+    has one busy thread. ``burst_activities`` creates this situation.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def smart_home(parameters: HomeParameters | None = None, *, seed: int = 0) -> pd
 
     order = np.argsort(time_s, kind="stable")
     us = np.rint(time_s[order] * 1e6).astype(np.int64)
-    us = np.maximum.accumulate(us - np.arange(len(us))) + np.arange(len(us))  # every time once
+    us = np.maximum.accumulate(us - np.arange(len(us))) + np.arange(len(us))  # all times different
     is_door = (area == AREAS.index("OutsideDoor")) & (_uniform_of_pair(rng_event, run) < DOORS)
     value = np.where(is_door, 2, 0) + np.where(is_on, 0, 1)
     events = pd.DataFrame(
@@ -147,26 +147,26 @@ def smart_home(parameters: HomeParameters | None = None, *, seed: int = 0) -> pd
 
 
 def casas_lines(parameters: HomeParameters | None = None, *, seed: int = 0) -> list[str]:
-    """Return the events of `smart_home` as CASAS writes them, runs marked at their first and last event.
+    """Return the events of `smart_home` in CASAS format, with runs marked at their first and last event.
 
-    A line is ``date time sensor value``, at the ends of a run followed by ``Activity begin`` or ``Activity
-    end``; a run of one event is not marked, nor is Other_Activity.
+    A line is ``date time sensor value``, followed by ``Activity begin`` or ``Activity end`` at the ends of a
+    run. A run of one event is not marked, nor is Other_Activity.
 
     Parameters
     ----------
     parameters : HomeParameters, optional
     seed : int
-        At least 0. The same arguments give the same lines.
+        Seed, at least 0. The same arguments give the same lines.
 
     Returns
     -------
     list of str
-        Lines without line ends.
+        Text lines without line breaks.
 
     Raises
     ------
     CepError
-        A parameter is out of its range.
+        If a parameter is out of range.
 
     Examples
     --------
@@ -188,11 +188,11 @@ def casas_lines(parameters: HomeParameters | None = None, *, seed: int = 0) -> l
 def _runs(
     rng: np.random.Generator, n_days: int, start_s: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return activity, start (seconds from the beginning), number of events and length of each run."""
+    """Return activity, start (seconds from the beginning), number of events and duration of each run."""
     table = activities()
     number = {activity.name: a for a, activity in enumerate(table)}
     hours = np.array([activity.hours for activity in table])
-    # By the activity before and the hour: cumulated weights of the activities after it.
+    # By previous activity and hour: cumulative weights of the following activities.
     followers = np.zeros((len(table), len(table)))
     for activity in table:
         for name, share in activity.followers.items():
@@ -228,7 +228,7 @@ def _runs(
 
 
 def _quantile(uniform: float, quantiles: tuple[float, ...]) -> float:
-    """Return a value between quantiles 5, 25, 50, 75, 95 % and, if there are six, the greatest."""
+    """Return a value between quantiles 5, 25, 50, 75, 95 % and, if six are given, the greatest."""
     greatest = quantiles[5] if len(quantiles) == 6 else 1.3 * quantiles[4]
     return float(np.exp(np.interp(uniform, _QUANTILES, np.log([quantiles[0], *quantiles[:5], greatest]))))
 
@@ -247,7 +247,7 @@ def _events(
     to_off, to_on = (np.interp(uniform, _QUANTILES, np.log(seconds)) for seconds in (ON_S, OFF_S))
     gap = np.exp(np.where(is_on, to_on, to_off))
     gap[place == 0] = 0.0
-    # What the gaps leave of the run's length are rests, before ONs; if they take more, they are shortened.
+    # Pauses before ONs fill what the gaps leave of a run's duration; gaps that are too long are cut.
     busy_s = _sum_of_run(gap, run, len(n_of_run))
     rest = np.exp(_REST_SPREAD * rng.standard_normal(n_events)) * (is_on & (place > 0))
     rests = _sum_of_run(rest, run, len(n_of_run))
@@ -258,7 +258,7 @@ def _events(
     elapsed = np.cumsum(gap)
     offset_s = elapsed - elapsed[first][run] if n_events else elapsed
 
-    # An area per pair: drawn by the shares of the activity, or the one of the pair before in the run.
+    # One area per pair: drawn by the shares of the activity, or the same as that of the pair before.
     table = np.array([_cumulated_areas(activity) for activity in activities()])
     drawn = (table[activity_of_run[run]] <= rng.random(n_events)[:, None]).sum(axis=1)
     is_drawn = is_on & ((rng.random(n_events) >= _SAME_AREA) | (place == 0))
@@ -276,7 +276,7 @@ def _sum_of_run(values: np.ndarray, run: np.ndarray, n_runs: int) -> np.ndarray:
 
 
 def _uniform_of_pair(rng: np.random.Generator, run: np.ndarray) -> np.ndarray:
-    """Return a number from 0 to 1 per event, the same for the two events of a pair."""
+    """Return a number from 0 to 1 per event, equal for the two events of a pair."""
     n = len(run)
     first = np.flatnonzero(np.diff(run, prepend=-1))
     place = np.arange(n) - np.repeat(first, np.diff(first, append=n))
@@ -290,7 +290,7 @@ def _move_into_bursts(
     run: np.ndarray,
     time_s: np.ndarray,
 ) -> None:
-    """Give new times to the events of chosen runs: in ``n_bursts`` places, runs after each other."""
+    """Give new times to the events of chosen runs, so that they follow one another at ``n_bursts`` times."""
     names = [entry.name for entry in activities()]
     chosen = np.isin(activity, [names.index(name) for name in parameters.burst_activities])
     n_runs = int(run[-1]) + 1 if len(run) else 0
@@ -306,7 +306,7 @@ def _move_into_bursts(
 
 def _check(parameters: HomeParameters, seed: int) -> None:
     if not isinstance(parameters, HomeParameters):
-        raise CepError(f"smart_home: parameters is a {type(parameters).__name__}. Give HomeParameters(…)")
+        raise CepError(f"smart_home: parameters is a {type(parameters).__name__}. Pass HomeParameters(…)")
     check_count("smart_home: n_days", parameters.n_days, 0)
     check_count("smart_home: n_bursts", parameters.n_bursts, 1)
     check("smart_home: burst_share", parameters.burst_share, 0, 1)
@@ -317,6 +317,6 @@ def _check(parameters: HomeParameters, seed: int) -> None:
     for name in parameters.burst_activities:
         if name not in names:
             raise CepError(
-                f"smart_home: burst_activities names {name!r}, which there is not.{nearest(name, names)} "
+                f"smart_home: burst_activities names {name!r}, which does not exist.{nearest(name, names)} "
                 f"Activities: {', '.join(names)}"
             )

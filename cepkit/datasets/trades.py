@@ -1,4 +1,4 @@
-"""Seeded stock trades that look like a real trade tape; knows nothing of patterns or engines."""
+"""Seeded stock trades that resemble a real trade tape; independent of patterns and engines."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pandas as pd
 from cepkit.errors import CepError
 
 # Measured on one day of an electronic exchange (10 symbols, 224,473 trades).
-FLAT = 0.775  # trades at the price of the symbol's trade before
-REVERSAL = 0.62  # moves against the symbol's move before
-FLAT_IN_ORDER = 0.93  # the same as FLAT, for a trade of the same order as the trade before
+FLAT = 0.775  # share of trades at the price of the symbol's trade before
+REVERSAL = 0.62  # share of moves against the symbol's move before
+FLAT_IN_ORDER = 0.93  # like FLAT, for trades of the same order as the trade before
 CLUSTERING = 0.25  # correlation of "moves" between consecutive orders of a symbol
-SHARE_IN_ORDER = 0.472  # trades of the same order, hence of the same time, as the trade before
-ONE_TICK = 0.683  # moves by one cent
+SHARE_IN_ORDER = 0.472  # share of trades in the same order, hence at the same time, as the trade before
+ONE_TICK = 0.683  # share of moves by one cent
 MORE_TICKS = (0.1573, 0.0784, 0.0367, 0.0191, 0.0097, 0.0055, 0.0030, 0.0025, 0.0046)  # by 2 .. 10 cents
 
 # Trades of one order: P(more than k) = (1 + k / ORDER_SCALE) ** -ORDER_SHAPE, mean 1.89, 65 % single.
 ORDER_SCALE, ORDER_SHAPE = 2.0, 2.58
 
 # Distribution function of the gaps between orders, in mean gaps between trades: 1, 2, 98, 612 and 1,829 ms
-# of a mean of 208 ms. The longest is chosen so that the mean fits.
+# for a mean of 208 ms. The longest gap is chosen so that the mean fits.
 GAP_PROBABILITY = (SHARE_IN_ORDER, 0.50, 0.75, 0.95, 0.99, 1.0)
 GAP_MEANS = (1 / 208.2, 2 / 208.2, 98 / 208.2, 612 / 208.2, 1829 / 208.2, 143.0)
 
-# Distribution function of the sizes; SHARE_100 of the trades are of exactly 100 shares.
+# Distribution function of the sizes; a share SHARE_100 of the trades has exactly 100 shares.
 SIZE_PROBABILITY = (0.275, 0.50, 0.75, 0.796, 0.95, 0.99, 1.0)
 SIZE_SHARES = (101, 300, 800, 1000, 2000, 4500, 20_000)
 SHARE_BELOW_100, SHARE_100, SHARE_ODD_ABOVE_100 = 0.04, 0.235, 0.165
@@ -34,8 +34,8 @@ SHARE_BELOW_100, SHARE_100, SHARE_ODD_ABOVE_100 = 0.04, 0.235, 0.165
 # Price levels are log-normal (5, 50, 95 %: 3.8, 17.6, 81 USD) and never fall below one dollar.
 MEDIAN_PRICE_CENTS, SIGMA_LOG_PRICE, LOWEST_PRICE_CENTS = 1760.0, 0.93, 100
 
-# Keywords of `trades` under which finance1 selects what the paper reports (0.31 %) and finance0 can (1.71 %,
-# with a large size being one above 100). Found by trial: the paper says nothing of how its prices move.
+# Keywords of `trades` for which finance1 selects the share in the paper (0.31 %) and finance0 can (1.71 %, if
+# a large size is above 100). Found by trial: the paper does not describe how its prices move.
 PAPER_TRADES = {"flat": 0.80, "one_tick": 0.92}
 
 
@@ -54,46 +54,47 @@ def trades(
 ) -> pd.DataFrame:
     """Return trades of many symbols in the order of a trade tape.
 
-    Trades come in orders: an order takes place at one time, in one symbol, mostly at one price, and consists
-    of one or more trades. Between orders pass gaps with many short and a few very long ones. The price of a
-    symbol is a walk on whole cents that stays where it is three times out of four.
+    Trades come in orders. An order has one time, one symbol, mostly one price, and consists of one or more
+    trades. The gaps between orders are mostly short, and a few are very long. The price of a symbol is a
+    random walk on whole cents that stays unchanged three times out of four.
 
     Parameters
     ----------
     n_events : int
-        Trades in one block, at least 0; the frame has ``n_events * repetitions`` rows.
+        Number of trades in one block, at least 0; the frame has ``n_events * repetitions`` rows.
     n_symbols : int
-        Number of symbols. Each occurs as soon as there are as many orders (about ``n_events / 1.9``).
+        Number of symbols. Each occurs if the block has at least as many orders (about ``n_events / 1.9``).
     seed : int
-        At least 0. The same arguments give the same frame.
+        Seed, at least 0. The same arguments give the same frame.
     repetitions : int
-        The block is repeated so many times with shifted ``ts`` and ``seq``, as the paper did.
+        Number of copies of the block, with shifted ``ts`` and ``seq``, as in the paper.
     start : str
-        Beginning of the first block; the first trade has this time.
+        Start of the first block; the first trade has this time.
     rate_hz : float
         Trades per second, above 0 and at most 10,000. A block lasts ``n_events / rate_hz`` seconds.
     zipf : float
-        Exponent of the shares of the symbols, at least 0: the k-th symbol has ``k ** -zipf`` of the first's.
+        Exponent of the shares of the symbols, at least 0: the k-th symbol has ``k ** -zipf`` of
+        the share of the first.
     flat : float
         Share of trades at the price of the symbol's trade before, from 0.4 to 1. Smaller values give more
         matches to every pattern of rises and drops.
     reversal : float
         Share of moves against the symbol's move before, from 0 to 1; 0.5 is a walk without memory.
     one_tick : float
-        Share of moves by one cent, from 0 to 1; the others are of 2 to 10 cents. Larger values give fewer
-        matches to patterns that end below their first price, as finance1 does.
+        Share of moves by one cent, from 0 to 1; the others are 2 to 10 cents. Larger values give fewer
+        matches to patterns that end below their first price, such as finance1.
 
     Returns
     -------
     pandas.DataFrame
         Columns ``ts`` (datetime64[us], no zone; ties within an order), ``symbol`` (categorical, all
-        ``n_symbols`` categories, ordered by share, the commonest first), ``price`` (int64, cents, at least
-        100), ``size`` (int64, shares), ``seq`` (int64, 0, 1, 2, …: row order and stream order).
+        ``n_symbols`` categories, ordered by share, the most frequent first), ``price`` (int64, cents, at
+        least 100), ``size`` (int64, shares), ``seq`` (int64, 0, 1, 2, …: row order and stream order).
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----
@@ -102,9 +103,9 @@ def trades(
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 4: 10,000
     trades of 390 symbols, repeated 1,000 times to 10 M events in 2 h 01 min.
     Differs: the paper's trades were never published. Shares of symbols, orders, gaps, sizes and moves are
-    those measured on a public trade tape of one day, the gaps scaled to the paper's rate; a millisecond then
-    holds 1.4 trades, hence microseconds. finance1 (". rise+ drop+ rise+ drop* deep") finds about twice as
-    many matches as in the paper's data (0.31 %), and with :data:`PAPER_TRADES` as many.
+    measured on a public trade tape of one day, with gaps scaled to the paper's rate. A millisecond then
+    holds 1.4 trades, so times are in microseconds. finance1 (". rise+ drop+ rise+ drop* deep") finds about
+    twice as many matches as in the paper's data (0.31 %), and as many with :data:`PAPER_TRADES`.
 
     Examples
     --------
@@ -127,7 +128,7 @@ def trades(
     check("trades: one_tick", one_tick, 0, 1)
     start_us = start_ticks("trades", start)
 
-    # One generator per column: another `flat` leaves times, symbols and sizes as they are.
+    # One generator per column, so that another `flat` does not change times, symbols and sizes.
     rng_order, rng_time, rng_symbol, rng_price, rng_size = np.random.default_rng(seed).spawn(5)
     trades_of_order = order_lengths(rng_order, n_events)
     gap_us = order_gaps(rng_time, len(trades_of_order), n_events, rate_hz)
@@ -185,13 +186,13 @@ def order_lengths(rng: np.random.Generator, n_trades: int) -> np.ndarray:
 
 
 def order_gaps(rng: np.random.Generator, n_orders: int, n_trades: int, rate_hz: float) -> np.ndarray:
-    """Return the microseconds from each order to the next, at least 1; their sum is the time of the block."""
+    """Return the microseconds from each order to the next, at least 1; their sum is the block's length."""
     uniform = SHARE_IN_ORDER + (1 - SHARE_IN_ORDER) * rng.random(n_orders)
     gaps = np.exp(np.interp(uniform, GAP_PROBABILITY, np.log(GAP_MEANS)))
     block_us = round(n_trades / rate_hz * 1e6)
     gap_us = np.maximum(1, np.rint(gaps * (block_us / gaps.sum() if n_orders else 1.0))).astype(np.int64)
     if n_orders:
-        # What rounding left over goes to the longest gap, where it does not show.
+        # The rounding error goes to the longest gap, where it is negligible.
         longest = gap_us.argmax()
         gap_us[longest] = max(1, gap_us[longest] + block_us - gap_us.sum())
     return gap_us
@@ -202,7 +203,7 @@ def _symbols(rng: np.random.Generator, n_orders: int, n_symbols: int, zipf: floa
     weights = np.arange(1, n_symbols + 1, dtype=np.float64) ** -zipf
     expected = weights / weights.sum() * n_orders
     once = np.arange(n_symbols if n_orders >= n_symbols else 0)
-    # A symbol that is expected fewer than once is not drawn again.
+    # A symbol with an expected count below one is not drawn again.
     weights = np.maximum(expected - 1, 0) if len(once) else weights
     cumulative = np.cumsum(weights) / max(weights.sum(), np.finfo(float).tiny)
     drawn = np.searchsorted(cumulative, rng.random(n_orders - len(once)), side="right")
@@ -224,13 +225,13 @@ def prices(
     level = rng.standard_normal(n_symbols) * SIGMA_LOG_PRICE + np.log(MEDIAN_PRICE_CENTS)
     start_of_symbol = np.maximum(2 * LOWEST_PRICE_CENTS, np.rint(np.exp(level))).astype(np.int64)
 
-    # Of all trades 1 - flat move; the ratio of the two shares below stays what it is at the default.
+    # A share 1 - flat of all trades moves; the ratio of the two shares below stays as at the default.
     p_move_in_order = (1 - flat) * (1 - FLAT_IN_ORDER) / (1 - FLAT)
     p_move = (1 - flat - SHARE_IN_ORDER * p_move_in_order) / (1 - SHARE_IN_ORDER)
     by_symbol = np.argsort(symbol_of_trade, kind="stable")
     continues = in_order[by_symbol]
     moves = rng.random(len(by_symbol)) < p_move_in_order
-    moves[~continues] = _clustered(rng, np.count_nonzero(~continues), p_move)
+    moves[~continues] = _draw_clustered(rng, np.count_nonzero(~continues), p_move)
 
     moved = np.flatnonzero(moves)
     more = (1 - one_tick) / sum(MORE_TICKS) * np.array(MORE_TICKS)
@@ -246,11 +247,11 @@ def prices(
     base_of_symbol[symbol[is_first]] = walk[is_first]
     walk += (start_of_symbol - base_of_symbol)[symbol]
     price = np.empty_like(walk)
-    price[by_symbol] = LOWEST_PRICE_CENTS + np.abs(walk - LOWEST_PRICE_CENTS)  # reflected at the lowest
+    price[by_symbol] = LOWEST_PRICE_CENTS + np.abs(walk - LOWEST_PRICE_CENTS)  # reflected at the lowest price
     return price
 
 
-def _clustered(rng: np.random.Generator, n: int, p: float) -> np.ndarray:
+def _draw_clustered(rng: np.random.Generator, n: int, p: float) -> np.ndarray:
     """Draw ``n`` booleans, True with probability ``p``, each correlated with the one before by CLUSTERING."""
     drawn = rng.random(n) < p
     latest_drawn = np.where(rng.random(n) < CLUSTERING, 0, np.arange(n))
@@ -278,14 +279,14 @@ def check_count(name: str, value: int, low: int, high: int | None = None) -> Non
 
 
 def check(name: str, value: float, low: float, high: float | None = None) -> None:
-    """Raise CepError unless ``value`` lies from ``low`` to ``high`` (None: no upper limit)."""
+    """Raise CepError unless ``value`` is from ``low`` to ``high`` (None: no upper limit)."""
     if not low <= value or (high is not None and value > high):
         limit = f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
         raise CepError(f"{name} is {value!r}. It must be {limit}")
 
 
 def start_ticks(function: str, start: str) -> int:
-    """Return the microseconds from 1970 to ``start``; CepError if it is not a time."""
+    """Return the microseconds from 1970 to ``start``; raise CepError if it is not a time."""
     try:
         return int(pd.Timestamp(start).to_datetime64().astype("datetime64[us]").astype(np.int64))
     except (TypeError, ValueError) as error:

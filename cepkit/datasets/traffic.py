@@ -1,4 +1,4 @@
-"""Seeded reports of road sensors that look like a city's traffic feed; knows nothing of patterns."""
+"""Seeded reports of road sensors that resemble a city's traffic feed; independent of patterns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cepkit.datasets.trades import check_count, start_ticks
 # Measured on two months of 449 sensors of a city, 7,135,969 reports.
 N_SENSORS = 449
 ROUND_S = 300
-# Mean number of vehicles in a round by hour of the day.
+# Mean number of vehicles in a round, by hour of the day.
 COUNT_OF_HOUR = (
     *(0.181, 0.166, 0.256, 0.762, 2.753, 5.632, 5.746, 4.782, 5.134, 5.239, 5.410, 5.488),
     *(5.898, 6.382, 6.222, 4.712, 3.217, 2.177, 1.724, 1.553, 1.220, 0.684, 0.323, 0.242),
@@ -22,13 +22,13 @@ MEAN_SPEED = (6.0, 9.16, 21.9, 33.4, 42.7, 54.3, 77.8, 93.4, 105.0)
 UNCHANGED_EMPTY, UNCHANGED_BUSY = 0.96, 0.19  # share of speeds equal to the report before
 PRESENT, LATE = 0.927, 0.223
 
-# Found by trial, so that the figures above and the correlations from round to round come out.
+# Found by trial, so that the figures above and the correlations between rounds hold.
 _LOAD_SD, _LOAD_PERSISTENCE = 0.60, 0.98  # of the logarithm of a sensor's load
-_COUNT_PERSISTENCE = 0.30  # share of vehicles that are counted in the next round too
+_COUNT_PERSISTENCE = 0.30  # share of vehicles that are also counted in the next round
 _SPEED_SD, _SPEED_SD_RELATIVE, _SPEED_PERSISTENCE = 4.5, 0.18, 0.56  # km/h, and per km/h of the mean
-_BUSY_SLOWDOWN = 0.05  # of the speed per vehicle above the sensor's mean, relative to that
-_KEPT_BUSY = 0.165  # the others of UNCHANGED_BUSY are drawn anew and happen to be equal
-_SILENT_STEP, _SILENT = 16, 0.60  # every 16th sensor reports 0 km/h in so many of its empty rounds
+_BUSY_SLOWDOWN = 0.05  # slowdown per vehicle above the sensor's mean, relative to that mean
+_KEPT_BUSY = 0.165  # the rest of UNCHANGED_BUSY is drawn and happens to be equal
+_SILENT_STEP, _SILENT = 16, 0.60  # every 16th sensor reports 0 km/h in this share of its empty rounds
 _OUTAGES = ((0.50, 0.0, 0.0), (0.40, 0.0, 0.1), (0.10, 0.25, 0.8))  # of rounds: share, missing from, to
 
 
@@ -40,43 +40,43 @@ def traffic(
     start: str = "2014-08-01 00:00:00",
     distinct_times: bool = False,
 ) -> pd.DataFrame:
-    """Return the reports of road sensors, each of which reports every five minutes.
+    """Return the reports of road sensors, one report per sensor every five minutes.
 
     Parameters
     ----------
     n_rounds : int
-        Rounds of reports, at least 0.
+        Number of rounds of reports, at least 0.
     n_sensors : int
-        From 1 to 100,000.
+        Number of sensors, from 1 to 100,000.
     seed : int
-        At least 0. The same arguments give the same frame.
+        Seed, at least 0. The same arguments give the same frame.
     start : str
         Time of the first round.
     distinct_times : bool
-        Whether the reports of a round are spread over its five minutes, in the order of the rows: report k of
-        n gets 300 s * k / n more. Otherwise all have the time of the round, so that a window of less than
-        300 s holds reports of one time only. Late reports then come in the order of time.
+        Whether the reports of a round are spread over its five minutes in row order: report k of n is
+        300 s * k / n later. If False, all have the time of the round, so a window of less than 300 s holds
+        reports of one time only. If True, late reports come in time order.
 
     Returns
     -------
     pandas.DataFrame
         In order of arrival. Columns ``ts`` (datetime64[ms], no zone), ``sensor`` (int32, six digits),
-        ``avg_speed`` (int16, km/h), ``vehicle_count`` (int16, in five minutes). Reports are missing, and many
-        arrive a round late: then rows are not in the order of time.
+        ``avg_speed`` (int16, km/h), ``vehicle_count`` (int16, in five minutes). Some reports are missing,
+        and many arrive one round late, so rows are not sorted by time.
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----
     O(n_rounds x n_sensors).
 
     Source: Ali, Gao, Mileo, "CityBench", ISWC 2015: traffic of Aarhus. Counts are Poisson with the sensor's
-    mean, the hour's share and a load that changes slowly; a speed mostly stays what it was when no vehicle
+    mean, the share of the hour and a slowly changing load. A speed mostly stays the same while no vehicle
     passes.
-    Differs: no weekends and no network: neighbouring sensors know nothing of each other.
+    Differs: no weekends and no road network; neighbouring sensors are independent.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def traffic(
     check_count("traffic: seed", seed, 0)
     start_ms = start_ticks("traffic", start) // 1000
     rng_sensor, rng_count, rng_speed, rng_arrival = np.random.default_rng(seed).spawn(4)
-    # Busy roads are not faster or slower than others; every quantile of the means occurs once.
+    # The speed of a road does not depend on its traffic; every quantile of the means occurs once.
     place = (np.arange(n_sensors) + 0.5) / n_sensors
     mean_count = np.exp(np.interp(rng_sensor.permutation(place), PROBABILITY, np.log(MEAN_COUNT)))
     mean_speed = np.interp(rng_sensor.permutation(place), PROBABILITY, MEAN_SPEED)
@@ -105,7 +105,7 @@ def traffic(
     speed = _speeds(rng_speed, count, mean_count, mean_speed)
 
     present = rng_arrival.random((n_rounds, n_sensors)) >= _missing(rng_arrival, n_rounds)[:, None]
-    # Two sensors in five are punctual, the others late up to so often that LATE comes out.
+    # Two sensors in five are punctual. The others are late at different rates that average to LATE.
     often = np.maximum(0.0, rng_sensor.permutation(place) - 0.4) * (LATE / 0.18)
     late = (rng_arrival.random((n_rounds, n_sensors)) < often) & (not distinct_times)
     round_of, number = np.nonzero(present)
@@ -124,28 +124,28 @@ def traffic(
 
 
 def citybench_lines(n_rounds: int, *, sensor: int = 158505, seed: int = 0) -> list[str]:
-    """Return the reports of one sensor as CityBench writes them, with the line of names.
+    """Return the reports of one sensor in CityBench's format, with the header line.
 
-    Both measured times are the seconds that a stretch of road of some length takes at that speed.
+    Both measured times are the seconds that a road segment of some length takes at that speed.
 
     Parameters
     ----------
     n_rounds : int
-        Rounds of reports, at least 0; some are missing.
+        Number of rounds of reports, at least 0; some reports are missing.
     sensor : int
-        The REPORT_ID of all lines.
+        REPORT_ID of all lines.
     seed : int
-        At least 0. The same arguments give the same lines.
+        Seed, at least 0. The same arguments give the same lines.
 
     Returns
     -------
     list of str
-        Lines without line ends.
+        Text lines without line breaks.
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def citybench_lines(n_rounds: int, *, sensor: int = 158505, seed: int = 0) -> li
 
 
 def _steady(rng: np.random.Generator, shape: tuple[int, int], persistence: float) -> np.ndarray:
-    """Return standard normal series, one per column, that forget a step at a time."""
+    """Return standard normal autoregressive series, one per column."""
     noise = rng.standard_normal(shape)
     for r in range(1, shape[0]):
         noise[r] = persistence * noise[r - 1] + np.sqrt(1 - persistence**2) * noise[r]
@@ -178,7 +178,7 @@ def _steady(rng: np.random.Generator, shape: tuple[int, int], persistence: float
 def _speeds(
     rng: np.random.Generator, count: np.ndarray, mean_count: np.ndarray, mean_speed: np.ndarray
 ) -> np.ndarray:
-    """Return the speeds of all rounds: kept, or drawn around the sensor's mean and the speed before."""
+    """Return the speeds of all rounds: unchanged, or drawn around the sensor's mean and the last speed."""
     n_rounds, n_sensors = count.shape
     silent = np.zeros(n_sensors, bool)
     silent[np.argsort(mean_count)[_SILENT_STEP // 2 :: _SILENT_STEP]] = True
@@ -202,7 +202,7 @@ def _speeds(
 
 
 def _missing(rng: np.random.Generator, n_rounds: int) -> np.ndarray:
-    """Return the share of reports that is missing in each round: mostly nothing, now and then a lot."""
+    """Return the share of missing reports in each round: mostly zero, sometimes large."""
     share, low, high = (np.array(column) for column in zip(*_OUTAGES, strict=True))
     kind = rng.choice(len(share), n_rounds, p=share)
     return low[kind] + (high - low)[kind] * rng.random(n_rounds)

@@ -1,4 +1,4 @@
-"""Seeded tweets with hash tags, as a frame and as Atom XML; knows nothing of patterns or engines."""
+"""Seeded tweets with hash tags, as a frame and as Atom XML; independent of patterns and engines."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pandas as pd
 from cepkit.datasets.trades import check, check_count, start_ticks
 from cepkit.errors import column_not_found
 
-# Measured on 9,214 public tweets that were picked by their hash tags.
+# Measured on 9,214 public tweets that were selected by their hash tags.
 UNTAGGED = 0.235  # tweets without a tag
 SHARE_OF_TAG_COUNT = (0.2419, 0.2196, 0.1447, 0.0811, 0.0395, 0.0378)  # 1, 2, …, 6 (and more) tags
-TAG_SHARES = (  # of the frequent tags, of all tweets
+TAG_SHARES = (  # of the frequent tags, among all tweets
     *(0.546, 0.133, 0.096, 0.070, 0.061, 0.044, 0.035, 0.030, 0.029, 0.028, 0.022, 0.020),
     *(0.018, 0.017, 0.015, 0.012, 0.011, 0.009, 0.008, 0.008, 0.007, 0.007, 0.007, 0.007, 0.007),
 )
 LENGTH_PROBABILITY = (0.0, 0.01, 0.05, 0.25, 0.50, 0.75, 0.95, 0.99, 1.0)
 LENGTHS = (44, 44, 67, 112, 124, 130, 130, 134, 134)
-SAME_AGAIN = 0.19  # authors without a habit repeat their tags; chance makes it 0.255
+SAME_AGAIN = 0.19  # rate at which authors without a habit repeat their tags; chance makes it 0.255
 # Tweets of an author: P(more than k) = (1 + k / AUTHOR_SCALE) ** -shape, at most 1 % of all tweets.
 AUTHOR_SCALE = 0.5
 
@@ -29,9 +29,9 @@ FREQUENT_TAGS = (
     *("Garden", "Trains", "Chess", "Stars"),
 )
 RARE_TAGS_OF_TWEET, N_RARE_TAGS, N_WORDS = 8, 2600, 3000
-ODD_WORDS = ("&", "<3", "naïve", '"so"')  # what careless readers of XML trip over
+ODD_WORDS = ("&", "<3", "naïve", '"so"')  # text that trips careless XML readers
 
-# Keywords of `tweets` under which twitter1 and twitter2 select what the paper reports (14.07 %, 2.15 %).
+# Keywords of `tweets` for which twitter1 and twitter2 select the shares in the paper (14.07 %, 2.15 %).
 PAPER_TWEETS = {"untagged": 0.0}
 
 
@@ -46,42 +46,42 @@ def tweets(
     untagged: float = UNTAGGED,
     stickiness: float = 0.84,
 ) -> pd.DataFrame:
-    """Return tweets of many authors in the order of time.
+    """Return tweets of many authors in time order.
 
-    Most authors tweet once, a few often. An author either has a habit and uses one set of tags in all tweets,
-    or changes the set in three of four tweets. The words mean nothing.
+    Most authors tweet once, a few tweet often. An author either has a habit and uses one set of tags in all
+    tweets, or changes the set in three of four tweets. The words have no meaning.
 
     Parameters
     ----------
     n_events : int
-        Tweets in one block, at least 1; the frame has ``n_events * repetitions`` rows.
+        Number of tweets in one block, at least 1; the frame has ``n_events * repetitions`` rows.
     n_authors : int
         Number of authors, from 1 to ``n_events``; each has at least one tweet.
     seed : int
-        At least 0. The same arguments give the same frame.
+        Seed, at least 0. The same arguments give the same frame.
     repetitions : int
-        The block is repeated so many times with shifted ``ts`` and ``id``, as the paper did.
+        Number of copies of the block, with shifted ``ts`` and ``id``, as in the paper.
     start : str
-        Beginning of the first block.
+        Start of the first block.
     rate_hz : float
         Tweets per second, above 0 and at most 1,000. A block lasts ``n_events / rate_hz`` seconds.
     untagged : float
         Share of tag sets that are empty, from 0 to 1.
     stickiness : float
-        Share of authors with a habit, from 0 to 1. The measured tweets have next to none (0).
+        Share of authors with a habit, from 0 to 1. In the measured tweets it is nearly 0.
 
     Returns
     -------
     pandas.DataFrame
         Columns ``ts`` (datetime64[us], no zone, whole milliseconds, strictly increasing), ``id`` (int64, 1,
-        2, …), ``author`` (categorical, the busiest first), ``content`` (text of 44 to 134 characters with the
-        tags in it, as ``#Tag`` or ``#tag``), ``tags`` (text: the tags in lower case, sorted, separated by
-        blanks; ``""`` if there is none).
+        2, …), ``author`` (categorical, the most active first), ``content`` (text of 44 to 134 characters
+        with the tags in it, as ``#Tag`` or ``#tag``), ``tags`` (text: the tags in lower case, sorted,
+        separated by blanks; ``""`` without tags).
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        If an argument is out of range.
 
     Notes
     -----
@@ -90,9 +90,9 @@ def tweets(
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 4: 10,000
     tweets of 6,142 authors, repeated 20 times to 200,000 events in 36 h 40 min.
     Differs: the paper's tweets were never published. Tags, lengths and tweets per author are those of a
-    public set of the same size; its authors repeat their tags too seldom for the paper's matches (14.07 % of
-    the events for tweets in a row with the same tags), hence ``stickiness``. The paper's tweets were all
-    found by a tag, so its benchmarks want :data:`PAPER_TWEETS`.
+    public set of the same size. Its authors repeat their tags too rarely for the paper's matches (14.07 % of
+    the events for successive tweets with the same tags), hence ``stickiness``. The paper's tweets were all
+    found by a tag, so its benchmarks need :data:`PAPER_TWEETS`.
 
     Examples
     --------
@@ -141,18 +141,18 @@ def tweets_as_atom_xml(frame: pd.DataFrame) -> list[str]:
     Parameters
     ----------
     frame : pandas.DataFrame
-        With the columns ``ts`` (naive times are taken as UTC), ``id``, ``author`` and ``content``.
+        Must have the columns ``ts`` (naive times are taken as UTC), ``id``, ``author`` and ``content``.
 
     Returns
     -------
     list of str
-        One line each: ``<entry><id/><published/><content/><author><name/></author></entry>`` without
+        One line each: ``<entry><id/><published/><content/><author><name/></author></entry>`` without a
         namespace; ``published`` as ``2011-11-01T12:00:00.000Z``; ``&``, ``<`` and ``>`` are escaped.
 
     Raises
     ------
     ColumnNotFoundError
-        One of the columns is missing.
+        If one of the columns is missing.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def tweets_as_atom_xml(frame: pd.DataFrame) -> list[str]:
 
 
 def _tweets_of_author(n_tweets: int, n_authors: int) -> np.ndarray:
-    """Return how many tweets each author has, most first; the sum is ``n_tweets``."""
+    """Return the number of tweets of each author, largest first; the sum is ``n_tweets``."""
     most = max(n_tweets // 100, -(-n_tweets // n_authors))
     quantile = (np.arange(n_authors) + 0.5) / n_authors
 
@@ -187,7 +187,7 @@ def _tweets_of_author(n_tweets: int, n_authors: int) -> np.ndarray:
             np.int64
         )
 
-    # The sum falls as the shape grows: from all authors at `most` to all at one tweet.
+    # The sum falls as the shape grows: from all authors at `most` to all authors at one tweet.
     low, high = 1e-3, 1e3
     for _ in range(60):
         middle = np.sqrt(low * high)
@@ -205,7 +205,7 @@ def _tweets_of_author(n_tweets: int, n_authors: int) -> np.ndarray:
 def _tag_sets_by_habit(
     rng: np.random.Generator, author: np.ndarray, n_authors: int, stickiness: float
 ) -> np.ndarray:
-    """Return for each tweet the tweet whose tags it has: itself, or an earlier one of the same author."""
+    """Return for each tweet the index of the tweet whose tags it has: itself or the author's earlier one."""
     has_habit = rng.random(n_authors) < stickiness
     by_author = np.argsort(author, kind="stable")
     sorted_author = author[by_author]
@@ -218,19 +218,19 @@ def _tag_sets_by_habit(
 
 
 def _draw_tag_sets(rng: np.random.Generator, n_sets: int, untagged: float) -> list[list[str]]:
-    """Draw sets of different tags: frequent ones with their shares, the rest from a long tail."""
+    """Draw sets of different tags: frequent ones by their shares, the others from a long tail."""
     n_tags = 1 + np.searchsorted(
         np.cumsum(SHARE_OF_TAG_COUNT[:-1]) / sum(SHARE_OF_TAG_COUNT), rng.random(n_sets)
     )
     n_tags[rng.random(n_sets) < untagged] = 0
 
-    # A race: each tag arrives at an exponential time, the first n_tags make the set. With the rates below a
-    # tag is among them in about its share of the tagged tweets.
+    # A race: each tag arrives at an exponential time, and the first n_tags make the set. With the rates
+    # below, the probability that a tag is among them is about its share of the tagged tweets.
     mean_tags = np.dot(SHARE_OF_TAG_COUNT, np.arange(1, 7)) / sum(SHARE_OF_TAG_COUNT)
     share = np.array(TAG_SHARES) / (1 - UNTAGGED)
     rare_share = np.full(RARE_TAGS_OF_TWEET, (mean_tags - share.sum()) / RARE_TAGS_OF_TWEET)
     rate = -np.log1p(-np.concatenate([share, rare_share]))
-    rate[0] *= 1.35  # the only tag so frequent that the fixed length of the race holds it back
+    rate[0] *= 1.35  # only this tag is so frequent that the fixed length of the race reduces its share
     arrival = -np.log1p(-rng.random((n_sets, len(rate)))) / rate
     first_tags = np.argsort(arrival, axis=1)[:, :6]
 
@@ -249,7 +249,7 @@ def _draw_tag_sets(rng: np.random.Generator, n_sets: int, untagged: float) -> li
 
 
 def _words(rng: np.random.Generator, n_words: int, *, least: int, most: int) -> list[str]:
-    """Return pronounceable words of ``least`` to ``most`` letters that mean nothing (some may be equal)."""
+    """Return pronounceable words of ``least`` to ``most`` letters without meaning; some may be equal."""
     lengths = least + np.floor((most - least + 1) * rng.random(n_words)).astype(np.int64)
     draws = rng.random((n_words, most))
     starts_with_vowel = rng.random(n_words) < 0.3
@@ -265,7 +265,7 @@ def _words(rng: np.random.Generator, n_words: int, *, least: int, most: int) -> 
 
 
 def _texts(rng: np.random.Generator, tags_of_tweet: list[list[str]]) -> list[str]:
-    """Return a text for each set of tags, in which the tags stand at random places among words."""
+    """Return a text for each set of tags, with the tags at random places among words."""
     n_texts = len(tags_of_tweet)
     vocabulary = [*_words(rng, N_WORDS, least=2, most=10), *ODD_WORDS * 15]
     length = np.interp(rng.random(n_texts), LENGTH_PROBABILITY, LENGTHS).astype(np.int64).tolist()
@@ -279,7 +279,7 @@ def _texts(rng: np.random.Generator, tags_of_tweet: list[list[str]]) -> list[str
 
 
 def _text(tags: list[str], length: int, words: list[str], place: list[float], lower: list[bool]) -> str:
-    """Return words and ``#tags`` joined by blanks: ``length`` characters, more only if the tags need more."""
+    """Return words and ``#tags`` joined by blanks: ``length`` characters, or more if the tags need more."""
     marks = ["#" + (tag.lower() if low else tag) for tag, low in zip(tags, lower, strict=False)]
     room = max(1, length - sum(len(mark) + 1 for mark in marks))
     parts: list[str] = []

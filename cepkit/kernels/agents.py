@@ -1,13 +1,57 @@
-"""Agents of the hybrid protocol: the steps of a thread, taken on real threads or in virtual time.
+"""Agents of the hybrid protocol: the steps of a thread, on real threads or in virtual time.
 
-A stage is a join: it has a queue of partial matches and one of events, and a log of each kind for what was
-taken. A thread takes a batch, enters it into the log under the stage's next ticket, and joins it with what
-the other log has under lower tickets: so each pair meets once, at the later of the two. Partial matches live
-in blocks, which the queues pass on, or which a thread keeps to go on with them; they are used again when no
-event to come can extend them.
+A *stage* joins events with partial matches. Each stage has two queues and two logs, one of each kind. A
+thread takes a *batch* from a queue, enters it into the log of its kind, joins it with the other log, and
+passes on the results. Nothing is locked while pairs are tested::
 
-Nothing is locked while pairs are tested. Whoever stops in the middle, for larger arrays or an interrupt,
-goes on there.
+      source                      stage s                                         stage s + 1
+     _deliver ───► event queue ───take───► event log ◄────────┐
+                   EVENT_HEAD..TAIL        EVENTS_LOW..NEXT   │ a batch joins
+                                                              │ the other log ──► partial queue …
+     stage s - 1 ► partial queue ──take──► partial log ◄──────┘       │
+                   HEAD..TAIL              PARTIALS_LOW..NEXT         └─► ``Found`` after the last stage
+
+**Records.** ``Network`` describes the run and never changes. ``Blocks`` holds the partial matches: a block is
+a group of rows that belong to one stage and move together. ``Found`` holds the matches. ``Own`` has one row
+per thread (the last one is the source), and only this thread writes it. ``control`` holds the shared numbers,
+each on its own cache line; threads access them only through `cepkit.kernels.atomic`.
+
+**Life of a partial match.** The state of its block says where it is::
+
+     FREE ───────► FILLING ──────► WAITING ─────► HELD ──────────────► RETIRED ────────────► FREE
+       _add_partial       _publish       _end_step    _remove_expired          _free_retired
+
+1. An event of a first stage begins a partial match (`_deliver`). A join extends one (`_join_batch`).
+2. `_route_hits` copies the result into the thread's open block, or into ``Found`` after the last stage.
+3. A full block, and any open block at the end of a step, is closed and published: it enters the queue of its
+   stage. A thread may also keep the block (OWN_CHAIN) and continue with it without the queue.
+4. A thread takes the block and joins it with the event log. The block stays WAITING until that step ends.
+5. The block is HELD. Later batches of events join with it, until no later event can.
+6. The block is RETIRED and finally FREE again; see "Removal".
+
+**Why each pair meets exactly once.** `_take_batch` first claims an index of the log (…_NEXT) and marks the
+entry as unfinished (NUMBER is ``-i - 1``). It then draws a ticket, fills the entry and stores NUMBER
+``i + 1``. `_gather_partners` reads only entries with lower tickets. So of two batches exactly one finds the
+other: the one with the higher ticket, since the other batch had claimed its index before it drew its own
+ticket. A reader waits for an unfinished entry. It reads NUMBER again after the other fields, because the
+index may have been used again in the meantime.
+
+**Removal.** One thread at a time (PASS_LOCK) computes marks: the lowest stream positions that can still reach
+each buffer. `_write_marks` finds pending work in the queues, in the hands of threads (MARK for events, state
+WAITING for blocks) and at the source (CURSOR). A step first makes its results visible there, then increments
+N_ENDED, then lets go of its batch. If N_ENDED changed while the marks were computed, they are discarded.
+Entries whose limit is below the mark lose IS_ALIVE. Their blocks are RETIRED with the number of the pass,
+because a current step may still read them. They become FREE once every thread's EPOCH (the pass at which its
+step began) is later.
+
+**Locks.** FREE_LOCK guards the stack of free blocks; it is the only lock that a thread waits to take.
+PASS_LOCK and SOURCE_LOCK are only tried: a thread that fails does other work. FREE_LOCK is always the last
+lock taken, so no deadlock is possible.
+
+**End and interrupts.** OUTSTANDING counts undelivered events, events in queues and hands, and blocks that are
+not yet HELD. The run is finished when it is 0. A call returns early if STOP is set or an array is too small
+(MORE_…). The caller then grows the array while no kernel runs, and calls again. PHASE and the other columns
+of ``Own.hand`` say where each thread continues.
 """
 
 from functools import cache
@@ -19,12 +63,12 @@ from numba import types as T
 
 from cepkit.kernels import atomic
 
-EVENTS, PARTIALS = 0, 1  # the kinds of work
-# How threads are allocated.
+EVENTS, PARTIALS = 0, 1  # kinds of work
+# Ways to allocate threads.
 STATIC, STATE_DYNAMIC, FULLY_DYNAMIC, IN_STREAM_ORDER = range(4)
-# Which events and partial matches are removed: by watermarks, or when their window has passed, or none.
+# Rules for removing events and partial matches: by watermarks, once their window has passed, or never.
 WATERMARK, WINDOW, NOTHING = range(3)
-# What a call ends with. From MORE_BLOCKS on an array is too small.
+# Results of a call. MORE_BLOCKS and all later codes mean that an array is too small.
 WENT_ON, IDLE, FINISHED, STOPPED, MORE_BLOCKS, MORE_LOG, MORE_MATCHES, MORE_TRACE, MORE_ITEMS = range(9)
 NEVER = 1e300
 END = 1 << 62
@@ -34,19 +78,19 @@ END = 1 << 62
  N_EVENT_WORKERS, N_MATCH_WORKERS) = range(13)  # fmt: skip
 # Rows of ``Network.events`` and of ``Network.places``.
 PLACE, POSITION, EXPIRY = range(3)
-# What ``Network.cost`` holds by stage and kind: per item, look, comparison, buffer, sent partial match.
+# Last index of ``Network.cost``: cost per item, look, comparison, buffer, sent partial match.
 ITEM, LOOK, COMPARE, LOCK, SEND = range(5)
-# What ``Network.options`` holds.
+# Indices of ``Network.options``.
 (ALLOCATION, BATCH, CHUNK, IS_SCOPED, REMOVAL, IS_KEPT, START_END, BACKLOG, IS_TRACED, IS_REAL,
  SOURCE_BY_THREADS, ROUTE, IS_RISING, IS_TIMED) = range(14)  # fmt: skip
-# Columns of ``Blocks.header``, rows of ``Blocks.limits``; states of blocks.
+# Columns of ``Blocks.header``; rows of ``Blocks.limits``; states of a block.
 STAGE, N_ROWS, LEAST_LAST, MOST_LIMIT, LONGEST, PASS_OF, CHAIN = range(7)
 LAST, LIMIT = range(2)
 FREE, FILLING, WAITING, HELD, RETIRED = range(5)
 # Fields of an entry of ``Blocks.log``.
 NUMBER, TICKET, LOW, HIGH, IS_ALIVE = range(5)
-# ``control``: numbers that threads share, each on a cache line of its own; those of the run, of each stage
-# and of each thread.
+# Indices of ``control``, the numbers that threads share, each on its own cache line: those of the run, of a
+# stage, and of a thread.
 _LINE = 8
 (STOP, CURSOR, OUTSTANDING, N_ENDED, PASS_LOCK, SOURCE_LOCK, FREE_LOCK, N_FREE, N_MADE, PASS, N_SINCE,
  NEXT_PASS, N_MATCHES, N_TRACED, N_WAITING, N_FOUND) = range(16)  # fmt: skip
@@ -54,31 +98,31 @@ _LINE = 8
  EVENTS_HELD, PARTIALS_HELD, PARTIALS_QUEUED) = range(12)  # fmt: skip
 MARK, EPOCH = range(2)
 N_OF_RUN, N_OF_STAGE, N_OF_THREAD = 16, 12, 2
-# Columns of ``Own.hand``: what a thread is at.
+# Columns of ``Own.hand``: the step that a thread is at.
 (PHASE, KIND, AT_STAGE, FIRST, STOP_AT, HELD_TICKET, N_BLOCKS, N_RANGES, N_SPARE, OPEN_NEXT, OPEN_LOOP,
  CHAIN_NEXT, CHAIN_LOOP, OWN_CHAIN, FOREIGN, RANDOM, LONGEST_TAKEN, N_TAKEN, N_COMPARED, N_TO_NEXT,
  N_TO_LOOP, N_MATCHED, N_LOOKED, N_TESTED) = range(24)  # fmt: skip
-NOTHING_TAKEN, TAKEN, JOINED = range(3)  # phases
-# Columns of ``Own.counts``; the first three pairs are by kind of work.
+NOTHING_TAKEN, TAKEN, JOINED = range(3)  # phases of a step
+# Columns of ``Own.counts``; the first three are pairs, one column per kind of work.
 LOOKED, COMPARED, N_ITEMS, N_SENT, N_LOOPED, N_LOCKS, N_COMPLETE = 0, 2, 4, 6, 7, 8, 9
 N_COUNTS = 10
-# Columns of ``Own.time``: when a thread began what it is at and what that costs; latencies of its matches.
+# Columns of ``Own.time``: when the current step began, what it costs; busy time; latencies of its matches.
 BEGUN, TAKES, BUSY, LATENCY, MOST_LATENCY = range(5)
 # Columns of a trace.
 (BY_THREAD, OF_STAGE, ACTION, BEGIN, UNTIL, WITH_ITEMS, WITH_COMPARED, WITH_SENT, WITH_LOOPED, WITH_MATCHES,
  EVENTS_REMOVED, PARTIALS_REMOVED, WITH_LOOKED, WITH_TESTED) = range(14)  # fmt: skip
 N_TRACE_COLUMNS = 14
 BY_SOURCE, BY_EVENTS, BY_PARTIALS, BY_REMOVAL = range(4)
-MOST_HITS = 256  # that a join finds at once
+MOST_HITS = 256  # results of one call of a join
 
 
 class Network(NamedTuple):
-    """Stages and threads of a run, and the events."""
+    """Stages, threads and events of a run."""
 
     stages: np.ndarray  # int64, (n_stages, 13); the first stage of a branch starts its partial matches
-    events: np.ndarray  # int64, (3, n): what each stage takes, stage by stage, in stream order
+    events: np.ndarray  # int64, (3, n): events of each stage, by stage, in stream order
     first_event: np.ndarray  # int64, (n_stages + 1,)
-    deliveries: np.ndarray  # int64, (2, n): stage and position of what the source passes on, in stream order
+    deliveries: np.ndarray  # int64, (2, n): stage and position of each delivery, in stream order
     places: np.ndarray  # int64, (3, n_places), by place
     arrival: np.ndarray  # float64, (n_places,), by position, ns
     serves: np.ndarray  # uint8, (n_stages, n_threads, 2)
@@ -88,21 +132,21 @@ class Network(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Partial matches by block and row, and what is known of the blocks."""
+    """Partial matches by block and row, and the state of the blocks."""
 
     items: np.ndarray  # int64, (n_blocks, n_rows, width): places, component by component
     sizes: np.ndarray  # int32, (n_blocks, n_rows, n_components)
     limits: np.ndarray  # int64, (2, n_blocks, n_rows): position of the last event; of the last that may join
-    header: np.ndarray  # int64, (n_blocks, 16): 7 are used, and no two rows share a cache line
+    header: np.ndarray  # int64, (n_blocks, 16): 7 are used; no two rows share a cache line
     state: np.ndarray  # int64, (n_blocks,)
     queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
     free: np.ndarray  # int64, (n_blocks,): a stack
-    log: np.ndarray  # int64, (2, n_stages, length, 5): rings; of events from LOW to HIGH, of blocks LOW
-    memo: np.ndarray  # int64, (n,): what pairs of events came to; see `cepkit.parallel.compile.join_source`
+    log: np.ndarray  # int64, (2, n_stages, length, 5): rings; events are LOW to HIGH, a block is LOW
+    memo: np.ndarray  # int64, (n,): tests of pairs of events; see `cepkit.parallel.compile.join_source`
 
 
 class Found(NamedTuple):
-    """Matches in the order in which they were found."""
+    """Matches in the order of discovery."""
 
     items: np.ndarray  # int64, (n, width)
     sizes: np.ndarray  # int32, (n, n_components)
@@ -111,15 +155,15 @@ class Found(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What each thread has for itself; the last one is the source."""
+    """The private arrays of each thread; the last thread is the source."""
 
     hand: np.ndarray  # int64, (n_threads, 24)
     spare: np.ndarray  # int64, (n_threads, n): free blocks
-    lists: np.ndarray  # int64, (n_threads, 3, n): blocks, and where ranges of events begin and end
+    lists: np.ndarray  # int64, (n_threads, 3, n): blocks, and the begins and ends of ranges of events
     out: np.ndarray  # int64, (n_threads, 3, MOST_HITS)
     path: np.ndarray  # int64, (n_threads, width)
     first: np.ndarray  # int64, (n_threads, n_components)
-    at: np.ndarray  # int64, (n_threads, 4): where a join goes on
+    at: np.ndarray  # int64, (n_threads, 4): where a paused join continues
     report: np.ndarray  # int64, (n_threads, 3)
     counts: np.ndarray  # int64, (n_threads, n_stages, 10)
     time: np.ndarray  # float64, (n_threads, 5)
@@ -127,7 +171,7 @@ class Own(NamedTuple):
 
 
 def _arrays(*types):
-    """Return the array types that letters name: ``i2`` int64, 2 dimensions; capitals are read-only."""
+    """Return the array types for codes: ``i2`` is int64 with 2 dimensions; capitals are read-only."""
     scalars = {"i": T.int64, "f": T.float64, "b": T.uint8, "s": T.int32}
     return tuple(T.Array(scalars[kind.lower()], int(n), "C", readonly=kind.isupper()) for kind, n in types)
 
@@ -143,7 +187,7 @@ COMPLETES = T.FunctionType(T.boolean(T.int64, *_arrays("i1", "i1"), *_WORLD))
 _TYPES = (
     JOIN,
     COMPLETES,
-    T.Tuple(_WORLD),  # what conditions read; see `cepkit.parallel.compile.join_source`
+    T.Tuple(_WORLD),  # inputs of conditions; see `cepkit.parallel.compile.join_source`
     T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
     T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), Blocks),
     T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Found),
@@ -151,7 +195,7 @@ _TYPES = (
     *_arrays("i1", "f2"),
 )
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
-# A call copies the descriptions of all arrays that it is given, some 100 numbers: too much for a pair.
+# A call copies the descriptions of all its array arguments, about 100 numbers: too slow for each pair.
 _INLINED = {**_HELPER, "forceinline": True}
 
 
@@ -169,7 +213,7 @@ def _of_thread(n_stages, r, what):
 
 
 @njit(**_INLINED)
-def _locked(control, lock):
+def _take_lock(control, lock):
     while not atomic.swap(control, lock * _LINE, 0, 1):
         pass
 
@@ -178,12 +222,12 @@ def _locked(control, lock):
 
 
 @njit(**_INLINED)
-def _has_spare(free, control, own, r, need):
-    """Let a thread have ``need`` free blocks; return False when there are not so many."""
+def _take_spare_blocks(free, control, own, r, need):
+    """Take free blocks until a thread has ``need`` spare ones; return False if too few are free."""
     hand = own.hand[r]
     if hand[N_SPARE] >= need:
         return True
-    _locked(control, FREE_LOCK)
+    _take_lock(control, FREE_LOCK)
     n_free = atomic.load(control, N_FREE * _LINE)
     while hand[N_SPARE] < need and n_free > 0:
         n_free -= 1
@@ -198,8 +242,8 @@ def _has_spare(free, control, own, r, need):
 
 
 @njit(**_INLINED)
-def _published(blocks, control, block, stage):
-    """Put a block into the queue of a stage."""
+def _publish(blocks, control, block, stage):
+    """Append a block to the partial-match queue of a stage."""
     header = blocks.header[block]
     n_blocks = len(blocks.state)
     atomic.add(control, OUTSTANDING * _LINE, 1)
@@ -211,21 +255,21 @@ def _published(blocks, control, block, stage):
 
 
 @njit(**_INLINED)
-def _passed_on(blocks, control, own, r, to):
-    """Publish the blocks that a thread filled, for the next stage or (OPEN_LOOP) for its own one."""
+def _publish_closed(blocks, control, own, r, to):
+    """Publish the blocks that a thread has closed, for the next stage or (OPEN_LOOP) for the same stage."""
     hand = own.hand[r]
     chain = CHAIN_NEXT if to == OPEN_NEXT else CHAIN_LOOP
     block = hand[chain]
     hand[chain] = -1
     while block >= 0:
         after = blocks.header[block, CHAIN]
-        _published(blocks, control, block, blocks.header[block, STAGE])
+        _publish(blocks, control, block, blocks.header[block, STAGE])
         block = after
 
 
 @njit(**_INLINED)
-def _closed(blocks, own, r, to):
-    """Add the block that a thread fills to those that it has filled."""
+def _close_open_block(blocks, own, r, to):
+    """Close the block that a thread is filling, and chain it to the thread's closed blocks."""
     hand = own.hand[r]
     chain = CHAIN_NEXT if to == OPEN_NEXT else CHAIN_LOOP
     if hand[to] >= 0:
@@ -235,8 +279,8 @@ def _closed(blocks, own, r, to):
 
 
 @njit(**_INLINED)
-def _added(blocks, spare, hand, path, first, to, stage, n_components, n_items, last, limit):
-    """Add the partial match in a thread's path to the block that it fills; return whether that is full."""
+def _add_partial(blocks, spare, hand, path, first, to, stage, n_components, n_items, last, limit):
+    """Add the partial match in a thread's path to its open block; take a spare block if it has none."""
     block = hand[to]
     if block < 0:
         hand[N_SPARE] -= 1
@@ -256,12 +300,17 @@ def _added(blocks, spare, hand, path, first, to, stage, n_components, n_items, l
     header[N_ROWS] = row + 1
     header[LEAST_LAST], header[MOST_LIMIT] = min(header[LEAST_LAST], last), max(header[MOST_LIMIT], limit)
     header[LONGEST] = max(header[LONGEST], n_items)
-    return row + 1 == blocks.items.shape[1]
 
 
 @njit(**_INLINED)
-def _path_of(items, sizes, path, first, n_components, component, block, row, place):
-    """Write a row (-1: none) with an event added into a path; return its number of events."""
+def _is_full(blocks, block):
+    """Return whether a block has no row left."""
+    return blocks.header[block, N_ROWS] == blocks.items.shape[1]
+
+
+@njit(**_INLINED)
+def _write_path(items, sizes, path, first, n_components, component, block, row, place):
+    """Write a row (-1: no row) extended by an event into a path; return the number of its events."""
     d, s = 0, 0
     for k in range(n_components):
         first[k] = d
@@ -278,11 +327,11 @@ def _path_of(items, sizes, path, first, n_components, component, block, row, pla
 
 
 @njit(**_INLINED)
-def _keeps_own(net, control, own):
-    """Return whether threads go on with the partial matches that they made themselves.
+def _continues_with_own(net, control, own):
+    """Return whether threads continue with the partial matches that they made themselves.
 
-    They do where all serve all agents, while so much waits that no other one lacks work: what another thread
-    made has to come from its cache. That does not matter in virtual time.
+    They do if every thread serves all agents and enough work waits for all of them, because a block made by
+    another thread must come from its cache. In virtual time this does not matter.
     """
     if not net.options[IS_REAL] or net.options[ALLOCATION] != FULLY_DYNAMIC:
         return False
@@ -291,21 +340,21 @@ def _keeps_own(net, control, own):
 
 
 @njit(**_INLINED)
-def _goes_on_itself(net, control, own, stage):
-    """Return whether the thread that a stage's partial matches are from takes them for the next one."""
-    return net.stages[stage, IS_FUSED] or _keeps_own(net, control, own)
+def _skips_queue(net, control, own, stage):
+    """Return whether a stage's results skip the queue: the thread that made them continues with them."""
+    return net.stages[stage, IS_FUSED] or _continues_with_own(net, control, own)
 
 
 @njit(**_INLINED)
 def _needs_path(net, stage):
-    """Return whether pairs that fit are more than counted."""
+    """Return whether the events of a result are needed, so that it is not enough to count results."""
     own = net.stages[stage]
     return own[IS_TESTED] or own[IS_LOOP] or own[NEXT] >= 0 or net.options[IS_KEPT]
 
 
 @njit(**_INLINED)
-def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, time):
-    """Let the pairs in a thread's ``out`` go where they belong: to a queue, to the matches, or nowhere."""
+def _route_hits(net, blocks, found, own, control, completes, world, r, stage, n_hits, time):
+    """Route the results in a thread's ``out``: into a block for a queue, into the matches, or nowhere."""
     hand, counts, out, path, first = own.hand[r], own.counts[r, stage], own.out[r], own.path[r], own.first[r]
     after, is_loop, is_tested = (
         net.stages[stage, NEXT], net.stages[stage, IS_LOOP], net.stages[stage, IS_TESTED]
@@ -317,9 +366,9 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
     n_matched, n_sent, n_looped = 0, 0, 0
     latency, most_latency = 0.0, own.time[r, MOST_LATENCY]
     needs_path = _needs_path(net, stage)
-    if not needs_path:  # they are only counted
+    if not needs_path:  # results are only counted
         n_matched, n_hits = n_hits, 0
-        is_timed = not is_real and net.options[IS_TIMED]  # latencies are those of virtual time
+        is_timed = not is_real and net.options[IS_TIMED]  # these latencies are in virtual time
         if not is_real and not is_timed and n_matched > 0:
             latency, most_latency = time * n_matched, max(most_latency, time)
         for i in range(n_matched if is_timed else 0):
@@ -333,12 +382,12 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
         if row >= 0:
             last = max(last, blocks.limits[LAST, block, row])
         if needs_path:
-            n_items = _path_of(
+            n_items = _write_path(
                 blocks.items, blocks.sizes, path, first, n_components, component, block, row, place
             )
         if is_tested:
             if row < 0 and not completes(len(net.stages) + stage, path, first, *world):
-                continue  # it begins nothing
+                continue  # it cannot begin a match
             goes_on = completes(stage, path, first, *world)
         if goes_on and after < 0:
             n_matched += 1
@@ -354,18 +403,24 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
                 found.branch[m], found.time[m] = net.stages[stage, BRANCH], time
         elif goes_on:
             n_sent += 1
-            if _added(blocks, own.spare[r], hand, path, first, OPEN_NEXT, after, n_components, n_items, last,
-                      expiry[path[0]]):  # fmt: skip
-                _closed(blocks, own, r, OPEN_NEXT)
-                if is_real and not _goes_on_itself(net, control, own, stage):
-                    _passed_on(blocks, control, own, r, OPEN_NEXT)
+            _add_partial(
+                blocks, own.spare[r], hand, path, first, OPEN_NEXT, after, n_components, n_items, last,
+                expiry[path[0]]
+            )  # fmt: skip
+            if _is_full(blocks, hand[OPEN_NEXT]):
+                _close_open_block(blocks, own, r, OPEN_NEXT)
+                if is_real and not _skips_queue(net, control, own, stage):
+                    _publish_closed(blocks, control, own, r, OPEN_NEXT)
         if is_loop:
             n_looped += 1
-            if _added(blocks, own.spare[r], hand, path, first, OPEN_LOOP, stage, n_components, n_items, last,
-                      expiry[path[0]]):  # fmt: skip
-                _closed(blocks, own, r, OPEN_LOOP)
+            _add_partial(
+                blocks, own.spare[r], hand, path, first, OPEN_LOOP, stage, n_components, n_items, last,
+                expiry[path[0]]
+            )  # fmt: skip
+            if _is_full(blocks, hand[OPEN_LOOP]):
+                _close_open_block(blocks, own, r, OPEN_LOOP)
                 if is_real:
-                    _passed_on(blocks, control, own, r, OPEN_LOOP)
+                    _publish_closed(blocks, control, own, r, OPEN_LOOP)
     own.time[r, LATENCY] += latency
     own.time[r, MOST_LATENCY] = most_latency
     hand[N_MATCHED] += n_matched
@@ -376,14 +431,14 @@ def _kept(net, blocks, found, own, control, completes, world, r, stage, n_hits, 
     counts[N_LOOPED] += n_looped
 
 
-# --- what can still arrive, and what is removed
+# --- watermarks and removal
 
 
 @njit(**_HELPER)
-def _marked(net, blocks, own, control, r):
-    """Write the least positions that may still reach the buffers; return False when a step ended meanwhile.
+def _write_marks(net, blocks, own, control, r):
+    """Write the lowest positions that may still reach the buffers; return False if a step ended meanwhile.
 
-    Then something may have moved from where it was not yet seen to where it was no longer seen.
+    In that case an item may have moved from a place not yet visited to a place already visited.
     """
     n_stages, marks = len(net.stages), own.marks[r]
     n_ended = atomic.load(control, N_ENDED * _LINE)
@@ -406,7 +461,7 @@ def _marked(net, blocks, own, control, r):
             s = blocks.header[b, STAGE]
             marks[PARTIALS, s] = min(marks[PARTIALS, s], blocks.header[b, LEAST_LAST])
     for s in range(n_stages):
-        # What a stage's events make reaches the next one, and in a loop the stage itself.
+        # Results of a stage's events reach the next stage and, in a loop, the same stage.
         if not net.stages[s, IS_START]:
             before = s - 1
             marks[PARTIALS, s] = min(marks[PARTIALS, s], marks[PARTIALS, before], marks[EVENTS, before])
@@ -416,12 +471,12 @@ def _marked(net, blocks, own, control, r):
 
 
 @njit(**_HELPER)
-def _removed(net, blocks, own, control, trace, r, now):
-    """Remove what can take part in no match to come."""
+def _remove_expired(net, blocks, own, control, trace, r, now):
+    """Remove events and partial matches that cannot be part of any later match."""
     if not atomic.swap(control, PASS_LOCK * _LINE, 0, 1):
         return
     n_stages, length, n_logged = len(net.stages), blocks.log.shape[2], 0
-    is_marked = _marked(net, blocks, own, control, r)
+    is_marked = _write_marks(net, blocks, own, control, r)
     number = atomic.load(control, PASS * _LINE)
     for s in range(n_stages if is_marked else 0):
         n_events, n_partials = 0, 0
@@ -438,7 +493,7 @@ def _removed(net, blocks, own, control, trace, r, now):
             for i in range(low, end):
                 at = ((kind * n_stages + s) * length + i % length) * 5
                 if atomic.load(blocks.log, at + NUMBER) != i + 1:
-                    is_first = False  # is just being written
+                    is_first = False  # is still being written
                     continue
                 entry = blocks.log[kind, s, i % length]
                 if entry[IS_ALIVE]:
@@ -467,14 +522,14 @@ def _removed(net, blocks, own, control, trace, r, now):
             else:
                 n_partials = gone
         if net.options[IS_TRACED] and n_events + n_partials > 0:
-            if net.options[IS_REAL]:  # behind the begin of every step whose items are removed
+            if net.options[IS_REAL]:  # after the begin of every step whose items are removed
                 now = np.float64(atomic.nanoseconds())
             row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
             row[:] = 0
             row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_REMOVAL, now, now
             row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = n_events, n_partials
     if is_marked:
-        _freed(net, blocks, own, control, number)
+        _free_retired(net, blocks, own, control, number)
         atomic.store(control, PASS * _LINE, number + 1)
         atomic.store(control, N_SINCE * _LINE, 0)
         n_used = len(blocks.free) - atomic.load(control, N_FREE * _LINE)
@@ -483,12 +538,12 @@ def _removed(net, blocks, own, control, trace, r, now):
 
 
 @njit(**_HELPER)
-def _freed(net, blocks, own, control, number):
-    """Make the blocks free that were retired before every step that is under way began."""
+def _free_retired(net, blocks, own, control, number):
+    """Free the blocks that were retired before every current step began."""
     oldest = number
     for z in range(len(own.hand)):
         oldest = min(oldest, atomic.load(control, _of_thread(len(net.stages), z, EPOCH)))
-    _locked(control, FREE_LOCK)
+    _take_lock(control, FREE_LOCK)
     n_free = atomic.load(control, N_FREE * _LINE)
     for b in range(atomic.load(control, N_MADE * _LINE)):
         if atomic.load(blocks.state, b) == RETIRED and blocks.header[b, PASS_OF] < oldest:
@@ -499,12 +554,12 @@ def _freed(net, blocks, own, control, number):
     atomic.store(control, FREE_LOCK * _LINE, 0)
 
 
-# --- a thread's step
+# --- a step of a thread
 
 
 @njit(**_INLINED)
-def _waits(control, stage, kind):
-    """Return whether an item waits for a stage."""
+def _has_waiting(control, stage, kind):
+    """Return whether an item waits in a queue of a stage."""
     if kind == EVENTS:
         tail = atomic.load(control, _of_stage(stage, EVENT_TAIL))
         return atomic.load(control, _of_stage(stage, EVENT_HEAD)) < tail
@@ -512,16 +567,16 @@ def _waits(control, stage, kind):
 
 
 @njit(**_INLINED)
-def _waits_in_group(net, control, stage, kind):
-    """Return the stage of an agent for which an item waits, the one whose event came first; or -1."""
+def _find_waiting_in_group(net, control, stage, kind):
+    """Return the stage of an agent with a waiting item, the earliest event first; -1 if nothing waits."""
     if net.stages[stage, GROUP] == stage and not net.stages[stage, IS_FUSED]:
-        return stage if _waits(control, stage, kind) else -1
+        return stage if _has_waiting(control, stage, kind) else -1
     best, least = -1, END
     for s in range(len(net.stages)):
         is_own = net.stages[s, GROUP] == net.stages[stage, GROUP] and net.stages[s, HAS_AGENT]
-        if is_own and _waits(control, s, kind):
+        if is_own and _has_waiting(control, s, kind):
             position = s
-            if kind == EVENTS:  # others may have taken the last one meanwhile
+            if kind == EVENTS:  # other threads may have taken the last one meanwhile
                 head = atomic.load(control, _of_stage(s, EVENT_HEAD))
                 position = net.events[POSITION, min(head, net.first_event[s + 1] - 1)]
             if position < least:
@@ -530,68 +585,68 @@ def _waits_in_group(net, control, stage, kind):
 
 
 @njit(**_INLINED)
-def _chosen(net, control, hand, r):
-    """Return the work that a thread takes next, ``2 * stage + kind``, or -1."""
+def _choose_work(net, control, hand, r):
+    """Return the work that a thread should take next, ``2 * stage + kind``, or -1."""
     allocation, n_stages = net.options[ALLOCATION], len(net.stages)
     if allocation == IN_STREAM_ORDER:
         for i in range(2 * n_stages):
             s, kind = n_stages - 1 - i % n_stages, PARTIALS if i < n_stages else EVENTS
-            if net.stages[s, HAS_AGENT] and _waits(control, s, kind):
+            if net.stages[s, HAS_AGENT] and _has_waiting(control, s, kind):
                 return 2 * s + kind
         return -1
     home, kind = net.home[r, 0], net.home[r, 1]
-    if home < 0:  # there is no agent: beginnings are all
+    if home < 0:  # without agents, the source does all the work
         return -1
     for other in range(1 if allocation == STATIC else 2):
         wanted = kind if other == 0 else 1 - kind
-        s = _waits_in_group(net, control, home, wanted)
+        s = _find_waiting_in_group(net, control, home, wanted)
         if s >= 0:
             return 2 * s + wanted
     if allocation != FULLY_DYNAMIC:
         return -1
     hand[RANDOM] = (hand[RANDOM] * 1103515245 + 12345) % 2147483648
     start = (hand[RANDOM] >> 8) % n_stages
-    for i in range(-1, n_stages):  # the last successful one first
+    for i in range(-1, n_stages):  # first the stage that last had work
         s = hand[FOREIGN] if i < 0 else (start + i) % n_stages
         for other in range(2):
             wanted = kind if other == 0 else 1 - kind
-            if net.stages[s, HAS_AGENT] and _waits(control, s, wanted):
+            if net.stages[s, HAS_AGENT] and _has_waiting(control, s, wanted):
                 hand[FOREIGN] = s
                 return 2 * s + wanted
     return -1
 
 
 @njit(**_INLINED)
-def _has_room(net, blocks, own, control, stage, kind):
-    """Return whether the log of a stage takes one more entry of every thread."""
+def _has_log_room(net, blocks, own, control, stage, kind):
+    """Return whether the log of a stage has room for one more entry from every thread."""
     low = atomic.load(control, _of_stage(stage, EVENTS_LOW if kind == EVENTS else PARTIALS_LOW))
     end = atomic.load(control, _of_stage(stage, EVENTS_NEXT if kind == EVENTS else PARTIALS_NEXT))
     return end - low + len(own.hand) < blocks.log.shape[2]
 
 
 @njit(**_INLINED)
-def _has_rows(net, own, control, trace):
-    """Return whether a trace takes what every thread may write until it asks again."""
+def _has_trace_room(net, own, control, trace):
+    """Return whether the trace has room for one more step of every thread."""
     n_rows = len(own.hand) * (2 * len(net.stages) + 4)
     return not net.options[IS_TRACED] or atomic.load(control, N_TRACED * _LINE) + n_rows <= len(trace)
 
 
 @njit(**_INLINED)
-def _given_away(net, blocks, control, own, hand):
-    """Pass on a thread's own blocks when others may lack work, down to one that is between fused agents."""
+def _share_own_blocks(net, blocks, control, own, hand):
+    """Publish a thread's own blocks if others may lack work; stop at a block between fused agents."""
     while hand[OWN_CHAIN] >= 0:
         block = hand[OWN_CHAIN]
         stage = blocks.header[block, STAGE]
-        if _goes_on_itself(net, control, own, stage - 1):
+        if _skips_queue(net, control, own, stage - 1):
             return
         hand[OWN_CHAIN] = blocks.header[block, CHAIN]
-        _published(blocks, control, block, stage)
-        atomic.add(control, OUTSTANDING * _LINE, -1)  # it was counted as the thread's own
+        _publish(blocks, control, block, stage)
+        atomic.add(control, OUTSTANDING * _LINE, -1)  # it was already counted as the thread's own
 
 
 @njit(**_INLINED)
-def _taken(net, blocks, own, control, r, work):
-    """Take a batch of a queue, or (-1) a block of the thread's own; return False when others were faster."""
+def _take_batch(net, blocks, own, control, r, work):
+    """Take a batch from a queue, or (-1) a block of the thread's own; return False if others were faster."""
     hand, n_stages, n_blocks = own.hand[r], len(net.stages), len(blocks.state)
     stage, kind = work // 2, work % 2
     if work < 0:
@@ -605,7 +660,7 @@ def _taken(net, blocks, own, control, r, work):
         n = min(tail - head, net.options[BATCH])
         if n <= 0:
             return False
-        # In hand before it leaves the queue: watermarks see it here or there.
+        # In hand before it leaves the queue, so that watermarks see it in one place or the other.
         mark = _of_thread(n_stages, r, MARK)
         atomic.store(control, mark, net.events[POSITION, head] * n_stages + stage)
         if not atomic.swap(control, at, head, head + n):
@@ -630,7 +685,7 @@ def _taken(net, blocks, own, control, r, work):
         atomic.add(control, N_WAITING * _LINE, -hand[N_TAKEN])
     atomic.store(control, _of_thread(n_stages, r, EPOCH), atomic.load(control, PASS * _LINE))
     hand[KIND], hand[AT_STAGE] = kind, stage
-    # Into the log: first its place there, then the ticket, so that who has a higher one finds this entry.
+    # Log entry: first its index, then the ticket. A thread with a higher ticket then finds this entry.
     i = atomic.add(control, _of_stage(stage, EVENTS_NEXT if kind == EVENTS else PARTIALS_NEXT), 1)
     length = blocks.log.shape[2]
     entry, at = blocks.log[kind, stage, i % length], ((kind * n_stages + stage) * length + i % length) * 5
@@ -642,8 +697,8 @@ def _taken(net, blocks, own, control, r, work):
 
 
 @njit(**_INLINED)
-def _gathered(net, blocks, own, control, r):
-    """List what a thread's batch is to be joined with: blocks, or ranges of events."""
+def _gather_partners(net, blocks, own, control, r):
+    """List the partners of a thread's batch: blocks, or ranges of events."""
     hand, lists, n_stages = own.hand[r], own.lists[r], len(net.stages)
     stage, kind, ticket = hand[AT_STAGE], hand[KIND], hand[HELD_TICKET]
     other, length = 1 - kind, blocks.log.shape[2]
@@ -663,8 +718,8 @@ def _gathered(net, blocks, own, control, r):
         while number != i + 1 and abs(number) <= i + 1:  # its thread is about to write it
             number = atomic.load(blocks.log, at + NUMBER)
         if number != i + 1:
-            continue  # was removed, its place is used again
-        # In this order: the number is looked at again when all of the entry has been read.
+            continue  # it was removed and its place is used again
+        # The order matters: the number is read again after all other fields.
         a, b = atomic.load(blocks.log, at + LOW), atomic.load(blocks.log, at + HIGH)
         is_alive, other_ticket = (
             atomic.load(blocks.log, at + IS_ALIVE), atomic.load(blocks.log, at + TICKET)
@@ -698,19 +753,19 @@ def _gathered(net, blocks, own, control, r):
 
 
 @njit(**_INLINED)
-def _joined(join, completes, world, net, blocks, found, own, control, r, now):
-    """Join a thread's batch with what was gathered; return WENT_ON when all is done."""
+def _join_batch(join, completes, world, net, blocks, found, own, control, r, now):
+    """Join a thread's batch with its partners; return WENT_ON once all pairs are tested."""
     hand, at, report, out = own.hand[r], own.at[r], own.report[r], own.out[r]
     stage, kind = hand[AT_STAGE], hand[KIND]
     cost, counts = net.cost[stage, kind], own.counts[r, stage]
     need = 2 * (MOST_HITS // blocks.items.shape[1] + 2)
     n_threads = len(own.hand)
-    # In virtual time each match has a time of its own.
+    # In virtual time each match has its own time, so results cannot only be counted.
     is_counted = net.options[IS_REAL] and not _needs_path(net, stage)
     while at[0] < hand[N_BLOCKS]:
         if atomic.load(control, STOP * _LINE):
             return STOPPED
-        if not _has_spare(blocks.free, control, own, r, need):
+        if not _take_spare_blocks(blocks.free, control, own, r, need):
             return MORE_BLOCKS
         room = len(found.branch) - n_threads * MOST_HITS - net.options[CHUNK]
         if net.options[IS_KEPT] and atomic.load(control, N_FOUND * _LINE) > room:
@@ -731,19 +786,19 @@ def _joined(join, completes, world, net, blocks, found, own, control, r, now):
         time = now + own.time[r, TAKES]
         if net.options[IS_REAL]:
             time = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
-        _kept(net, blocks, found, own, control, completes, world, r, stage, n, time)
+        _route_hits(net, blocks, found, own, control, completes, world, r, stage, n, time)
     return WENT_ON
 
 
 @njit(**_INLINED)
-def _ended(net, blocks, own, control, trace, r, now):
-    """Pass on what a thread's step has made, and let go of its batch."""
+def _end_step(net, blocks, own, control, trace, r, now):
+    """Publish the results of a thread's step and let go of its batch."""
     hand, n_stages = own.hand[r], len(net.stages)
     stage, kind = hand[AT_STAGE], hand[KIND]
-    _closed(blocks, own, r, OPEN_NEXT)
-    _closed(blocks, own, r, OPEN_LOOP)
-    if _goes_on_itself(net, control, own, stage):
-        while hand[CHAIN_NEXT] >= 0:  # without a queue
+    _close_open_block(blocks, own, r, OPEN_NEXT)
+    _close_open_block(blocks, own, r, OPEN_LOOP)
+    if _skips_queue(net, control, own, stage):
+        while hand[CHAIN_NEXT] >= 0:  # they skip the queue
             block = hand[CHAIN_NEXT]
             hand[CHAIN_NEXT] = blocks.header[block, CHAIN]
             blocks.header[block, CHAIN] = hand[OWN_CHAIN]
@@ -751,8 +806,8 @@ def _ended(net, blocks, own, control, trace, r, now):
             atomic.add(control, OUTSTANDING * _LINE, 1)
             atomic.store(blocks.state, block, WAITING)
     else:
-        _passed_on(blocks, control, own, r, OPEN_NEXT)
-    _passed_on(blocks, control, own, r, OPEN_LOOP)
+        _publish_closed(blocks, control, own, r, OPEN_NEXT)
+    _publish_closed(blocks, control, own, r, OPEN_LOOP)
     if net.options[IS_TRACED]:
         row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
         row[BY_THREAD], row[OF_STAGE], row[ACTION] = r, stage, BY_EVENTS + kind
@@ -762,7 +817,7 @@ def _ended(net, blocks, own, control, trace, r, now):
         row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = 0, 0
         row[WITH_LOOKED], row[WITH_TESTED] = hand[N_LOOKED], hand[N_TESTED]
     own.time[r, BUSY] += now - own.time[r, BEGUN]
-    # Before the batch is let go: who reads watermarks now reads them again.
+    # Before the batch is let go: a thread that is reading watermarks will discard them.
     atomic.add(control, N_ENDED * _LINE, 1)
     if kind == EVENTS:
         atomic.store(control, _of_thread(n_stages, r, MARK), -1)
@@ -775,31 +830,31 @@ def _ended(net, blocks, own, control, trace, r, now):
     if net.options[REMOVAL] != NOTHING:
         since = atomic.add(control, N_SINCE * _LINE, 1)
         if since >= atomic.load(control, NEXT_PASS * _LINE):
-            _removed(net, blocks, own, control, trace, r, now)
+            _remove_expired(net, blocks, own, control, trace, r, now)
 
 
 @njit(**_HELPER)
-def _delivered(completes, world, net, blocks, found, own, control, trace, r, now):
-    """Pass on the source's next events; return FINISHED when there are none."""
+def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
+    """Deliver the source's next events; return FINISHED if no events are left."""
     n_deliveries = net.deliveries.shape[1]
     cursor = atomic.load(control, CURSOR * _LINE)
     if cursor >= n_deliveries:
         return FINISHED
-    if not _has_rows(net, own, control, trace):
+    if not _has_trace_room(net, own, control, trace):
         return MORE_TRACE
-    if not _has_spare(blocks.free, control, own, r, 2 * net.options[CHUNK] + 2):
+    if not _take_spare_blocks(blocks.free, control, own, r, 2 * net.options[CHUNK] + 2):
         return MORE_BLOCKS
     if net.options[IS_KEPT]:
         room = len(found.branch) - len(own.hand) * MOST_HITS - net.options[CHUNK]
         if atomic.load(control, N_FOUND * _LINE) > room:
             return MORE_MATCHES
     hand, end = own.hand[r], min(cursor + net.options[CHUNK], n_deliveries)
-    if not net.options[IS_REAL]:  # those behind the first may be still to arrive
+    if not net.options[IS_REAL]:  # later events may not have arrived yet
         for i in range(end - 1, cursor, -1):
             if net.arrival[net.deliveries[1, i]] > now:
                 end = i
     n_done, n_waiting, was = 0, 0, -1
-    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0  # of the thread's last step
+    hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0  # values of the thread's last step
     for s in range(len(net.stages)):
         own.marks[r, 0, s], own.marks[r, 1, s] = own.counts[r, s, N_SENT], own.counts[r, s, N_LOOPED]
     for i in range(cursor, end):
@@ -807,21 +862,21 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
         event_at = _of_stage(stage, EVENT_TAIL)
         event = atomic.load(control, event_at)
         if net.stages[stage, IS_START] and position < net.options[START_END]:
-            if was >= 0 and was != stage:  # blocks are of one stage
-                _closed(blocks, own, r, OPEN_NEXT)
-                _closed(blocks, own, r, OPEN_LOOP)
+            if was >= 0 and was != stage:  # a block belongs to one stage
+                _close_open_block(blocks, own, r, OPEN_NEXT)
+                _close_open_block(blocks, own, r, OPEN_LOOP)
             was = stage
             own.out[r, 0, 0], own.out[r, 1, 0], own.out[r, 2, 0] = -1, -1, net.events[PLACE, event]
-            _kept(net, blocks, found, own, control, completes, world, r, stage, 1, now)
+            _route_hits(net, blocks, found, own, control, completes, world, r, stage, 1, now)
         atomic.store(control, event_at, event + 1)
         if net.stages[stage, HAS_AGENT]:
             n_waiting += 1
         else:
             n_done += 1
-    _closed(blocks, own, r, OPEN_NEXT)
-    _closed(blocks, own, r, OPEN_LOOP)
-    _passed_on(blocks, control, own, r, OPEN_NEXT)
-    _passed_on(blocks, control, own, r, OPEN_LOOP)
+    _close_open_block(blocks, own, r, OPEN_NEXT)
+    _close_open_block(blocks, own, r, OPEN_LOOP)
+    _publish_closed(blocks, control, own, r, OPEN_NEXT)
+    _publish_closed(blocks, control, own, r, OPEN_LOOP)
     atomic.add(control, N_WAITING * _LINE, n_waiting)
     for s in range(-1, len(net.stages) if net.options[IS_TRACED] else -1):
         n_sent = own.counts[r, s, N_SENT] - own.marks[r, 0, s] if s >= 0 else 0
@@ -840,30 +895,30 @@ def _delivered(completes, world, net, blocks, found, own, control, trace, r, now
 
 
 @njit(**_INLINED)
-def _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now):
-    """Let a thread end what it is at, take a batch and join it; return what came of it."""
+def _advance(join, completes, world, net, blocks, found, own, control, trace, r, now):
+    """Let a thread end its last step, take a batch and join it; return how the call ended."""
     hand = own.hand[r]
     if hand[PHASE] == JOINED:
-        _ended(net, blocks, own, control, trace, r, now)
+        _end_step(net, blocks, own, control, trace, r, now)
         if net.options[IS_REAL] and net.options[IS_TRACED]:
             now = np.float64(atomic.nanoseconds())
     if hand[PHASE] == NOTHING_TAKEN:
-        if not _has_rows(net, own, control, trace):
+        if not _has_trace_room(net, own, control, trace):
             return MORE_TRACE
         work, random, foreign = -1, hand[RANDOM], hand[FOREIGN]
-        _given_away(net, blocks, control, own, hand)
+        _share_own_blocks(net, blocks, control, own, hand)
         if hand[OWN_CHAIN] < 0:
-            work = _chosen(net, control, hand, r)
+            work = _choose_work(net, control, hand, r)
             if work < 0:
                 return IDLE
-            if not _has_room(net, blocks, own, control, work // 2, work % 2):
-                hand[RANDOM], hand[FOREIGN] = random, foreign  # it chooses again
+            if not _has_log_room(net, blocks, own, control, work // 2, work % 2):
+                hand[RANDOM], hand[FOREIGN] = random, foreign  # so that the next call chooses the same work
                 return MORE_LOG
-        elif not _has_room(net, blocks, own, control, blocks.header[hand[OWN_CHAIN], STAGE], PARTIALS):
+        elif not _has_log_room(net, blocks, own, control, blocks.header[hand[OWN_CHAIN], STAGE], PARTIALS):
             return MORE_LOG
-        if not _taken(net, blocks, own, control, r, work):
+        if not _take_batch(net, blocks, own, control, r, work):
             return WENT_ON
-        _gathered(net, blocks, own, control, r)
+        _gather_partners(net, blocks, own, control, r)
         stage, kind, counts = hand[AT_STAGE], hand[KIND], own.counts[r, hand[AT_STAGE]]
         cost = net.cost[stage, kind]
         n_buffers = net.stages[stage, N_MATCH_WORKERS if kind == EVENTS else N_EVENT_WORKERS]
@@ -874,7 +929,7 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
         hand[N_COMPARED], hand[N_LOOKED], hand[N_TESTED] = 0, 0, 0
         hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
         hand[PHASE] = TAKEN
-    code = _joined(join, completes, world, net, blocks, found, own, control, r, now)
+    code = _join_batch(join, completes, world, net, blocks, found, own, control, r, now)
     if code == WENT_ON:
         hand[PHASE] = JOINED
     return code
@@ -884,21 +939,21 @@ def _advanced(join, completes, world, net, blocks, found, own, control, trace, r
 
 
 def _work(join, completes, world, net, blocks, found, own, control, trace, r, n_spins):
-    """Let a real thread work until all is done, another one stops, or there was nothing to do for long."""
+    """Let a real thread work until the run is finished, another thread stops it, or it idles too long."""
     n_waited = 0
     while not atomic.load(control, STOP * _LINE):
         now = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
-        code = _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now)
+        code = _advance(join, completes, world, net, blocks, found, own, control, trace, r, now)
         if code == IDLE:
             if atomic.load(control, OUTSTANDING * _LINE) == 0:
-                # Whose pass is under way may have begun before the source was at its end.
+                # A pass that is under way may have begun before the source reached its end.
                 while atomic.load(control, PASS_LOCK * _LINE) and not atomic.load(control, STOP * _LINE):
                     pass
-                _removed(net, blocks, own, control, trace, r, now)
+                _remove_expired(net, blocks, own, control, trace, r, now)
                 return FINISHED
             is_wanted = atomic.load(control, N_WAITING * _LINE) < net.options[BACKLOG]
             if is_wanted and atomic.swap(control, SOURCE_LOCK * _LINE, 0, 1):
-                code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
+                code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
                 atomic.store(control, SOURCE_LOCK * _LINE, 0)
         if code == WENT_ON:
             n_waited = 0
@@ -913,11 +968,11 @@ def _work(join, completes, world, net, blocks, found, own, control, trace, r, n_
 
 
 @njit(**_INLINED)
-def _woken(net, control, clock, n_threads, now):
-    """Let a thread that waits go on, for every stage for which something waits."""
+def _wake_threads(net, control, clock, n_threads, now):
+    """Wake one waiting thread for every stage and kind with waiting items."""
     for stage in range(len(net.stages)):
         for kind in range(2 if net.stages[stage, HAS_AGENT] else 0):
-            if _waits(control, stage, kind):
+            if _has_waiting(control, stage, kind):
                 for r in range(n_threads):
                     if clock[r] >= NEVER and net.serves[stage, r, kind]:
                         clock[r] = now
@@ -925,10 +980,10 @@ def _woken(net, control, clock, n_threads, now):
 
 
 def _simulate(join, completes, world, net, blocks, found, own, control, trace, clock, held, n_steps):
-    """Play all threads in virtual time: the one whose clock is least goes next.
+    """Simulate all threads in virtual time; the thread with the earliest clock goes next.
 
-    ``clock`` has the threads' clocks, that of the source, and when the last step ended; ``held`` the bytes
-    of an event and of a partial match by stage, then those held and their greatest number.
+    ``clock`` holds the clocks of the threads and of the source, and the end of the last step. ``held`` holds
+    the bytes of an event and of a partial match by stage, then the current and the largest total.
     """
     n_threads, n_stages = len(own.hand) - 1, len(net.stages)
     n_deliveries = net.deliveries.shape[1]
@@ -939,16 +994,16 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
             if clock[z] < now:
                 r, now = z, clock[z]
         if now >= NEVER:
-            _removed(net, blocks, own, control, trace, n_threads, clock[n_threads + 1])
+            _remove_expired(net, blocks, own, control, trace, n_threads, clock[n_threads + 1])
             return FINISHED
         n_passed = atomic.load(control, CURSOR * _LINE)
         if r == n_threads:
             if atomic.load(control, N_WAITING * _LINE) >= net.options[BACKLOG]:
-                clock[r] = NEVER  # a step that ends lets it go on
+                clock[r] = NEVER  # the end of a step wakes it
                 continue
-            code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
+            code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
         else:
-            code = _advanced(join, completes, world, net, blocks, found, own, control, trace, r, now)
+            code = _advance(join, completes, world, net, blocks, found, own, control, trace, r, now)
             if code == IDLE and net.options[SOURCE_BY_THREADS]:
                 cursor = atomic.load(control, CURSOR * _LINE)
                 if cursor < n_deliveries:
@@ -956,7 +1011,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
                     if arrival > now:
                         clock[r] = arrival
                         continue
-                    code = _delivered(completes, world, net, blocks, found, own, control, trace, r, now)
+                    code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
                     if code == WENT_ON:
                         clock[n_threads + 1] = max(clock[n_threads + 1], now)
                         continue
@@ -978,7 +1033,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
             elif clock[n_threads] >= NEVER:
                 clock[n_threads] = max(now, net.arrival[net.deliveries[1, cursor]])
         if waits or clock[r] >= NEVER:
-            _woken(net, control, clock, n_threads, now)
+            _wake_threads(net, control, clock, n_threads, now)
         n_bytes = 0.0
         for s in range(n_stages):
             n_partials = atomic.load(control, _of_stage(s, PARTIALS_HELD))
@@ -991,12 +1046,12 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
 
 @cache
 def work():
-    """Return the kernel of a real thread; it is compiled once on a machine."""
+    """Return the kernel of a real thread; it is compiled once per machine."""
     return njit(T.int64(*_TYPES, T.int64, T.int64), nogil=True, cache=True, error_model="numpy")(_work)
 
 
 @cache
 def simulation():
-    """Return the kernel of all threads in virtual time; it is compiled once on a machine."""
+    """Return the kernel of all threads in virtual time; it is compiled once per machine."""
     types = T.int64(*_TYPES, *_arrays("f1", "f2"), T.int64)
     return njit(types, nogil=True, cache=True, error_model="numpy")(_simulate)

@@ -1,14 +1,14 @@
-"""Two ways to know the aggregates of a partial match: kept up to date, or recomputed from its events."""
+"""Two ways to compute the aggregates of a partial match: incrementally, or again from all its events."""
 
 from numba import njit
 
-# Both match `open more* full`: a match begins at an event of ``opens`` and has ``length`` events; none of its
-# prices lies ``slack`` above the greatest or below the mean of those before it.
+# Both match `open more* full`. A match begins at an event of ``opens`` and has ``length`` events. No price
+# is ``slack`` above the greatest earlier price of the match or ``slack`` below their mean.
 
 
 @njit(cache=True, nogil=True)
 def match_incremental(opens, price, length, slack, first, last):
-    """Write first and last event of every match and return their number; O(1) time per event."""
+    """Write the first and last event of every match and return the number of matches; O(1) per event."""
     n_found, count, total, greatest, start = 0, 0, 0.0, 0.0, 0
     for e in range(len(price)):
         x = price[e]
@@ -32,7 +32,7 @@ def match_incremental(opens, price, length, slack, first, last):
 
 @njit(cache=True, nogil=True)
 def match_recomputed(opens, price, length, slack, first, last, collected):
-    """As `match_incremental`, with the prices of the match in ``collected``; O(length) time per event."""
+    """Do the same as `match_incremental` from the prices in ``collected``; O(length) time per event."""
     n_found, count, start = 0, 0, 0
     for e in range(len(price)):
         x = price[e]

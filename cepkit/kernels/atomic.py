@@ -1,6 +1,6 @@
-"""Atomic steps on numbers that several threads share, and the machine's clock, for kernels without the GIL.
+"""Atomic operations on shared numbers, and the machine's clock, for kernels without the GIL.
 
-Arrays are int64 and contiguous; a number is named by its index in the flat array.
+Arrays are int64 and contiguous; a number is addressed by its index in the flat array.
 """
 
 import sys
@@ -80,26 +80,26 @@ if config.DISABLE_JIT:
     _LOCK = threading.Lock()
 
     def load(array, i):
-        """Return the number."""
+        """Return the number (sequentially consistent, like all operations here except `put`)."""
         return int(array.reshape(-1)[i])
 
     def store(array, i, value):
-        """Write the number; whoever reads it finds all that was written before."""
+        """Write the number; a thread that reads it also sees everything written before."""
         array.reshape(-1)[i] = value
 
     def put(array, i, value):
-        """Write the number; it alone is whole."""
+        """Write the number without ordering other writes (a relaxed atomic store)."""
         array.reshape(-1)[i] = value
 
     def add(array, i, value):
-        """Add to the number; return what it was."""
+        """Add to the number; return its previous value."""
         with _LOCK:
             old = int(array.reshape(-1)[i])
             array.reshape(-1)[i] = old + value
         return old
 
     def swap(array, i, old, new):
-        """Write ``new`` if the number is ``old``; return whether it was."""
+        """Write ``new`` if the number is ``old``; return whether it was ``old``."""
         with _LOCK:
             is_old = int(array.reshape(-1)[i]) == old
             if is_old:

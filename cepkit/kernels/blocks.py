@@ -1,11 +1,11 @@
-"""Kernels that cut events into blocks of partitions, each block a stream of its own in the same order."""
+"""Kernels that split events into blocks of partitions; each block is a stream in the same order."""
 
 import numpy as np
 from numba import njit
 
-# A partition's block is block_of_group[partition >> shift]: with many partitions a group is a block and the
-# table small; with few, shift is 0 and the table says which partition goes where. Its number within the block
-# is partition & mask.
+# The block of a partition is block_of_group[partition >> shift]. With many partitions a group is a block and
+# the table is small. With few partitions, shift is 0 and the table maps each partition to its block. The
+# number of a partition within its block is partition & mask.
 
 
 @njit(cache=True, nogil=True)
@@ -19,10 +19,11 @@ def count_events(partition, shift, block_of_group, n_events_of_block):
 def scatter_events(
     partition, first_event, shift, mask, block_of_group, cursor, local_partition, event_of_row
 ):
-    """Write each event's partition (numbered within its block) and position at its block's next row.
+    """Write each event's partition (numbered within its block) and position to the next row of its block.
 
-    ``cursor`` holds the rows to start at and is used up; ``first_event`` is the position of the first event
-    given. Writing in order to few places is several times faster than reading from many. O(n_events).
+    ``cursor`` holds the first row of each block and is advanced. ``first_event`` is the position of the first
+    event in the input. Sequential writes to few places are several times faster than reads from many places.
+    O(n_events).
     """
     for e in range(len(partition)):
         p = partition[e]
@@ -35,7 +36,7 @@ def scatter_events(
 
 @njit(cache=True, nogil=True)
 def scatter_column(partition, shift, block_of_group, cursor, values, out):
-    """Write each event's value at its block's next row; ``cursor`` as in scatter_events. O(n_events)."""
+    """Write each event's value to the next row of its block; ``cursor`` as in scatter_events. O(n_events)."""
     for e in range(len(partition)):
         b = block_of_group[partition[e] >> shift]
         row = cursor[b]
@@ -44,7 +45,7 @@ def scatter_column(partition, shift, block_of_group, cursor, values, out):
 
 
 def balanced_blocks(events_of_partition, n_blocks):
-    """Return the block of each partition, the largest partitions dealt first to the emptiest block.
+    """Return the block of each partition; the largest partitions go first, each to the emptiest block.
 
     Parameters
     ----------

@@ -7,9 +7,9 @@ from numba import njit
 def count_rows(partition, current, first, last, next_match, n_rows_of_match):
     """Count the events of each match.
 
-    ``current[k]`` is the first match of partition k in stream order, -1 for none; ``next_match[m]`` the next
-    one of the same partition. Both ``current`` and the counts are changed. Matches of a partition do not
-    overlap, so one pass over the events is enough: O(n_events).
+    ``current[k]`` is the first match of partition k in stream order, -1 for none; ``next_match[m]`` is the
+    next match of the same partition. The kernel changes ``current`` and the counts. Matches of a partition do
+    not overlap, so one pass over the events is enough: O(n_events).
     """
     for e in range(len(partition)):
         m = current[partition[e]]
@@ -33,11 +33,11 @@ def fill_rows(partition, current, first, last, next_match, cursor, event_of_item
 
 @njit(cache=True, nogil=True)
 def choose_positions(first_item_of_match, item_mask, follow, accepting, position_of_item):
-    """Choose one position per row: of all ways through the pattern the one with the smallest positions first.
+    """Choose one position per row: among all ways through the pattern, the one with the smallest positions.
 
-    ``item_mask`` holds the positions each row can be reached at; it is narrowed backwards to those that lead
-    to the end of the match, then the smallest possible one is taken row by row. Returns False when a row has
-    none left, which the masks of a match cannot cause. O(rows x positions).
+    ``item_mask`` holds the positions that each row can be at. A backward pass keeps only those that lead to
+    the end of the match; then each row takes the smallest possible position. Return False if a row has none
+    left, which cannot happen with the masks of a match. O(rows x positions).
     """
     n_positions = len(follow)
     for m in range(len(first_item_of_match) - 1):

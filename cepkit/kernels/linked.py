@@ -1,14 +1,14 @@
-"""Kernels of the two engines for skip-till-any sequences: chains of partial matches, and runs one by one."""
+"""Kernels of two engines for skip-till-any sequences: linked chains of partial matches, and separate runs."""
 
 import numpy as np
 from numba import njit
 
-# Fields of a chain (a run is a chain of one event). A slot is one cache line, so a table and not columns.
-HEAD, TAIL = 0, 1  # first and last event; the ones between follow in the partition's verified sub-stream
-PRED, PRED_TAIL = 2, 3  # chain of the component before (-1: none) and its last event that belongs to this
+# Fields of a chain (a run is a chain of one event). A slot is one cache line, hence a table, not columns.
+HEAD, TAIL = 0, 1  # first and last event; those between follow in the partition's verified sub-stream
+PRED, PRED_TAIL = 2, 3  # chain of the previous component (-1: none) and its last event that belongs to this
 FIRST_TIME = 4  # time of the newest possible first event
 NEXT = 5  # next chain of the list
-ROW = 5  # row of the coverage: chains of the last component are in no list
+ROW = 5  # row of the coverage; chains of the last component are in no list
 RECENT = 6  # next chain that the partition's latest event has joined
 COMPONENT = 7
 N_FIELDS = 8
@@ -23,28 +23,28 @@ DROP_ALL, DROP_TESTED, LOOK_BACK = 0, 1, 2
 WINDOW, STRICT_TIME, HAS_KLEENE = 0, 1, 2  # settings
 
 ALL, COUNT, LATEST = 0, 1, 2  # outputs
-# Places in a report; the last ones are running totals.
+# Indices of a report; the last ones are running totals.
 CONSUMED, REASON, NEED, N_FOUND, N_ITEMS, N_FREE, COPIES, CHAINS, PEAK_LIVE, N_ROWS = range(10)
 REPORT_LENGTH = 10
-LONGEST = N_ROWS  # of runs: most events of one
+LONGEST = N_ROWS  # for runs: number of events of the longest run
 MORE_CANDIDATES, MORE_SLOTS, MORE_LEVELS, MORE_MATCHES, MORE_ITEMS, MORE_ROWS = 1, 2, 3, 4, 5, 6
 
 NO_TIME = np.iinfo(np.int64).min
 NULL = np.iinfo(np.int64).min
-# What a variable that is handed on begins with: a literal would be a type, and a specialisation, of its own.
+# Initial values of variables that are passed on. A literal would have its own type and specialisation.
 ZERO, NONE, NO_COMPONENT = np.int64(0), np.int64(-1), np.int64(-2)
 LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
-SMALL = 1 << 61  # what is counted in one integer
+SMALL = 1 << 61  # counts below this fit in one integer
 
 # The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays;
-# what they hold stands in `cepkit.linked.arrays`.
+# `cepkit.linked.arrays` describes them.
 
 
 # --- conditions -------------------------------------------------------------------------------------------
 #
-# Nothing here allocates, so references are not counted: that would cost 10 ns for each array that is taken
-# from a tuple or handed to a function. Two thirds of the time to compile is numba's own, by the number of
-# operations in the text: what both kernels do is written once, and only these two have a way in from Python.
+# Nothing here allocates, so reference counting is off: it would cost 10 ns for each array that is taken
+# from a tuple or passed to a function. Two thirds of the compile time depend on the number of operations in
+# the text. So code for both kernels is written once, and only the two kernels can be called from Python.
 
 _KERNEL = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {**_KERNEL, "cache": False, "no_cpython_wrapper": True}
@@ -68,7 +68,7 @@ def _compare(sign, x, y):
 
 @njit(**_INLINED)
 def _holds(condition, factor, integers, floats, k, left, right):
-    """Whether condition k holds of two events; a missing value is never in a relation."""
+    """Return whether condition k holds for two events; it never holds for a missing value."""
     a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
     if condition[k, IS_FLOAT]:
         x, y = floats[a, left], factor[k] * floats[b, right]
@@ -79,7 +79,7 @@ def _holds(condition, factor, integers, floats, k, left, right):
 
 @njit(**_INLINED)
 def _bind(field, event_of, first_of, chain, tail):
-    """Write the events of the partial match that ends in ``tail`` of ``chain`` to the scratch. O(length)."""
+    """Write the events of the partial match that ends at ``tail`` of ``chain`` to scratch. O(length)."""
     before = -1
     while chain >= 0:
         component = field[chain, COMPONENT]
@@ -93,7 +93,7 @@ def _bind(field, event_of, first_of, chain, tail):
 
 @njit(**_INLINED)
 def _fits(first_condition, condition, factor, integers, floats, event_of, j, e, takes):
-    """Whether the conditions that component j decides hold of the bound events and ``e``."""
+    """Return whether the conditions decided at component j hold for the bound events and ``e``."""
     for k in range(first_condition[j], first_condition[j + 1]):
         left, right = condition[k, LEFT], condition[k, RIGHT]
         if left == right and not takes:
@@ -107,7 +107,7 @@ def _fits(first_condition, condition, factor, integers, floats, event_of, j, e, 
 
 @njit(**_HELPER)
 def _is_absent_event(pattern, events, work, absence, y, j, e):
-    """Whether the conditions on an absent event hold of ``y``, component j being bound to ``e``."""
+    """Return whether ``y`` fulfils the conditions on an absent event; component j is bound to ``e``."""
     n_components = len(pattern.kleene)
     for k in range(
         pattern.first_condition[n_components + absence], pattern.first_condition[n_components + absence + 1]
@@ -123,7 +123,7 @@ def _is_absent_event(pattern, events, work, absence, y, j, e):
 
 @njit(**_HELPER)
 def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
-    """Whether an absent event lies in the partial match that e ends as component j, as far as j decides."""
+    """Return whether the partial match that e extends as component j breaks an absence decided at j."""
     _bind(store.field, work.event_of, work.first_of, chain, tail)
     n_absences = len(pattern.absence)
     for a in range(n_absences):
@@ -141,7 +141,7 @@ def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
 
 @njit(**_HELPER)
 def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
-    """Take from the lists what the events that must not occur, of which e is one, cannot follow."""
+    """Remove from the lists what can no longer be extended because ``e`` is an event that must not occur."""
     n_components, n_absences = len(pattern.kleene), len(pattern.absence)
     for a in range(n_absences):
         if not events.accepted[e] >> (n_components + a) & 1:
@@ -156,7 +156,7 @@ def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
                 if dead and pattern.absence[a, MODE] == DROP_TESTED:
                     _bind(store.field, work.event_of, work.first_of, c, store.field[c, TAIL])
                     dead = _is_absent_event(pattern, events, work, a, e, NO_COMPONENT, e)
-                if dead:  # its successors still need it: the slot is not free before it expires
+                if dead:  # its successors still need it, so the slot is not free before it expires
                     _unlink(store.field, parts.first_of_list, parts.last_of_list, at, before, c)
                     parts.n_live[p] -= 1
                 else:
@@ -191,7 +191,7 @@ def _append(field, first_of_list, last_of_list, at, c):
 
 @njit(**_INLINED)
 def _release(field, free, n_free, c):
-    """Make a slot free; return how many are."""
+    """Free a slot; return the number of free slots."""
     field[c, TAIL] = -1
     free[n_free] = c
     return n_free + 1
@@ -212,7 +212,7 @@ def _begin(field, c, e, pred, pred_tail, first_time, component):
 
 @njit(**_HELPER)
 def _is_recent(events, parts, tail, limit):
-    """Whether a chain may still be looked at by the next event of its partition, expired or not."""
+    """Return whether the next event of the partition may still read a chain, expired or not."""
     return tail == parts.last_event[events.partition[tail]] and events.time[tail] >= limit
 
 
@@ -255,12 +255,12 @@ def _add_to_total(total, term):
 
 @njit(**_KERNEL)
 def advance_runs(pattern, events, store, parts, work, out, start, stop, output, by_state, report):
-    """Advance runs over the events ``start`` to ``stop``: every partial match is a run of its own.
+    """Advance separate runs over the events from ``start`` to ``stop``; every partial match is one run.
 
-    ``by_state`` 0: one list of runs per partition, all of it visited for every event that any component or
-    absence accepts (SASE); 1: a list per component, and only those that the event may extend are visited
-    (the pending lists of Siddhi). ``report[REASON]`` says what there was too little of, ``report[CONSUMED]``
-    the first event that is not done. O(visited runs) time per event, O(live runs) memory.
+    With ``by_state`` 0, each partition has one list of runs, and every event that a component or an absence
+    accepts visits all of it (SASE). With ``by_state`` 1, each component has a list, and an event visits only
+    those that it may extend (the pending lists of Siddhi). ``report[REASON]`` says which array was too small,
+    ``report[CONSUMED]`` is the first unprocessed event. O(visited runs) time per event, O(live runs) memory.
 
     Source: Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008; Suhothayan et al.,
     "Siddhi", GCE 2011.
@@ -291,7 +291,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
             report[REASON], report[NEED] = MORE_SLOTS, 2 * live + 1
             return
         if output == ALL and accepted >> last & 1:
-            # A Kleene closure both begins and goes on: at most two matches per run.
+            # An event of a Kleene closure can both begin and continue it: at most two matches per run.
             bound = 2 * live + 1 if has_kleene else live + 1
             longest = report[LONGEST] + 1 if has_kleene else n_components
             if report[N_FOUND] + bound > len(length_of):
@@ -302,7 +302,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                 return
         n_free = report[N_FREE]
         for visit in range((n_components if by_state else 1) + 1):
-            # The last visit is to no list: the event begins a run of its own.
+            # The last visit is to no list: the event begins a new run.
             begins_run = visit == (n_components if by_state else 1)
             i = last - visit if by_state else 0
             if begins_run:
@@ -321,7 +321,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                 own, tail, first_time = -1, -1, t
                 if c >= 0:
                     tail = field[c, TAIL]
-                    if tail == e:  # from here on runs that this event has made
+                    if tail == e:  # this event made all runs from here on
                         break
                     first_time = field[c, FIRST_TIME]
                     if first_time < limit:
@@ -349,7 +349,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                             fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
                         if not fits:
                             continue
-                        # The run, or a copy of run c, with this event.
+                        # The run, or a copy of run c, extended by this event.
                         nodes[j] += 1
                         report[CHAINS] += 1
                         if c >= 0:
@@ -379,7 +379,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                         n_free -= 1
                         new = free[n_free]
                         _begin(field, new, e, c, tail, first_time, j)
-                        # The length of a run, for which the field has no other use here.
+                        # The length of a run; the field has no other use here.
                         field[new, RECENT] = 1 + (field[c, RECENT] if c >= 0 else 0)
                         report[LONGEST] = max(report[LONGEST], field[new, RECENT])
                         to = p * n_components + (j if by_state else 0)
@@ -387,7 +387,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                         n_live[p] += 1
                 if c < 0:
                     break
-                # Only now: a run that was added may have become the next one.
+                # Read the next run only now, because an added run may have become the next one.
                 before = c
                 c = field[c, NEXT]
                 if c < 0:
@@ -404,7 +404,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
 
 @njit(**_INLINED)
 def _head_rank(field, rank, first_rank, c):
-    """Return the number of the first event of chain c that is within the window."""
+    """Return the number of the first event of chain c that is in the window."""
     return max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
 
 
@@ -413,21 +413,21 @@ def _write_products(
     field, rank, following, candidate, level, run_start, items, item_component, length_of, spare, start, n, e,
     oldest, n_components, has_kleene, report,
 ):  # fmt: skip
-    """Write the matches of the candidates from ``start`` to ``n``, which ``e`` ends, in canonical order."""
+    """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, in canonical order."""
     last, first_rank = n_components - 1, rank[oldest]
     write, m = report[N_ITEMS], report[N_FOUND]
     n_runs, base = ZERO, write
     k = start
     while k < n:
-        # Chains of the same events (a group) are taken together, event by event: that is the
-        # canonical order where there is no third component before.
+        # Chains with the same events (a group) are processed together, event by event. That is the canonical
+        # order if no third component comes before.
         c, top_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
         group_stop, top, group_head = k + 1, e, -1
         if c >= 0:
             group_head = field[c, HEAD]
             top = group_head
             if field[c, PRED] < 0 and rank[top] < first_rank:
-                top = oldest  # what is older in the first chain is out of the window
+                top = oldest  # older events of the first chain are outside the window
             while group_stop < n and candidate[group_stop, CHAIN_TAIL] == top_tail:
                 if field[candidate[group_stop, CHAIN], HEAD] != group_head:
                     break
@@ -505,13 +505,13 @@ def _write_products(
 
 @njit(**_KERNEL)
 def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
-    """Advance chains over the events ``start`` to ``stop``; the corrected CoverMatch and CombineMatch.
+    """Advance linked chains over the events ``start`` to ``stop``; the corrected CoverMatch and CombineMatch.
 
-    Arguments and report as `advance_runs`. ``output`` ALL writes matches in canonical order, COUNT adds
-    their number up without writing them, LATEST writes one coverage per chain of the last component and
-    keeps it at the chain's newest event.
+    Arguments and report as in `advance_runs`. ``output`` ALL writes matches in canonical order. COUNT adds up
+    their number without writing them. LATEST writes one coverage per chain of the last component and keeps it
+    at the chain's newest event.
 
-    O(chains of the component before) time per event; O(matches x log chains) more for ALL. O(live chains)
+    O(chains of the previous component) time per event, plus O(matches x log chains) for ALL. O(live chains)
     memory.
 
     Source: Qiu et al., "LinkedCEP", algorithms 1 and 2.
@@ -540,11 +540,10 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
         p, t = partition[e], time[e]
         limit = t - window if window >= 0 else NO_TIME
         latest = last_event[p]
-        # An event that is out of the window may have been forgotten with its chains.
+        # An event outside the window may have been removed together with its chains.
         same = latest >= 0 and time[latest] >= limit
         same = same and accepts[latest] == accepted and accepted >> n_components == 0
-        # The event joins the verified sub-stream. All that is done before there is room for what comes may
-        # be done twice.
+        # The event joins the verified sub-stream. The steps before the last check for room may run twice.
         preceding[e] = latest
         rank[e] = 0
         if latest >= 0:
@@ -557,7 +556,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
         first_rank = rank[oldest[p]]
         n_free = report[N_FREE]
 
-        # Candidates: what the event may follow, by component; decided before anything is put in.
+        # Candidates: the chains that the event may follow, by component; found before any chain is changed.
         n, first_last = ZERO, ZERO
         n_candidates = len(candidate)
         for j in range(n_components):
@@ -582,7 +581,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 while c >= 0:
                     after, tail, first_time = field[c, NEXT], field[c, TAIL], field[c, FIRST_TIME]
                     if first_time < limit:
-                        # The latest event's chains are still looked at: their slots must not be used anew.
+                        # Chains of the latest event are still read, so their slots must not be reused.
                         if tail == latest:
                             before = c
                         else:
@@ -623,7 +622,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
             report[REASON], report[NEED] = MORE_SLOTS, n
             return
 
-        # Matches that end here: those of each candidate of the last component are a product of chains.
+        # Matches that end here: the matches of each candidate of the last component are a product of chains.
         if accepted >> last & 1 and output == LATEST:
             if report[N_ROWS] + n - first_last > len(rows):
                 report[REASON], report[NEED] = MORE_ROWS, n - first_last
@@ -646,7 +645,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     report[REASON], report[NEED] = MORE_LEVELS, depth
                     return
                 if output == COUNT:
-                    # Nothing can make this event stop any more: what it counts is counted once.
+                    # Nothing can interrupt this event any more, so its matches are counted once.
                     if magnitude < SMALL:
                         report[N_FOUND] += size
                         if report[N_FOUND] >= SMALL:
@@ -665,7 +664,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     out.length, out.spare, first_last, n, e, oldest[p], n_components, has_kleene, report,
                 )  # fmt: skip
 
-        # The event enters chains: behind the latest one where that has the same predecessors.
+        # The event enters chains: it joins the latest chain if that has the same predecessors.
         if accepted >> n_components:
             _drop_before_absent(pattern, events, store, parts, work, p, e, ZERO)
         k = 0
@@ -687,7 +686,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 while found >= 0 and (field[found, PRED] != pred or field[found, PRED_TAIL] != pred_tail):
                     found = field[found, RECENT]
                 if found >= 0:
-                    # Candidates come in the order of the lists: those passed over are not found later.
+                    # Candidates are in the order of the lists, so those skipped here do not occur later.
                     while old != found:
                         after = field[old, RECENT]
                         if j == last:
@@ -744,7 +743,7 @@ def _spill(report, product, total):
 
 @njit(**_HELPER)
 def _add_large(field, rank, candidate, k, first_rank, product, total):
-    """Add the number of combinations of a candidate that no integer holds."""
+    """Add the number of combinations of a candidate that does not fit in an integer."""
     product[:] = 0
     product[0] = 1
     c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
@@ -762,7 +761,7 @@ def _add_large(field, rank, candidate, k, first_rank, product, total):
 
 @njit(**_HELPER)
 def _is_before(left, i, right, k, n):
-    """Whether the match at left[i] stands before that at right[k], both of n events: last position first."""
+    """Return whether the match at left[i] sorts before that at right[k] (n events, last position first)."""
     for d in range(n - 1, -1, -1):
         if left[i + d] != right[k + d]:
             return left[i + d] < right[k + d]
@@ -771,7 +770,7 @@ def _is_before(left, i, right, k, n):
 
 @njit(**_HELPER)
 def _merge(items, spare, n, run_start, n_runs):
-    """Merge sorted runs of matches of n events each into one. O(items x log runs)."""
+    """Merge sorted runs of matches of n events each into one sorted run. O(items x log runs)."""
     width = 1
     while width < n_runs:
         for r in range(0, n_runs - width, 2 * width):

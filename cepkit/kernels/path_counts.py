@@ -1,19 +1,19 @@
-"""Kernels that count whatever the query: pointers between places, and paths without conditions."""
+"""Kernels that count paths for every query: pointers between places, and paths without conditions."""
 
 import numpy as np
 from numba import njit
 
-# Columns of a row of paths: as many as one or two vector registers take, and a number known to the compiler.
+# Columns in a row of paths: a row fills one or two vector registers, and the compiler knows the number.
 WIDTH = 8
 
 
 @njit(cache=True, nogil=True)
 def list_places(accept, out):
-    """Write the places where ``accept`` (uint8, 0 or 1) is 1, return how many; ``out`` has room for one more.
+    """Write the places where ``accept`` (uint8) is 1 and return their number; ``out`` has one spare cell.
 
     Notes
     -----
-    Time O(n_places), without a branch.
+    Time O(n_places), branch-free.
     """
     n = 0
     for place in range(len(accept)):
@@ -24,7 +24,7 @@ def list_places(accept, out):
 
 @njit(cache=True, nogil=True)
 def count_below(values, bounds, out):
-    """Write for every bound how many of ``values`` are below it; both int64 and nondecreasing.
+    """Write for every bound how many of ``values`` are smaller; both are int64 and nondecreasing.
 
     Notes
     -----
@@ -40,28 +40,29 @@ def count_below(values, bounds, out):
 
 @njit(cache=True, nogil=True)
 def count_apart(state_of_event, last, since, n_states, forward, backward, out):
-    """Count the paths through states in a row, where no event may be in two of them.
+    """Count the paths through consecutive states if no event can be in two of them.
 
     Parameters
     ----------
     state_of_event : ndarray of uint8, shape (n_events,)
-        The state from 0 an event may be in; ``n_states + 1`` for none.
+        The state, from 0, that an event may be in; ``n_states + 1`` for none.
     last : ndarray of int64, shape (n_lasts,)
-        The events of the last state, ascending.
+        The events that may be in the last state, ascending.
     since : ndarray of int64, shape (n_lasts,)
-        First event in whose window each of them is; nondecreasing.
+        First event in the window of each of these events; nondecreasing.
     n_states : int
         At most ``WIDTH``.
     forward, backward : ndarray of uint64, shape (WIDTH * (n_states + 3),)
-        Scratch: a matrix of paths by column, and an inverse by row.
+        Scratch space: a matrix of paths by column, and an inverse by row.
     out : ndarray of uint64, shape (n_lasts,)
-        Number of paths through all states that end in each, modulo 2^64.
+        Number of paths through all states that end at each of ``last``, modulo 2^64.
 
     Notes
     -----
-    Time O(n_events), whatever the window and, up to ``WIDTH``, the number of states. As `count_row`, but the
-    matrix of the window is kept as a product: what came in multiplies ``forward`` from the right, the inverse
-    of what went out ``backward`` from the left. Each is an addition of one row to the next, without a branch.
+    Time O(n_events), independent of the window and, up to ``WIDTH``, of the number of states. Like
+    `count_row`, but the matrix of the window is stored as a product: an arriving event multiplies
+    ``forward`` from the right, and the inverse of a leaving event multiplies ``backward`` from the left.
+    Each step adds one row to the next, branch-free.
     """
     oldest, newest = 0, 0
     row = (n_states - 1) * WIDTH
@@ -92,27 +93,28 @@ def count_apart(state_of_event, last, since, n_states, forward, backward, out):
 
 @njit(cache=True, nogil=True)
 def count_row(states_of_event, window_start, highest_of_states, paths, out):
-    """Count the paths through states in a row, each event in a later state than the one before it.
+    """Count the paths through consecutive states, each event in a later state than the one before it.
 
     Parameters
     ----------
     states_of_event : ndarray of uint8, shape (n_events,)
         Bit s: the event may be in state s.
     window_start : ndarray of int64, shape (n_events,)
-        First event in whose window each one is; nondecreasing.
+        First event in the window of each event; nondecreasing.
     highest_of_states : ndarray of uint8, shape (256,)
         The highest bit of every set of states.
     paths : ndarray of uint64, shape (n_states, n_states)
-        Zeros with ones in the diagonal, at most 8 states. ``paths[s, t]`` is the number of ways through
+        Zeros with ones on the diagonal, at most 8 states. ``paths[s, t]`` is the number of ways through
         states s to t - 1 within the window.
     out : ndarray of uint64, shape (n_events,)
-        Number of paths through all states that end in each event, modulo 2^64; zeros before.
+        Number of paths through all states that end at each event, modulo 2^64; zeros before the call.
 
     Notes
     -----
-    Time O(n_events x n_states), whatever the window; memory O(n_states^2). An event multiplies the matrix
-    of paths from the right by a unipotent one (a column is added to the next one); when it leaves the window,
-    the matrix is multiplied from the left by its inverse (a row is subtracted from the one before).
+    Time O(n_events x n_states), independent of the window; memory O(n_states^2). An event multiplies the
+    matrix of paths from the right by a unipotent matrix (a column is added to the next one). When the event
+    leaves the window, the matrix is multiplied from the left by the inverse (a row is subtracted from the
+    previous one).
     """
     n_states = len(paths)
     oldest = 0
@@ -144,32 +146,32 @@ def count_row(states_of_event, window_start, highest_of_states, paths, out):
 
 @njit(cache=True, nogil=True)
 def count_graph(states_of_event, window_start, source_of_edge, first_edge_of_state, final, one, paths, out):
-    """Count the paths through states that edges link, loops among them.
+    """Count the paths through states that are linked by edges; loops are allowed.
 
     Parameters
     ----------
     states_of_event : ndarray of int64, shape (n_events,)
         Bit s: the event may be in state s.
     window_start : ndarray of int64, shape (n_events,)
-        First event in whose window each one is; nondecreasing.
+        First event in the window of each event; nondecreasing.
     source_of_edge : ndarray of int64, shape (n_edges,)
-        State an edge comes from plus 1, at most the state it leads to plus 1; 0: paths begin there.
+        Source state of each edge plus 1, at most its target state plus 1; 0: a path begins there.
     first_edge_of_state : ndarray of int64, shape (n_states + 1,)
-        The edges that lead to state s are those from here to the next one's.
+        The edges into state s are those from this index up to the entry of the next state.
     final : ndarray of uint8, shape (n_states,)
         Whether a path may end in a state.
     one : uint64 or int
         1 in the arithmetic of ``paths``.
     paths : ndarray, shape (n_states + 1, n_states + 1)
-        uint64 where no number of paths can pass 2^63, else objects (Python integers). Zeros with ones in the
+        uint64 if no number of paths can exceed 2^63, else objects (Python integers). Zeros with ones on the
         diagonal.
     out : ndarray like ``paths``, shape (n_events,)
-        Number of paths that end in each event.
+        Number of paths that end at each event.
 
     Notes
     -----
-    Time O(n_events x n_states x n_edges), whatever the window. As `count_row`; an event of a state that can
-    follow itself doubles a column, and its inverse halves what is certainly even.
+    Time O(n_events x n_states x n_edges), independent of the window. Like `count_row`; an event of a state
+    that can follow itself doubles a column, and its inverse halves a number that is certainly even.
     """
     n_states = len(final)
     oldest = 0
@@ -203,7 +205,7 @@ def count_graph(states_of_event, window_start, source_of_edge, first_edge_of_sta
         if states == 0:
             continue
         n = one - one
-        # From the last state: what an event adds to one must not see what it adds to those before.
+        # From the last state down, so that no state sees what this event adds to an earlier one.
         for t in range(n_states - 1, -1, -1):
             if states >> t & 1:
                 for edge in range(first_edge_of_state[t], first_edge_of_state[t + 1]):

@@ -5,10 +5,10 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def slide_by_count(first_event_of_partition, value, weight, k, ratio):
-    """Write sum(value) / sum(weight) over the last ``k`` events of the partition; NaN where that is 0 / 0.
+    """Write sum(value) / sum(weight) over the last ``k`` events of the partition; NaN for 0 / 0.
 
-    Events of a partition lie together. ``value`` and ``weight`` are 0 where an event does not count. The
-    sums are taken anew after every ``k`` steps, so that what was rounded never adds up. O(n_events).
+    Events of a partition are contiguous. ``value`` and ``weight`` are 0 for events that do not count. The
+    sums are computed afresh after every ``k`` steps, so rounding errors do not add up. O(n_events).
     """
     for p in range(len(first_event_of_partition) - 1):
         start, stop = first_event_of_partition[p], first_event_of_partition[p + 1]
@@ -31,10 +31,10 @@ def slide_by_count(first_event_of_partition, value, weight, k, ratio):
 
 @njit(cache=True, nogil=True)
 def slide_by_time(first_event_of_partition, ticks, value, weight, window_ticks, ratio):
-    """Write sum(value) / sum(weight) over the events from ``window_ticks`` before an event up to this one.
+    """Write sum(value) / sum(weight) over the events at most ``window_ticks`` before each event.
 
-    As `slide_by_count`; ``ticks`` must not fall within a partition. The sums are taken anew when as many
-    events have left the window as are in it. O(n_events).
+    Like `slide_by_count`; ``ticks`` must not decrease within a partition. The sums are computed afresh once
+    as many events have left the window as it contains. O(n_events).
     """
     for p in range(len(first_event_of_partition) - 1):
         start, stop = first_event_of_partition[p], first_event_of_partition[p + 1]
@@ -57,10 +57,10 @@ def slide_by_time(first_event_of_partition, ticks, value, weight, window_ticks, 
 
 @njit(cache=True, nogil=True)
 def tumble(partition, value, k, n_of_partition, extremes_of_partition, last, least, greatest):
-    """Write the last event and the extremes of every full window of ``k`` events and return their number.
+    """Write the last event and the extremes of every full window of ``k`` events; return their number.
 
     ``n_of_partition`` (zeros) and ``extremes_of_partition`` (least, greatest) are the state; they change in
-    place. NaN does not count, and the extremes of NaN alone are NaN. Windows come in the order of their last
+    place. NaN does not count; a window of NaN only has extremes NaN. Windows are ordered by their last
     event. O(n_events).
     """
     least_of_partition, greatest_of_partition = extremes_of_partition

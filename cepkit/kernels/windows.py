@@ -1,22 +1,22 @@
-"""Limits in time as places: where the window of an event ends, begins, and where later events begin."""
+"""Limits in time as places: the end and the start of an event's window, and the first later event."""
 
 from numba import njit
 
 
 @njit(cache=True, nogil=True)
 def window_ends(time, end_of_partition, width, closed, out):
-    """Write for every place the first place behind it, in its partition, that is out of its window.
+    """Write for every place the first later place of its partition that is outside its window.
 
     Parameters
     ----------
     time : ndarray, shape (n_places,)
         int64 ticks or float64; nondecreasing within a partition.
     end_of_partition : ndarray of int64, shape (n_places,)
-        First place behind the partition of each place.
+        First place after the partition of each place.
     width : int or float
         Longest distance, in the unit of ``time``.
     closed : bool
-        Whether this distance is still within.
+        Whether exactly this distance is still inside.
     out : ndarray of int64, shape (n_places,)
 
     Notes
@@ -35,7 +35,7 @@ def window_ends(time, end_of_partition, width, closed, out):
 
 @njit(cache=True, nogil=True)
 def window_starts(time, start_of_partition, width, closed, out):
-    """Write for every place the first place of its partition whose window it is in; as `window_ends`.
+    """Write for every place the first place of its partition whose window contains it; see `window_ends`.
 
     Notes
     -----
@@ -52,14 +52,14 @@ def window_starts(time, start_of_partition, width, closed, out):
 
 @njit(cache=True, nogil=True)
 def window_starts_of(places, time, start_of_partition, width, closed, out):
-    """Write what `window_starts` would for some places only; fast where they rise.
+    """Write the result of `window_starts` for some places only; fast if they increase.
 
-    ``start_of_partition`` may be empty: all places are one partition.
+    ``start_of_partition`` may be empty if all places are in one partition.
 
     Notes
     -----
-    Time O(len(places) x log n_places), mostly much less: a window is first thought as long as the last one,
-    and its start is looked for from there in steps that double.
+    Time O(len(places) x log n_places), usually much less: the search assumes that a window is as long as the
+    previous one and doubles its steps from there.
     """
     start, last = 0, -1
     for i in range(len(places)):

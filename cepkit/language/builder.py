@@ -1,6 +1,6 @@
-"""Event sequences in Python: ``event``, ``seq``, ``all_of``, ``any_of``, and queries made of them.
+"""Build event sequences in Python: ``event``, ``seq``, ``all_of``, ``any_of``, and queries made from them.
 
-``a, b = event("a", "GOOG"), event("b", "AAPL")`` and
+Example: ``a, b = event("a", "GOOG"), event("b", "AAPL")`` and
 ``seq(a, b.plus()).where(b["volume"] > a["volume"]).within("5 min")``.
 """
 
@@ -26,7 +26,7 @@ from cepkit.language.sequences.patterns import (
     extend_query,
 )
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, made_query
+from cepkit.language.sequences.reading import READERS, make_query
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:
@@ -35,23 +35,23 @@ def event(variable: str, event_type: str | int | bool | None = None) -> EventPat
     Parameters
     ----------
     variable : str
-        The name of the event in conditions, measures and results: an identifier.
+        Name of the event in conditions, measures and results; an identifier.
     event_type : str or int or bool, optional
-        Its type, a value of the query's ``event_type`` column; None for any.
+        Type of the event, a value of the query's ``event_type`` column; None for any type.
 
     Returns
     -------
     EventPattern
-        ``b["volume"]`` is the value of a column; ``b.where("volume > 100")`` puts a condition on the event;
-        ``b.plus()``, ``star``, ``optional``, ``times``, ``at_least`` repeat it, ``b.not_()`` forbids it. Of a
-        repeated event, ``b.current["x"]``, ``b.previous["x"]``, ``b.first["x"]``, ``b.last["x"]`` and
-        ``b[2]["x"]`` are single values, ``b.count()``, ``b.avg("x")`` and so on those of all, and
-        ``b.before.avg("x")`` those of all before the current one.
+        ``b["volume"]`` is the value of a column. ``b.where("volume > 100")`` puts a condition on the event.
+        ``b.plus()``, ``star``, ``optional``, ``times`` and ``at_least`` repeat it; ``b.not_()`` forbids it.
+        A repeated event has single values ``b.current["x"]``, ``b.previous["x"]``, ``b.first["x"]``,
+        ``b.last["x"]`` and ``b[2]["x"]``. ``b.count()``, ``b.avg("x")`` and so on aggregate all its events,
+        and ``b.before.avg("x")`` all events before the current one.
 
     Raises
     ------
     CepError
-        When the name or the type cannot be one.
+        If the name or the type is not valid.
 
     Examples
     --------
@@ -62,14 +62,14 @@ def event(variable: str, event_type: str | int | bool | None = None) -> EventPat
     WITHIN 5 min
     """
     if getattr(event_type, "shape", None) == () and hasattr(event_type, "item"):
-        event_type = event_type.item()  # numpy's numbers
+        event_type = event_type.item()  # numpy scalars
     made = EventPattern(variable, event_type)
     check_name(made)
     return made
 
 
 def seq(*parts: SequencePattern | pt.Pattern | str) -> SequencePattern | pt.Pattern:
-    """Return the parts one after the other: of events a sequence, of names of predicates a regex pattern.
+    """Return the parts one after the other: events as a sequence, predicate names as a regex pattern.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def seq(*parts: SequencePattern | pt.Pattern | str) -> SequencePattern | pt.Patt
 
 
 def any_of(*options: SequencePattern | pt.Pattern | str) -> SequencePattern | pt.Pattern:
-    """Return the alternative of the options (two or more), of events or of names of predicates.
+    """Return the alternative of two or more options, events or predicate names.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def any_of(*options: SequencePattern | pt.Pattern | str) -> SequencePattern | pt
 
 
 def all_of(*parts: SequencePattern) -> AllOf:
-    """Return the parts (two or more) in any order; they are events.
+    """Return two or more parts in any order; the parts are events.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def all_of(*parts: SequencePattern) -> AllOf:
     'AND(A a, B b)'
     """
     if not _are_events("all_of", parts):
-        raise CepError("all_of: its parts are events, as in all_of(event('a', 'A'), event('b', 'B'))")
+        raise CepError("all_of: its parts must be events, as in all_of(event('a', 'A'), event('b', 'B'))")
     return AllOf(_several("all_of", parts))
 
 
 def param(name: str) -> Operand:
-    """Return the parameter ``:name``, a constant whose value comes with ``params``.
+    """Return the parameter ``:name``, a constant whose value ``params`` gives.
 
     Examples
     --------
@@ -118,27 +118,27 @@ def param(name: str) -> Operand:
     a.price > :least
     """
     if not isinstance(name, str) or not name.isidentifier():
-        raise CepError(f"param: the name of a parameter is an identifier, got {name!r}")
+        raise CepError(f"param: the name of a parameter must be an identifier, got {name!r}")
     return Operand(ex.Parameter(name))
 
 
 @dataclass(frozen=True, slots=True)
 class QueryBuilder(WholeQuery, QueryMethods):
-    """A sequence query in the making; each method returns a new one, and all functions take it as a query.
+    """A sequence query under construction. Each method returns a new one; functions accept it as a query.
 
-    What cannot be judged before all is said (greedy loops under the strategy, events absent at an end without
-    a window, parameters) is checked when it is used: by `sequence_query`, or ``match``.
+    Some checks need the complete query: greedy loops under the strategy, absent events at an edge without a
+    window, parameters. They run when the query is used, by `sequence_query` or ``match``.
 
     Parameters
     ----------
     query : SequenceQuery
-        What has been said so far.
+        The query so far.
     """
 
     query: SequenceQuery
 
     def __bool__(self) -> bool:
-        raise TypeError("a query has no truth value; it is given to match")
+        raise TypeError("a query has no truth value; pass it to match")
 
     def __str__(self) -> str:
         return str(self.query)
@@ -149,35 +149,35 @@ class QueryBuilder(WholeQuery, QueryMethods):
 
 @extend_query.register
 def _(query: SequencePattern, **said: Any) -> QueryBuilder:
-    return extend_query(QueryBuilder(made_query(SequenceQuery(query))), **said)
+    return extend_query(QueryBuilder(make_query(SequenceQuery(query))), **said)
 
 
 @extend_query.register
 def _(query: QueryBuilder, *, where: tuple[Any, ...] = (), **said: Any) -> QueryBuilder:
     if where:
-        return QueryBuilder(made_query(query.query, where))
+        return QueryBuilder(make_query(query.query, where))
     read = {name: READERS[name](value) for name, value in said.items() if value is not None}
-    return QueryBuilder(made_query(replace(query.query, **read)))
+    return QueryBuilder(make_query(replace(query.query, **read)))
 
 
 def _are_events(function: str, parts: tuple[object, ...]) -> bool:
-    """Whether the parts are events; raises when only some are, or one is neither."""
+    """Return whether the parts are events; raise if only some are, or if one is neither."""
     kinds = [isinstance(part, SequencePattern | QueryBuilder | SequenceQuery) for part in parts]
     for part, is_event in zip(parts, kinds, strict=True):
         if not is_event and not isinstance(part, str | pt.Pattern):
             raise CepError(
-                f"{function}: expected events, or names of predicates, got {type(part).__name__} {part!r}"
+                f"{function}: expected events or predicate names, got {type(part).__name__} {part!r}"
             )
     if any(kinds) and not all(kinds):
         odd = parts[kinds.index(False)]
         raise CepError(
             f"{function}: events and names of predicates cannot be mixed; {str(odd)!r} is a name of a regex "
-            f"pattern, an event of that type is event('x', {str(odd)!r})"
+            f"pattern; write an event of that type as event('x', {str(odd)!r})"
         )
     return any(kinds)
 
 
 def _several(function: str, parts: tuple[object, ...]) -> tuple[SequencePattern, ...]:
     if len(parts) < 2:
-        raise CepError(f"{function}: expected two parts or more, got {len(parts)}")
+        raise CepError(f"{function}: expected at least two parts, got {len(parts)}")
     return tuple(map(as_part, parts))

@@ -1,4 +1,4 @@
-"""Counts for readers: exact while they are short, then their first digits and their size."""
+"""Number formatting for readers: short counts in full, long ones as three digits and a power of ten."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ MOST_DIGITS = 21  # shown in full
 
 
 def count_text(n: int, *, exact: bool = True) -> str:
-    """Return a count as short as a line of text needs it.
+    """Return a count as text that fits into a line.
 
     Parameters
     ----------
     n : int
-        Of any size, 0 or more.
+        Any whole number of at least 0.
     exact : bool
-        False: it is a lower bound, and so is what is written.
+        False if ``n`` is a lower bound; the text is then a lower bound, too.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def count_text(n: int, *, exact: bool = True) -> str:
 
 
 def rough_text(n: int) -> str:
-    """Return a number that is known roughly, 0 or more: three digits and a power of ten from a million on.
+    """Return an approximate number of at least 0 as text; from a million on as digits and a power of ten.
 
     Examples
     --------
@@ -42,8 +42,8 @@ def rough_text(n: int) -> str:
 
 
 def _three_digits(n: int, *, is_bound: bool = False) -> str:
-    """Return a number of three digits or more as three of them and a power of ten; a bound rounded down."""
-    # Text of all digits is slow, and Python refuses it beyond 4,300 of them; logarithms are not exact.
+    """Return a number of at least 100 as three digits and a power of ten; a bound is rounded down."""
+    # Converting all digits is slow, and Python refuses beyond 4,300 digits; logarithms are not exact.
     exponent = int(math.log10(n))
     exponent += (n >= 10 ** (exponent + 1)) - (n < 10**exponent)
     unit = 10 ** (exponent - 2)

@@ -1,4 +1,4 @@
-"""What regex queries and sequence queries have in common: durations, columns, parameters and their checks."""
+"""Parts that regex and sequence queries share: durations, columns, parameters, and their checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Duration = str | timedelta | int
 
 
 class Query(Protocol):
-    """What the checks below ask of a query of either kind."""
+    """The members of a query of either kind that the checks below use."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class Query(Protocol):
 
 
 def as_columns(argument: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names of columns that ``argument`` was given, each once."""
+    """Return the column names passed as ``argument``; raise if one occurs twice."""
     columns = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     for column in columns:
         if not isinstance(column, str):
@@ -55,24 +55,24 @@ def as_columns(argument: str, given: str | Iterable[str] | None) -> tuple[str, .
 
 
 def listed(title: str, sign: str, entries: Iterable[tuple[str, object]]) -> list[str]:
-    """Return the lines of a titled list, none when it is empty."""
+    """Return the lines of a titled list, or no line if the list is empty."""
     lines = [f"  {name}{sign}{entry}" for name, entry in entries]
     return [f"{title}:", *lines] if lines else []
 
 
 def refuse_clash_with_partition(query: Query) -> None:
-    """Refuse a measure that is named as a partition column."""
+    """Raise if a measure has the name of a partition column."""
     column_of = {column.lower(): column for column in query.partition_by}
     for name, _ in query.measures or ():
         if name.lower() in column_of:
             column = column_of[name.lower()]
             raise CepError(
-                f"measures: the result has column {column!r} already (partition_by); rename {name!r}"
+                f"measures: the result already has column {column!r} (partition_by); rename {name!r}"
             )
 
 
 def refuse_parameters(query: Query) -> None:
-    """Refuse parameters without a value, values without a use, and several values for one parameter."""
+    """Raise for a parameter without a value, an unused value, or several values for one parameter."""
     given, used = dict(query.params), query.parameters()
     for role, tree in query.trees():
         for node in tree.walk():

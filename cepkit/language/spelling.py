@@ -1,4 +1,4 @@
-"""How a tree says its text: trees come first, and the modules named ``printing`` register what they write."""
+"""The text of trees. The modules named ``printing`` register the spelling of each type."""
 
 from __future__ import annotations
 

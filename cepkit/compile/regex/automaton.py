@@ -1,4 +1,4 @@
-"""Regex pattern → automaton: on positions for kernels, on states for readers; predicates are only names."""
+"""Build the automaton of a regex pattern: on positions for kernels, on states for readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cepkit.errors import CepError
 from cepkit.language.regex.patterns import Alternative, AnyEvent, Empty, Pattern, Repeat, Sequence, Variable
 
 ANY = "."
-MAX_POSITIONS = 62  # one bit each of a signed machine word
+MAX_POSITIONS = 62  # one bit per position in a signed 64-bit integer
 MAX_STATES = 4096
 
 
@@ -17,17 +17,17 @@ MAX_STATES = 4096
 class Positions:
     """The position automaton: a position is one occurrence of a predicate in the pattern.
 
-    A partial match is in a set of positions, those its newest event can stand for. Masks have bit p for
-    position p. A match is reported at its earliest end, so an accepting position has no successors and what
-    lies only behind one is left out.
+    The state of a partial match is a set of positions: those that its newest event can match. A mask has bit
+    p for position p. A match is reported at its earliest end, so an accepting position has no successors, and
+    positions reachable only through one are left out.
     """
 
-    names: tuple[str, ...]  # predicate of each position, "." for any event; in reading order
+    names: tuple[str, ...]  # predicate of each position, in reading order; "." for any event
     first: int  # mask: positions of the first event of a match
     accepting: int  # mask: positions of the last event of a match
     follow: tuple[int, ...]  # mask of the positions that may come next, per position
-    nullable: bool  # the pattern could also match no event (which is never reported)
-    dropped: tuple[str, ...]  # names that stand only where no match can reach
+    nullable: bool  # whether the pattern could also match no event (such a match is never reported)
+    dropped: tuple[str, ...]  # names only at positions that no match can reach
 
     def mask_of_name(self, name: str) -> int:
         """Return the mask of the positions at which predicate ``name`` is tested."""
@@ -59,7 +59,7 @@ def positions(pattern: Pattern) -> Positions:
     Parameters
     ----------
     pattern : Pattern
-        Bounded repetitions are written out: ``a{2,3}`` as ``a a a?``, ``a{2,}`` as ``a a+``.
+        Bounded repetitions are written out: ``a{2,3}`` becomes ``a a a?``, ``a{2,}`` becomes ``a a+``.
 
     Returns
     -------
@@ -69,14 +69,14 @@ def positions(pattern: Pattern) -> Positions:
     Raises
     ------
     CepError
-        When the pattern matches no event at all, or has more than 62 positions once written out.
+        If the pattern cannot match an event, or has more than 62 positions once it is written out.
 
     Notes
     -----
     Time O(m^2) for m positions.
     Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd ed., section 3.9; used by Hirzel, "Partition and
     Compose", DEBS 2012, section 3.1.
-    Differs: accepting positions lose their successors, since all partial matches end with a report.
+    Differs: accepting positions lose their successors, since a report ends all partial matches.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def positions(pattern: Pattern) -> Positions:
     size = _size(pattern)
     if size > MAX_POSITIONS:
         raise CepError(
-            f"pattern {str(pattern)!r} has {size} positions when its repetitions are written out; "
+            f"pattern {str(pattern)!r} has {size} positions once its repetitions are written out; "
             f'the limit is {MAX_POSITIONS}. Count inside a predicate instead, as in "count() < {size}"'
         )
     names: list[str] = []
@@ -103,29 +103,29 @@ def positions(pattern: Pattern) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The automaton as the paper draws it: at most one transition per state and predicate name.
+    """The automaton in the form of the paper: at most one transition per state and predicate name.
 
-    State 0 is the start; states are numbered as they are found, predicates visited in reading order.
+    State 0 is the start. States are numbered as they are found; predicates are visited in reading order.
     """
 
     n_states: int
     transitions: tuple[tuple[int, str, int], ...]  # (state, predicate, next state)
     accepting: tuple[int, ...]
-    positions_of_state: tuple[int, ...]  # mask of the positions a state stands for; 0 for the start
+    positions_of_state: tuple[int, ...]  # mask of the positions of each state; 0 for the start
 
 
 def states(automaton: Positions) -> States:
-    """Build the state automaton of ``automaton`` by subsets, one transition per state and predicate.
+    """Build the state automaton from ``automaton`` by subsets, one transition per state and predicate.
 
     Returns
     -------
     States
-        Accepting states have no outgoing transitions.
+        The automaton; accepting states have no outgoing transitions.
 
     Raises
     ------
     CepError
-        Above 4096 states; matching itself uses positions and is not affected.
+        If it has more than 4096 states. Matching itself uses positions and is not affected.
 
     Notes
     -----
@@ -151,7 +151,7 @@ def states(automaton: Positions) -> States:
                 continue
             target = (automaton.follow_of_mask(taken), bool(taken & automaton.accepting))
             if target[1]:
-                target = (0, True)  # the match is reported and all partial matches end
+                target = (0, True)  # the report of a match ends all partial matches
             if target not in number:
                 if len(queue) == MAX_STATES:
                     raise CepError(f"the automaton has more than {MAX_STATES} states; it cannot be drawn")
@@ -189,7 +189,7 @@ def _(pattern: Empty, names, follow):
 def _(pattern: Sequence, names, follow):
     whole = _Fragment(True, 0, 0)
     for part in pattern.parts:
-        whole = _joined(whole, _fragment(part, names, follow), follow)
+        whole = _join(whole, _fragment(part, names, follow), follow)
     return whole
 
 
@@ -210,16 +210,16 @@ def _(pattern: Repeat, names, follow):
     copies = pattern.low if pattern.high is not None else max(1, pattern.low)
     for _ in range(copies):
         body = _fragment(pattern.body, names, follow)
-        whole = _joined(whole, body, follow)
+        whole = _join(whole, body, follow)
     if pattern.high is None:
         _connect(body.last, body.first, follow)
         return _Fragment(whole.nullable or pattern.low == 0, whole.first, whole.last)
     extras = [_fragment(pattern.body, names, follow) for _ in range(pattern.high - pattern.low)]
     tail = _Fragment(True, 0, 0)
     for extra in reversed(extras):  # x (x (x)?)?
-        tail = _joined(extra, tail, follow)
+        tail = _join(extra, tail, follow)
         tail = _Fragment(True, tail.first, tail.last)
-    return _joined(whole, tail, follow)
+    return _join(whole, tail, follow)
 
 
 def _leaf(name: str, names: list[str], follow: list[int]) -> _Fragment:
@@ -229,7 +229,7 @@ def _leaf(name: str, names: list[str], follow: list[int]) -> _Fragment:
     return _Fragment(False, bit, bit)
 
 
-def _joined(left: _Fragment, right: _Fragment, follow: list[int]) -> _Fragment:
+def _join(left: _Fragment, right: _Fragment, follow: list[int]) -> _Fragment:
     _connect(left.last, right.first, follow)
     return _Fragment(
         left.nullable and right.nullable,

@@ -1,4 +1,4 @@
-"""Plan → Python source of the kernels; what may vary without changing the shape is an argument of theirs."""
+"""Write the Python source of the kernels from a plan. Values that do not change the source are arguments."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cepkit.compile.shared.term_writing import TermWriter, stored_dtype
 from cepkit.compile.shared.terms import Term
 from cepkit.events import NULL_INTEGER
 
-VERSION = 3  # of this writer; part of every kernel's name
-_FEW = 32  # live starts
+VERSION = 3  # of this writer; part of the name of every kernel
+_FEW = 32  # live starts, up to which the capacity is not checked
 _WIDTHS = ((8, "uint8"), (16, "uint16"), (32, "uint32"), (62, "int64"))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """The text of a kernel module and what its functions must be given, in order."""
+    """The text of a kernel module and the arguments of its functions, in order."""
 
     text: str
     state: tuple[StateArray, ...]
@@ -44,31 +44,33 @@ def read_only(item):
 def write_matching(
     plan: Plan, dtypes: Mapping[str, str], *, functions: tuple[str, ...] = (), compiled: bool = True
 ) -> KernelSource:
-    """Write the kernel that advances the state of all partitions over a run of events.
+    """Write the kernel that advances the state of all partitions by a run of events.
 
     Parameters
     ----------
     plan : Plan
-        What is tested where.
+        Decides which condition is tested at which position.
     dtypes : mapping of str to str
-        numpy dtype of every column the plan reads, in the order of the kernel's arguments.
+        numpy dtype of every column that the plan reads, in the order of the kernel's arguments.
     functions : tuple of str
-        Names of user functions; the loader puts them into the module.
+        Names of user functions; the loader inserts them into the module.
     compiled : bool
-        False when one of them is plain Python: then the same source runs as it stands.
+        False if a user function is plain Python. The source then runs as Python.
 
     Returns
     -------
     KernelSource
         ``advance(partition, start, stop, row_base, work_limit, *columns, *constants, *tables, *state,
-        out_first, out_last, report)`` reads the events from ``start`` to ``stop``, numbers event j as
-        ``row_base + j``, and returns the number of matches written; ``report`` is (where it stopped, matches,
-        work, most live starts, reason of an early end: 1 list full, 2 queue full, 3 work limit).
+        out_first, out_last, report)`` reads the events from ``start`` to ``stop`` and numbers event j as
+        ``row_base + j``. It returns the number of matches written. ``report`` holds: where it stopped,
+        matches, work, most live starts, and the reason of an early end (1 list full, 2 queue full, 3 work
+        limit).
 
     Notes
     -----
-    Per event O(live starts of its partition). A call ends early when a state array is full (the caller lets
-    it grow and goes on) or when ``work_limit`` partial matches were looked at (so a run can be interrupted).
+    O(live starts of the partition) per event. A call ends early if a state array is full (the caller
+    grows it and calls again) or once it has checked ``work_limit`` partial matches (so a run can be
+    interrupted).
     """
     return _MatchingWriter(plan, dtypes, functions, compiled).write()
 
@@ -124,7 +126,7 @@ class _MatchingWriter:
         lines.add(1, "capacity = np.uint64(list_start.shape[1])", f"room = np.uint64(min(capacity, {_FEW}))")
         for number, _ in enumerate(self.plan.queues):
             lines.add(1, f"q{number}_capacity = q{number}_start.shape[1]")
-        # From here on positions count from 0: numba then knows that they are not negative.
+        # The code below uses positions from 0, so numba knows that they are not negative.
         cut = ["partition", *(f"c{i}" for i in range(len(self.terms.columns)))]
         lines.add(1, "row_base += start", *(f"{array} = {array}[start:stop]" for array in cut))
         lines.add(1, "for j in range(len(partition)):")
@@ -170,7 +172,7 @@ class _MatchingWriter:
 
     def _event(self, lines: _Lines) -> None:
         lines.add(2, "k = np.uint32(partition[j])", "m = np.uint64(live[k])")
-        # Both limits are looked at only where many starts are live: one comparison less for all other events.
+        # Both limits are checked only if many starts are live, which saves all other events one comparison.
         lines.add(2, "if m >= room:")
         lines.add(3, "if m >= capacity:", "    reason = 1", "    consumed = start + j", "    break")
         lines.add(3, "if work > work_limit:", "    reason = 3", "    consumed = start + j", "    break")
@@ -185,8 +187,8 @@ class _MatchingWriter:
     def _list(self, lines: _Lines) -> None:
         plan, slots = self.plan, self.plan.slots
         eager, lazy = [], []
-        # Behind a queue alone a target never shows up in the list; where both lead to it, the list tests it
-        # too.
+        # If only a queue leads to a target, the list never contains it. If both do, the list tests the
+        # target, too.
         for conjunct in plan.start_conjuncts:
             (lazy if self.terms.is_costly(conjunct.term) else eager).append(conjunct)
         lines.add(2, "start_of = list_start[k]", "mask_of = list_mask[k]")
@@ -248,8 +250,8 @@ class _MatchingWriter:
     def _make_room(self, lines: _Lines, number: int, queue: Queue) -> None:
         q = f"q{number}"
         lines.add(2, f"{q}h = {q}_head[k]", f"{q}t = {q}_tail[k]")
-        # Entries move down when more room has been left at the front than they take: one move per entry in
-        # all, and the cells in use stay few enough for the cache.
+        # Entries move to the front once the free room there exceeds their number. Each entry moves about
+        # once, and the cells in use stay few enough for the cache.
         lines.add(2, f"if {q}h > 32 and 2 * {q}h > {q}t:")
         lines.add(3, f"for r in range({q}t - {q}h):")
         lines.add(4, *(f"{a}[k, r] = {a}[k, {q}h + r]" for a in self._queue_arrays(number, queue)))
@@ -344,21 +346,21 @@ class _MatchingWriter:
 def write_labelling(
     plan: Plan, dtypes: Mapping[str, str], *, functions: tuple[str, ...] = (), compiled: bool = True
 ) -> KernelSource:
-    """Write the kernel that finds, for every row of given matches, the positions it can stand for.
+    """Write the kernel that finds the positions that each row of given matches can have.
 
     Returns
     -------
     KernelSource
         ``reach(partition, *columns, *constants, *tables, *state, current, first, last, next_match,
-        first_item, item_mask)``: a pass over all events in stream order. ``current[k]`` is the first match of
-        partition k (-1: none), ``next_match[m]`` the next one of the same partition; ``first_item[m]`` is
-        where the rows of match m begin in ``item_mask``, which receives the mask of positions reached by each
-        row.
+        first_item, item_mask)`` reads all events once in stream order. ``current[k]`` is the first match
+        of partition k (-1: none), and ``next_match[m]`` the next match of the same partition. The rows of
+        match m begin at ``first_item[m]`` in ``item_mask``, which receives the mask of positions that each
+        row reaches.
 
     Notes
     -----
-    Time O(events). A row's mask holds the positions reachable from the match's start; which of them lead to
-    its end is decided backwards (kernels/lineage.py).
+    Time O(events). The mask of a row holds the positions reachable from the start of its match. A
+    backward pass decides which of them lead to the end (kernels/lineage.py).
     """
     terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)
     automaton, slots = plan.automaton, plan.slots
@@ -404,7 +406,7 @@ def module_header() -> str:
 
 
 def follow_tables(follow: Iterable[int], dtype: str) -> list[str]:
-    """Return the tables FOLLOW0, FOLLOW1, …: the successors of the positions in byte 0, 1, … of a mask."""
+    """Return the tables FOLLOW0, FOLLOW1, …; table b maps byte b of a mask to the successors."""
     follow = list(follow)
     lines = []
     for byte in range(0, len(follow), 8):
@@ -419,7 +421,7 @@ def follow_tables(follow: Iterable[int], dtype: str) -> list[str]:
 
 
 def follow_of(mask: str, n_positions: int) -> str:
-    """Return the code of the union of the successors of ``mask``."""
+    """Return the code for the union of the successors of ``mask``."""
     if n_positions <= 8:
         return f"FOLLOW0[{mask}]"
     parts = [f"FOLLOW{b}[(np.int64({mask}) >> {8 * b}) & 255]" for b in range((n_positions + 7) // 8)]
@@ -427,11 +429,11 @@ def follow_of(mask: str, n_positions: int) -> str:
 
 
 def decorator(types: list[str], *, user_functions: bool) -> list[str]:
-    """Return the line that compiles the next function for these argument types when the module is loaded.
+    """Return the line that compiles the next function for these argument types when the module is imported.
 
-    Kernels allocate nothing, so numba's reference counts of the row views are switched off: they cost half of
-    the time of a queue (measured). User functions may allocate, and nothing tells a cache when their helpers
-    change.
+    Kernels allocate nothing, so numba's reference counting of row views is switched off; it took half of
+    the time of a queue (measured). User functions may allocate. They are not cached either, because a cache
+    does not notice when their helpers change.
     """
     options = "" if user_functions else ", cache=True, _nrt=False, no_cfunc_wrapper=True"
     return [f'@njit([({", ".join(types)},)], nogil=True, error_model="numpy"{options})']

@@ -1,4 +1,4 @@
-"""Bound predicates + automaton → plan: what is tested where, and what a partial match must remember."""
+"""Plan the matching of a regex query: what is tested where, and what a partial match must remember."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from cepkit.compile.regex.automaton import Positions
 from cepkit.compile.shared.terms import EVENT, START, Term
 
-# What a partial match remembers of its start, or adds up on its way; other start terms are computed from
-# these.
+# Values that a partial match takes from its start or accumulates on the way; other start terms are
+# computed from them.
 SLOTS = ("first", "count", "count_of", "sum", "max", "min")
-_FIXED = ("first", "count")  # slots that do not change after the start
+_FIXED = ("first", "count")  # slots that never change after the start
 
 
 @dataclass(frozen=True, slots=True)
 class Conjunct:
-    """One condition that must hold at every position of ``mask``."""
+    """A condition that must hold at every position of ``mask``."""
 
     term: Term
     mask: int
@@ -24,7 +24,7 @@ class Conjunct:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """``event sign start``: a comparison whose sides depend on the event alone and on the start alone."""
+    """A comparison ``event sign start``: one side depends only on the event, the other only on the start."""
 
     event: Term
     sign: str
@@ -33,7 +33,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An accepting position behind a queue: the conditions tested per entry, and the bound, one more."""
+    """An accepting position after a queue, with the conditions tested per entry and at most one bound."""
 
     position: int
     conjuncts: tuple[Term, ...]
@@ -42,11 +42,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A position whose partial matches stand in the order of their starts and leave from the front.
+    """A position whose partial matches are ordered by start and leave from the front.
 
-    The position loops to itself while conditions hold that only the event or a window decides, and all else
-    it leads to is accepting. Then nothing needs to be done per waiting start: old ones are dropped from the
-    front, and the rest is looked at only when the bound of a target can be beaten.
+    The position loops to itself as long as conditions hold that depend only on the event or on a window.
+    All other positions that follow it are accepting. So a waiting start costs nothing per event: old starts
+    are dropped from the front, and the others are checked only if an event can beat the bound of a target.
     """
 
     position: int
@@ -56,16 +56,16 @@ class Queue:
 
     @property
     def expires_first(self) -> bool:
-        """Whether every target tests the windows too: then expired starts may go before the targets look."""
+        """Return whether every target also tests the windows; then expired starts may be dropped first."""
         return all(set(self.windows) <= set(target.conjuncts) for target in self.targets)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that the kernels' source is written from.
+    """Everything that determines the source of the kernels.
 
-    ``dominated`` is the mask of positions where only the earliest start matters, since nothing that follows
-    depends on the start. ``slots`` are what each partial match carries.
+    ``dominated`` is the mask of positions where only the earliest start matters, because nothing after them
+    depends on the start. ``slots`` are the values that each partial match carries.
     """
 
     automaton: Positions
@@ -89,25 +89,25 @@ def plan_matching(
     Parameters
     ----------
     automaton : Positions
-        The pattern.
+        Automaton of the pattern.
     truths : iterable of (str, Term)
-        The bound predicate of every name in ``automaton.names`` but ``.``.
+        The bound predicate of every name in ``automaton.names`` except ``.``.
     window : Term, optional
-        A condition on every row but the first: the whole match lies within the query's window.
+        A condition on every row except the first: the whole match lies within the query's window.
     clock : Term, optional
-        The first order column, which never falls within a partition; conditions on its distance from the
-        start are windows.
+        The first order column, which never decreases within a partition. Conditions on its distance from
+        the start are windows.
 
     Returns
     -------
     Plan
-        Conjuncts of equal terms are merged over positions.
+        The plan; conjuncts with equal terms are merged over positions.
 
     Notes
     -----
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.2 (incremental aggregation).
     Differs: one record per start with a set of positions instead of one per (start, state); starts that
-    cannot be told apart any more are dropped; queues.
+    can no longer be distinguished are dropped; queues.
     """
     masks: dict[Term, int] = {}
     for name, truth in truths:
@@ -123,7 +123,7 @@ def plan_matching(
     start = tuple(c for c in conjuncts if c.term.level == START)
     queues = tuple(_queues(automaton, start, clock))
     queued = sum(1 << queue.position for queue in queues)
-    # A target whose only way in is a queue is tested there alone.
+    # A target that only a queue leads to is tested only there.
     only_queued = [
         1 << p
         for p in range(len(automaton.names))
@@ -142,10 +142,10 @@ def plan_matching(
         1 << p
         for p in range(len(automaton.names))
         if not automaton.reachable_from(1 << p) & dependent
-        and not (queued | automaton.accepting) >> p & 1  # at an accepting position no start stays
+        and not (queued | automaton.accepting) >> p & 1  # an accepting position keeps no start
     )
     if queues:
-        dominated = 0  # the order of starts is spread over a queue and a list; there is little left to gain
+        dominated = 0  # queue and list share the order of starts, so little can be gained
     return Plan(automaton, event, start, dominated, slots, queues)
 
 
@@ -158,8 +158,8 @@ def _conjuncts(truth: Term) -> Iterator[Term]:
 
 
 def _with_past(term: Term) -> Term:
-    """Return the term where it is known that the previous row exists: after the first row of a match."""
-    if term.op == "previous":  # what is inside is taken at another row, of which nothing is known
+    """Return the term without null checks for the previous row, which exists after the first row."""
+    if term.op == "previous":  # its argument belongs to another row, whose predecessor is unknown
         return replace(term, nullable=term.args[0].nullable) if term.data == 1 else term
     if term.op in SLOTS:
         return term
@@ -187,18 +187,18 @@ def _queues(automaton: Positions, start: tuple[Conjunct, ...], clock: Term | Non
             continue
         per_target = {t: tuple(c.term for c in start if c.mask >> t & 1) for t in others}
         if not any(per_target.values()):
-            continue  # nothing depends on the start: the earliest one is enough
+            continue  # independent of the start: the earliest one is enough
         every = [*own, *(term for terms in per_target.values() for term in terms)]
         if not all(slot.op in _FIXED for slot in _slots(every)):
             continue
         targets = tuple(Target(t, *_with_bound(terms)) for t, terms in per_target.items())
-        # The start's side of a bound is kept ready; only what else is tested needs the slots.
+        # The start's side of the bound is stored; only the other conditions need the slots.
         slots = _slots([*own, *(term for target in targets for term in target.conjuncts)])
         yield Queue(q, tuple(own), targets, tuple(slots))
 
 
 def _enters_at_one_age(automaton: Positions, q: int) -> bool:
-    """Whether partial matches enter ``q`` a fixed number of rows after their start: in order of starts."""
+    """Return whether partial matches enter ``q`` a fixed number of rows after their start."""
     before = [p for p, follow in enumerate(automaton.follow) if follow >> q & 1 and p != q]
     if automaton.first >> q & 1:
         return not before
@@ -207,7 +207,7 @@ def _enters_at_one_age(automaton: Positions, q: int) -> bool:
 
 
 def _age(automaton: Positions, p: int, above: frozenset[int]) -> int | None:
-    """Return the fixed number of rows between a start and position ``p``, or None when it varies."""
+    """Return the fixed number of rows from the start to position ``p``, or None if it varies."""
     before = [q for q, follow in enumerate(automaton.follow) if follow >> p & 1]
     if p in above or p in before:
         return None
@@ -219,7 +219,7 @@ def _age(automaton: Positions, p: int, above: frozenset[int]) -> int | None:
 
 
 def _is_window(term: Term, clock: Term | None) -> bool:
-    """Whether the condition, once false for a start, is false for it and all earlier starts from then on."""
+    """Return whether a condition that is false for a start stays false for it and for all earlier starts."""
     if clock is None or term.op != "compare" or term.data not in ("<", "<="):
         return False
     left, right = term.args
@@ -233,7 +233,7 @@ def _is_window(term: Term, clock: Term | None) -> bool:
 
 
 def _with_bound(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], Bound | None]:
-    """Take the first condition that can be a bound out of ``terms``."""
+    """Split off the first condition of ``terms`` that can be a bound."""
     for i, term in enumerate(terms):
         if bound := _bound(term):
             return terms[:i] + terms[i + 1 :], bound
@@ -241,7 +241,7 @@ def _with_bound(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], Bound | None
 
 
 def _bound(term: Term) -> Bound | None:
-    """Return the term as a bound when its sides separate and its start side cannot be null."""
+    """Return the term as a bound if its sides separate and the start's side cannot be null, else None."""
     if term.op != "compare" or term.data not in ("<", "<=", ">", ">="):
         return None
     left, right = term.args
@@ -261,5 +261,6 @@ def _of_start_alone(term: Term) -> bool:
 
 
 def _never_null(term: Term) -> bool:
-    # In floats null is NaN, which no comparison finds; in integers it is a number and would spoil the bound.
+    # Null is NaN in floats, and every comparison with it is false. In integers it is a number and would
+    # spoil the bound.
     return term.kind == "float" or not term.nullable

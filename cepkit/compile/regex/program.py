@@ -1,4 +1,4 @@
-"""A query compiled for a schema: the plan, its kernels, and the state they work on."""
+"""Compile a regex query for a schema: the plan, its kernels, and their state."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
 
-CONSUMED, MATCHES, WORK, MOST_LIVE, REASON = range(5)  # places in a kernel's report
+CONSUMED, MATCHES, WORK, MOST_LIVE, REASON = range(5)  # indices of a kernel's report
 LIST_FULL, QUEUE_FULL, WORK_LIMIT = 1, 2, 3
 
 
 @dataclass(frozen=True)
 class Program(Bound):
-    """A regex query bound to the columns of one schema; ``plan`` says which condition belongs where."""
+    """A regex query bound to the columns of a schema; ``plan`` places its conditions."""
 
     plan: Plan
 
     def terms(self) -> Iterator[Term]:
-        """Yield every condition, and the values that partial matches carry."""
+        """Yield every condition and every value that partial matches carry."""
         yield from self.plan.terms()
         yield from self.plan.slots
 
@@ -42,7 +42,7 @@ class Program(Bound):
         return self.plan.automaton
 
     def matching(self, inputs: Inputs) -> Kernel:
-        """Return the kernel that advances a state over events with these inputs."""
+        """Return the kernel that advances a state by events with these inputs."""
         return self._kernel("advance", write_matching, inputs)
 
     def labelling(self, inputs: Inputs) -> Kernel:
@@ -56,34 +56,34 @@ class Program(Bound):
         )
         user = {f"u{i}": function.call for i, function in enumerate(self.functions.values())}
         function = getattr(load(source.text, user), name)
-        # numba's own switch (NUMBA_DISABLE_JIT) makes Python functions of all.
+        # numba's own switch (NUMBA_DISABLE_JIT) makes all of them Python functions.
         return Kernel(function, source, hasattr(function, "py_func"))
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A loaded kernel and the source it came from."""
+    """A loaded kernel and its source."""
 
     run: Callable
     source: KernelSource
     is_compiled: bool = True
 
     def new_state(self, n_partitions: int, capacity: int = 8) -> State:
-        """Return the state before any event.
+        """Return the initial state.
 
         Parameters
         ----------
         n_partitions : int
-            Partition codes are below it.
+            Number of partitions; codes are smaller.
         capacity : int
-            Waiting starts per partition before arrays grow.
+            Waiting starts per partition before the arrays grow.
         """
-        arrays = {a.name: _filled(a, n_partitions, capacity) for a in self.source.state}
+        arrays = {a.name: _make_array(a, n_partitions, capacity) for a in self.source.state}
         return State(self.source.state, arrays)
 
 
 class State:
-    """The arrays a kernel works on; they belong to one run and change in place."""
+    """The arrays that a kernel works on. They belong to one run and change in place."""
 
     def __init__(self, layout: tuple[StateArray, ...], arrays: dict[str, np.ndarray]):
         self.layout, self.arrays = layout, arrays
@@ -93,10 +93,10 @@ class State:
         return [self.arrays[array.name] for array in self.layout]
 
     def grow(self, per: str) -> None:
-        """Double the room for waiting starts: ``per`` is ``list`` or ``queue``.
+        """Double the room for waiting starts; ``per`` is ``list`` or ``queue``.
 
-        Rows stay an odd number of cache lines long: rows of a power of two would all compete for the same
-        places of the cache (measured: a factor of two).
+        Rows stay an odd number of cache lines long. Rows with a power of two would all compete for the same
+        cache sets (measured: a factor of two).
         """
         for array in self.layout:
             if array.per == per:
@@ -111,18 +111,18 @@ class State:
             old = self.arrays[array.name]
             if old.shape[0] < n_partitions:
                 capacity = old.shape[1] if old.ndim == 2 else 1
-                new = _filled(array, n_partitions, capacity)
+                new = _make_array(array, n_partitions, capacity)
                 new[: old.shape[0]] = old
                 self.arrays[array.name] = new
 
     def clear(self) -> None:
-        """Forget all events, keeping the room."""
+        """Forget all events but keep the room."""
         for array in self.layout:
             if array.per in ("partition", "ring"):
                 self.arrays[array.name].fill(array.fill)
 
     def earliest_starts(self) -> np.ndarray:
-        """Return the earliest live start of every partition, int64, the largest int64 where there is none."""
+        """Return the earliest live start of every partition, int64; the largest int64 for no start."""
         live, starts = self.arrays["live"], self.arrays["list_start"]
         none = np.iinfo(np.int64).max
         earliest = np.where(live > 0, starts[:, 0], none)
@@ -137,25 +137,25 @@ class State:
 
 
 def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
-    """Bind ``query`` to ``schema`` and lay out its matching.
+    """Bind ``query`` to ``schema`` and plan its matching.
 
     Parameters
     ----------
     query : RegexQuery
-        What is looked for.
+        The query.
     schema : mapping of str to ColumnType
-        The columns there are; a boolean column may stand in the pattern without a definition.
+        The available columns. The pattern may name a boolean column without a definition.
 
     Returns
     -------
     Program
-        Nothing is compiled to machine code yet.
+        The program. No machine code is compiled yet.
 
     Raises
     ------
     CepError
-        Of the kind that fits: a name that neither ``define`` nor a boolean column gives, a name that is both,
-        a column that is not there, types that do not fit, a window without a clock.
+        If neither ``define`` nor a boolean column defines a name or both do, a column is missing, types do
+        not fit, or a window has no clock.
     """
     automaton = positions(query.pattern)
     binder = Binder(schema, query)
@@ -218,7 +218,7 @@ def _window(
     if clock.unit is None and not isinstance(query.within, int | float):
         raise CepError(
             f"within={query.within!r}: column {clock.data!r} is a plain number without unit; "
-            "give the window as a number of its own unit"
+            "give the window as a number in the same unit"
         )
     ticks = query.within if clock.unit is None else duration_ticks(query.within, clock.unit)
     binder.columns.setdefault(clock.data)
@@ -237,11 +237,11 @@ def _no_start_terms_in_front(plan: Plan) -> None:
     for conjunct in plan.start_conjuncts:
         if conjunct.mask & plan.automaton.first and conjunct.mask != (1 << len(plan.automaton.names)) - 1:
             raise PredicateError(
-                "a predicate of the first row of a match cannot look at the match: there is none yet"
+                "a predicate of the first row of a match cannot use the match, which is still empty"
             )
 
 
-def _filled(array: StateArray, n_partitions: int, capacity: int) -> np.ndarray:
+def _make_array(array: StateArray, n_partitions: int, capacity: int) -> np.ndarray:
     if array.per == "partition":
         return np.full(n_partitions, array.fill, array.dtype)
     if array.per == "ring":

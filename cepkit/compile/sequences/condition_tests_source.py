@@ -1,4 +1,4 @@
-"""Branch of a sequence query → Python source of the kernel that tests given matches by each condition."""
+"""Write the Python source of the kernel that tests given matches against each condition of a branch."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ def write_checking(
     *,
     interpreted: bool = False,
 ) -> KernelSource:
-    """Write the kernel that tests given events against conditions and absences of a branch, each by itself.
+    """Write the kernel that tests given events against each condition and absence of a branch separately.
 
     Parameters
     ----------
     program, bound, dtypes
-        As for `write_search`.
+        As in `write_search`.
     conditions, absences : sequence of int
-        Numbers of the branch's conditions (none of an absent event) and absences.
+        Numbers of the branch's conditions (without those on an absent event) and absences.
     interpreted : bool
-        Whether the source is to run as Python: for few events that is done before a compiler has begun.
+        Whether the source will run as Python, which is faster than compilation for few events.
 
     Returns
     -------
     KernelSource
         ``check(n, item, first_item, size, absent_tests, accept, time_start, time_end, *columns, *constants,
-        *tables, first, out)``: the events of match m are the places ``item[first_item[m] : first_item[m +
-        1]]``, ``size[m, c]`` of them component c's. ``out``, uint8 of shape (n, n_conditions + n_absences),
-        says whether each holds. Components that a condition does not look at may be any places.
+        *tables, first, out)``. The events of match m are the places
+        ``item[first_item[m] : first_item[m + 1]]``; component c takes ``size[m, c]`` of them. ``out``, uint8
+        of shape (n, n_conditions + n_absences), says whether each holds. Components that a condition does not
+        use may have any places.
 
     Notes
     -----
-    Time O(events of the matches + events between them where an event must be absent).
+    Time O(events of the matches + events in the ranges of the absences).
     """
     writer = _CheckingWriter(program, bound, dtypes)
     writer.python = writer.python or interpreted
@@ -49,7 +50,7 @@ def write_checking(
 
 class _CheckingWriter(SearchWriter):
     def write_checks(self, conditions: Sequence[int], absences: Sequence[int]) -> KernelSource:
-        # Of the conditions' functions, too, there is one for Python and one for kernels.
+        # A condition's function also exists twice: for Python and for kernels.
         similarities = similarity_lines(self.program.terms(), python=self.python)
         self.lines = [*module_header().splitlines(), *similarities]
         body, k = [], 0

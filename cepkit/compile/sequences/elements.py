@@ -1,4 +1,4 @@
-"""Binding of conditions on several events: ``b[i-1].price`` becomes a leaf, one event and one column."""
+"""Bind conditions on several events: ``b[i-1].price`` becomes a leaf, one event and one column."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from cepkit.compile.shared.terms import EVENT, Prepared, Term
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 
-# Which event of its variable an element is, besides a whole number k for the k-th: each one in turn (of a
-# single: the one), the one before it, the last, and the one an aggregate goes over.
+# Which event of its variable an element means, unless it is a whole number k for the k-th: each in turn
+# (for a single event: the event), the one before it, the last one, and the one that an aggregate is at.
 EACH, PREVIOUS, LAST, ITEM = "each", "previous", "last", "item"
-# What an aggregate goes over.
+# Ranges of an aggregate.
 ALL, EARLIER = "all", "earlier"
 
 
 class ElementBinder(Binder):
-    """Adds to the binder the values of the events of a match.
+    """A binder that also binds values of the events of a match.
 
-    Leaves are ``element`` terms with data (variable, which event, column) and ``group`` terms, whose data are
-    (aggregate, variable, which events) and whose argument is computed for every one of these.
+    Its leaves are ``element`` terms with data (variable, which event, column), and ``group`` terms with
+    data (aggregate, variable, which events). The argument of a group is computed for each of its events.
     """
 
-    range_of_aggregate: str | None = None  # within an aggregate's argument
+    range_of_aggregate: str | None = None  # while binding an aggregate's argument
 
     def _bind(self, expression: ex.Expression) -> Term:
         match expression:
@@ -64,7 +64,7 @@ class ElementBinder(Binder):
         return Term("similarity", arrays, FLOAT, None, True, e.function, EVENT)
 
     def _array(self, e: ex.Expression, call: ex.Call) -> Term:
-        """Return the leaf of an array; its column is one that is prepared for the function."""
+        """Return the leaf of an array; its column is prepared for the function."""
         name = e.name if isinstance(e, ex.Reference | ex.Attribute) else None
         if name is None:
             raise self.wrong(e, f"{call.function}() takes columns of arrays, as in {call.function}(a.x, b.x)")
@@ -82,10 +82,10 @@ class ElementBinder(Binder):
     def _which(self, e: ex.Reference) -> str | int:
         if self.range_of_aggregate is not None:
             if e.index not in (None, ex.ALL_BEFORE):
-                raise self.wrong(e, f"an aggregate goes over all events; write {e.variable}.{e.name} in it")
+                raise self.wrong(e, f"an aggregate ranges over all events; write {e.variable}.{e.name} in it")
             return ITEM
         if e.index == ex.ALL_BEFORE:
-            raise self.wrong(e, "'..i-1' stands in an aggregate, as in max(b[..i-1].price)")
+            raise self.wrong(e, "'..i-1' is allowed in an aggregate only, as in max(b[..i-1].price)")
         group = e.variable in self.query.group_variables
         if not group and (e.index in (None, ex.LAST, ex.CURRENT) or e.index == 1):
             return EACH
@@ -95,19 +95,19 @@ class ElementBinder(Binder):
         inside = [node for node in e.walk() if isinstance(node, ex.Reference)]
         if not inside:
             raise self.wrong(
-                e, f"{e.function}() of which events? Name a variable, as in {e.function}(b.price)"
+                e, f"{e.function}() names no events; name a variable, as in {e.function}(b.price)"
             )
         variables = list(dict.fromkeys(node.variable for node in inside))
         ranges = {node.index for node in inside}
         if len(variables) > 1 or len(ranges) > 1:
-            raise self.wrong(e, f"an aggregate goes over the events of one variable, not of {variables}")
+            raise self.wrong(e, f"an aggregate ranges over the events of one variable, not of {variables}")
         variable, over = variables[0], EARLIER if ranges == {ex.ALL_BEFORE} else ALL
         function = e.function
         if function == "collect":
             raise self.wrong(e, "collect() makes a list, which only a measure can hold")
         if isinstance(e.operand, ex.Reference) and e.operand.name is None:
             if function != "count":
-                raise self.wrong(e, f"{function}() of which column? Write {function}({variable}.price)")
+                raise self.wrong(e, f"{function}() names no column; write {function}({variable}.price)")
             return Term("group", (), INTEGER, None, False, ("count", variable, over), EVENT)
         outer, self.range_of_aggregate = self.range_of_aggregate, over
         try:
@@ -115,15 +115,15 @@ class ElementBinder(Binder):
             arg = self._reference(e.operand) if is_plain else super()._bind(e.operand)
         finally:
             self.range_of_aggregate = outer
-        return self._aggregated(e, function, variable, over, arg)
+        return self._finish_aggregate(e, function, variable, over, arg)
 
     def bind(self, expression: ex.Expression) -> Term:
-        """Return the term of ``expression``; within an aggregate the same text means another event."""
+        """Return the term of ``expression``; inside an aggregate the same text means another event."""
         if self.range_of_aggregate is not None:
             return self._bind(expression)
         return super().bind(expression)
 
-    def _aggregated(self, e: ex.Aggregate, function: str, variable: str, over: str, arg: Term) -> Term:
+    def _finish_aggregate(self, e: ex.Aggregate, function: str, variable: str, over: str, arg: Term) -> Term:
         def group(name: str, kind: str = arg.kind, nullable: bool = True) -> Term:
             return Term("group", (arg,), kind, arg.unit, nullable, (name, variable, over), EVENT)
 
@@ -138,7 +138,7 @@ class ElementBinder(Binder):
             return Term("-", (group("last"), group("first")), kind, arg.unit, True, None, EVENT)
         if function in ("min", "max"):
             if arg.kind == BOOLEAN:
-                raise self.wrong(e, f"{function}() needs an ordered value, this is a truth value")
+                raise self.wrong(e, f"{function}() needs an ordered value, but this is a truth value")
             if arg.kind == TEXT:
                 self.share_categories(arg.unit, arg.unit, ordered=True)
             return group(function)

@@ -1,7 +1,7 @@
-"""Branch of single events and an order to bind them in → Python source of a nested search over type lists.
+"""Write the Python source of a search that binds single events in a given order, by lists of their type.
 
-Each level goes over the events that one component accepts, between those that are bound already and in their
-window; conditions and absences are tested at the level where the last event they look at is bound.
+Each level iterates over the events that one component accepts, between the bound neighbours and in the
+window. Conditions and absences are tested at the level that binds the last of their events.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.shared.terms import Term
 
-# Places in the report of the search.
+# Indices of the search's report.
 LEVEL, N_MATCHES, WORK, DONE = range(4)
-# An array of a kernel: ("limit", name), ("members", c), ("rank", c or ~a), ("column", c or ~a, number).
-# Absence a stands as ~a beside the components.
+# An array argument: ("limit", name), ("members", c), ("rank", c or ~a), ("column", c or ~a, number).
+# ~a means absence a, c means component c.
 Key = tuple[str, int | str] | tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedKernel:
-    """The text of a search and the arrays it must be given, in order."""
+    """The text of a search and the arrays that it needs, in order."""
 
     text: str
     arrays: tuple[Key, ...]
 
 
 def unordered(bound: BoundBranch) -> str | None:
-    """Return why a branch cannot be searched in another order than its own; completes "it …"."""
+    """Return why a branch can only be searched in its own order, as text that completes "it …"; else None."""
     for component in bound.branch.components:
         if component.high != 1 or component.is_group:
             return f"repeats {component.variable!r}; only single events have an order to choose"
@@ -40,12 +40,12 @@ def unordered(bound: BoundBranch) -> str | None:
     for own in bound.conditions:
         for leaf in own.term.walk():
             if leaf.op == "group" or (leaf.op == "element" and leaf.data[1] not in (EACH, LAST, 1)):
-                return f"condition {own.condition.conjunct + 1} looks at a group of events"
+                return f"condition {own.condition.conjunct + 1} uses a group of events"
     return None
 
 
 def components_of_condition(own: BoundCondition) -> frozenset[int]:
-    """Return the components whose events a condition looks at."""
+    """Return the components whose events a condition uses."""
     return frozenset(own.component_of_variable.values())
 
 
@@ -64,16 +64,16 @@ def components_of_absence(bound: BoundBranch, a: int) -> frozenset[int]:
 def write_ordered(
     program: SequenceProgram, bound: BoundBranch, order: tuple[int, ...], dtypes: Mapping[str, str]
 ) -> OrderedKernel:
-    """Write the kernel that finds the matches of a branch by binding its components in an order.
+    """Write the kernel that finds the matches of a branch by binding its components in a given order.
 
     Parameters
     ----------
     program : SequenceProgram
-        For its tests, constants and functions; compiled.
+        Provides tests, constants and functions; compiled.
     bound : BoundBranch
-        A branch that `unordered` has nothing against.
+        A branch for which `unordered` returns None.
     order : tuple of int
-        All its components.
+        A permutation of all components.
     dtypes : mapping of str to str
         numpy dtype of every column.
 
@@ -81,10 +81,10 @@ def write_ordered(
     -------
     OrderedKernel
         ``search(fill, work_limit, low, high, low_place, high_place, *arrays, *constants, *tables, cursor,
-        stop, place, index, count_of_last, out, report)``. With ``fill`` the matches whose last event has a
-        position from ``low`` to ``high`` and a place from ``low_place`` to ``high_place`` are written to
-        ``out``, int64 of shape (n, n_components), as places; without it, all are counted by the place of
-        their last event. It goes on where ``report``, ``cursor`` and so on say.
+        stop, place, index, count_of_last, out, report)``. With ``fill``, it writes the matches whose last
+        event has a position from ``low`` to ``high`` and a place from ``low_place`` to ``high_place`` to
+        ``out``, int64 of shape (n, n_components), as places. Without ``fill``, it counts all matches by the
+        place of their last event. It continues from the state in ``report``, ``cursor`` and so on.
 
     Notes
     -----
@@ -92,8 +92,8 @@ def write_ordered(
     memory O(1) besides the arrays.
     Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
     Applications", PVLDB 11(11), 2018: evaluation in another order than that of the pattern.
-    Differs: all events are there before, so that earlier ones are looked up in lists of their type instead of
-    being buffered until the rarer one comes.
+    Differs: all events are available from the start, so earlier events are found in lists of their type;
+    nothing is buffered until the rarer event arrives.
     """
     return _OrderedWriter(program, bound, order, dtypes).write()
 
@@ -144,7 +144,7 @@ class _OrderedWriter:
         return f"{self._array('limit', name)}[{place}]"
 
     def _leaves(self, own: BoundCondition) -> list[tuple[Term, int]]:
-        """Return the elements that a condition looks at, with their component, or ~a of absence a."""
+        """Return the elements that a condition uses, with their component, or ~a for absence a."""
         of, a = own.component_of_variable, own.condition.absence
         absent = None if a is None else self.absences[a].variable
         leaves = dict.fromkeys(leaf for leaf in own.term.walk() if leaf.op == "element")
@@ -175,7 +175,7 @@ class _OrderedWriter:
         return [f"if level == {level}:", *lines]
 
     def _loads(self, level: int, is_wanted, cell) -> list[str]:
-        """Return the lines that read what this level's conditions look at."""
+        """Return the lines that read the values for this level's conditions."""
         absent = [one for one in self.bound.conditions if one.condition.absence in self.absent[level]]
         leaves = [pair for own in (*self.conditions[level], *absent) for pair in self._leaves(own)]
         lines = (self._load(leaf, of, cell(of)) for leaf, of in leaves if is_wanted(of))
@@ -187,7 +187,7 @@ class _OrderedWriter:
         return [f"    p{c} = {place}", *self._loads(level, lambda of: of == c, lambda _: cell)]
 
     def _tests(self, level: int, *, with_position: bool) -> tuple[list[str], list[list[str]]]:
-        """Return what must be true at a level, and the lines that end in ``continue`` for absent events."""
+        """Return the conditions of a level, and the lines that ``continue`` if an absent event occurs."""
         tests = []
         if with_position and self.order[level] == self.n - 1:
             place = self._limit("position", f"p{self.n - 1}")
@@ -232,7 +232,7 @@ class _OrderedWriter:
         return [*lines, f"    level = {level + 1}", "    continue"]
 
     def _reach(self, level: int) -> list[str]:
-        """Return the lines that find where the candidates of a level begin and stop."""
+        """Return the lines that find the first and last candidate of a level."""
         c, bound, last = self.order[level], set(self.order[:level]), self.n - 1
         below, above = [b for b in bound if b < c], [b for b in bound if b > c]
         lows = [self._limit("later", f"p{max(below)}") if below
@@ -271,10 +271,10 @@ class _OrderedWriter:
         return [*lines, *(f"    {line}" for line in self._counting(level, c == last)), "    level -= 1"]
 
     def _counting(self, level: int, counts_by_own: bool) -> list[str]:
-        """Return the lines that count all candidates; in slices, which the compiler makes vectors of."""
+        """Return the lines that count all candidates, in slices, which the compiler vectorises."""
         tests, scans = self._tests(level, with_position=False)
         own = self._own(level, f"{self._array('members', self.order[level])}[a]", "[a]")
-        # The same reads, of slices.
+        # The same reads, on slices.
         used = [name for name in self.name_of_array.values() if any(f"{name}[a]" in line for line in own)]
         lines = [f"    {name}_a = {name}[i:j]" for name in used]
         for name in used:

@@ -1,4 +1,4 @@
-"""Conditions on a partial match → functions of its path: the places of its events, one after the other."""
+"""Write conditions on a partial match as functions of its path: the places of its events, in order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, TEXT
 
 
 class PathWriter(TermWriter):
-    """Writes functions ``name(path, first, last, y, …)`` that say whether a condition holds on a path.
+    """Writes functions ``name(path, first, last, y, …)`` that test whether a condition holds on a path.
 
-    ``path[d]`` is the place of the d-th event, ``first[c]`` where component c begins, ``last`` the place of
-    the last event in ``path``, and ``y`` the place of an event beside it: an absent one, or one that may end
-    a loop.
+    ``path[d]`` is the place of the d-th event, and component c begins at ``first[c]``. ``last`` is the index
+    of the last event in ``path``. ``y`` is the place of an event outside the path: an absent event, or one
+    that may end a loop.
     """
 
     def __init__(self, terms, dtypes, functions, *, is_group: tuple[bool, ...], python: bool):
@@ -25,15 +25,15 @@ class PathWriter(TermWriter):
         self.parameters = ", ".join(["path", "first", "last", "y", *self.arguments()])
 
     def leaf(self, term: Term) -> str:
-        """Return the name of the element or aggregate in the function being written."""
+        """Return the name of the element or aggregate in the current function."""
         return self.names[term]
 
     def value(self, term: Term) -> str:
-        """Return the code of the value; a bare column is the one of the event at ``y``."""
+        """Return the code of the value; a plain column is that of the event at ``y``."""
         return self.load(term.data, "y") if term.op == "column" else super().value(term)
 
     def similarity(self, term: Term) -> str:
-        """Return the code of a function of two arrays; null where one of the events is not there."""
+        """Return the code of a function of two arrays; null if one of the events is missing."""
         code = super().similarity(term)
         optional = [arg for arg in term.args if arg.op == "element" and isinstance(arg.data[1], int)]
         if not optional:
@@ -41,9 +41,9 @@ class PathWriter(TermWriter):
         return f"({code} if {' and '.join(f'{self.value(arg)} >= 0' for arg in optional)} else NAN)"
 
     def load(self, column: str, place: str) -> str:
-        """Return the code that reads ``column`` at ``place`` in the width that terms compute with.
+        """Return the code that reads ``column`` at ``place``, in the width used for computation.
 
-        Of an array column that is the place itself.
+        For an array column, the code is the place itself.
         """
         i = self.columns.index(column)
         dtype = self.dtypes[column]
@@ -69,20 +69,20 @@ class PathWriter(TermWriter):
         Parameters
         ----------
         name : str
-            Of the function.
+            Name of the function.
         term : Term
             The condition.
         component_of : mapping of str to int
-            The components that its variables mean.
+            Component of each variable in the condition.
         top : int
-            The component of the event at ``last``.
+            Component of the event at ``last``.
         taking : int, optional
-            The component that takes the event at ``last``: its elements are that event, not all in turn.
+            The component that takes the event at ``last``. Its elements mean that event, not each in turn.
         taken : int, optional
-            The component that took its events one by one: for each of them the loop ends there, as when it
-            was taken.
+            The component that took its events one by one. For each of its events, the function treats the
+            loop as ending there, as it did when the event was taken.
         beside : str, optional
-            The variable whose event is ``y``.
+            The variable of the event ``y``.
         """
         body: list[str] = []
         depth = 1
@@ -172,7 +172,7 @@ class PathWriter(TermWriter):
 
 
 def _leaves(term: Term) -> Iterator[Term]:
-    """Yield the elements and aggregates of ``term``, not what aggregates are computed from."""
+    """Yield the elements and aggregates of ``term``, but not the arguments of aggregates."""
     if term.op in ("element", "group"):
         yield term
         return

@@ -1,4 +1,4 @@
-"""A sequence query bound to a schema: per branch what each component accepts and what else must hold."""
+"""A sequence query bound to a schema: per branch, the conditions on single events and all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BoundCondition:
 
     @property
     def component_of_variable(self) -> dict[str, int]:
-        """The component that each variable in the term means."""
+        """Component of each variable in the term."""
         return dict(self.condition.components)
 
 
@@ -39,16 +39,16 @@ class BoundBranch:
     Parameters
     ----------
     branch : Branch
-        Components, absences and conditions as in the query.
+        The components, absences and conditions of the query.
     accepts : tuple of tuple of Term
-        Per component the conditions on a single event, its type first; their leaves name the component's
-        variable, each of its events.
+        Per component, the conditions on a single event, its type first. Their leaves name the component's
+        variable and mean each of its events.
     absent_accepts : tuple of tuple of Term
         The same per absence.
     conditions : tuple of BoundCondition
-        All others.
+        All other conditions.
     untils : tuple of (Term or None)
-        Per component what ends its loop: ``column`` leaves are those of the event looked at.
+        Per component, the condition that ends its loop; its ``column`` leaves mean the event that may end it.
     """
 
     branch: Branch
@@ -67,7 +67,7 @@ class BoundBranch:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Limits on time and number, in ticks of the clock; None where there is none."""
+    """Limits on time and number, in ticks of the clock; None means no limit."""
 
     within: int | float | None = None
     gap_within: int | float | None = None
@@ -77,7 +77,7 @@ class Window:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing fits: the window ends before it begins."""
+        """Return whether nothing fits: the window ends before it begins."""
         within = self.within
         return within is not None and (within < 0 or (within == 0 and not self.closed))
 
@@ -96,12 +96,12 @@ class SequenceProgram(Bound):
 
     @cached_property
     def written(self) -> dict[tuple, object]:
-        """Sources of kernels by what they are for: a program may see many small frames."""
+        """Sources of kernels by purpose. They are kept, since a program may see many small frames."""
         return {}
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:
-        """The columns that engines need of the events: the conditions', and the clock."""
+        """Columns that engines need: those of the conditions, and the clock."""
         window = self.window
         timed = window.within is not None or window.gap_within is not None or window.strict_time
         clock = (self.clock,) if timed and self.clock else ()
@@ -109,11 +109,11 @@ class SequenceProgram(Bound):
 
     @property
     def clock(self) -> str | None:
-        """The column that is the clock."""
+        """Column that is the clock, if the query needs one."""
         return self.query.order_by[0] if self.query.order_by else None
 
     def given_order(self, bound: BoundBranch) -> tuple[int, ...] | None:
-        """Return the components of a branch in the user's ``evaluation_order``, None when there is none."""
+        """Return the components of a branch in the user's ``evaluation_order``, or None without one."""
         named = self.query.evaluation_order
         if not named:
             return None
@@ -128,26 +128,26 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
     Parameters
     ----------
     query : SequenceQuery
-        What is looked for.
+        The query.
     schema : mapping of str to ColumnType
-        The columns there are.
+        The available columns.
 
     Returns
     -------
     SequenceProgram
-        Nothing is compiled to machine code yet.
+        The program. No machine code is compiled yet.
 
     Raises
     ------
     CepError
-        Of the kind that fits: a column that is not there, types that do not fit, a window without a clock, a
-        type of event without a column of types.
+        If a column is missing, types do not fit, a window has no clock, or an event has a type but the query
+        has no column of types.
     UnsupportedQueryError
-        When the query has no normal form; see `branches`.
+        If the query has no normal form; see `branches`.
 
     Notes
     -----
-    Terms and constants are shared by the branches, so that equal conditions are computed once.
+    The branches share terms and constants, so equal conditions are computed once.
     """
     binder = ElementBinder(schema, query)
     bound = tuple(_bound(binder, branch) for branch in branches(query))
@@ -222,7 +222,7 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> Window:
             if not isinstance(value, int | float):
                 raise CepError(
                     f"{name}={value!r}: column {clock!r} is a plain number without unit; "
-                    "give the window as a number of its own unit"
+                    "give the window as a number in the same unit"
                 )
             return value
         return duration_ticks(value, unit)

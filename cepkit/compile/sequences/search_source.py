@@ -1,7 +1,7 @@
-"""Branch of a sequence query → Python source of its kernels: which events it accepts, and the search.
+"""Write the Python source of a branch's kernels: the tests of single events, and the search.
 
-The search takes every strategy and condition: it walks depth first over partial matches, event by event, and
-can stop and go on at any event.
+The search supports every strategy and condition. It walks depth first over partial matches, event by event,
+and can pause and continue at any event.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.shared.terms import Term
 
-# Only kernels call these: without the wrappers for Python they compile in half the time (measured).
+# Only kernels call these functions; without wrappers for Python they compile in half the time (measured).
 HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)'
-_HIGH = 1 << 40  # no limit on the events of a component
+_HIGH = 1 << 40  # means no limit on the events of a component
 _MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
 _PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
-# Places in the report of the search.
+# Indices of the search's report.
 START, DEPTH, ENTERING, N_MATCHES, N_ITEMS, WORK, DONE = range(7)
 
 
 def tests_of(program: SequenceProgram) -> tuple[tuple[Term, ...], ...]:
-    """Return the different conditions on single events: what the rows of ``accept`` stand for.
+    """Return the distinct conditions on single events; each is a row of ``accept``.
 
-    Leaves of equal conditions on different variables differ in the variable alone, so it is left out.
+    Leaves of equal conditions on different variables differ only in the variable, so it is left out.
     """
     found: dict[tuple[Term, ...], None] = {}
     for bound in program.branches:
@@ -40,23 +40,23 @@ def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
 
 
 def _anonymous(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    return tuple(_renamed(term) for term in terms)
+    return tuple(_without_variable(term) for term in terms)
 
 
-def _renamed(term: Term) -> Term:
+def _without_variable(term: Term) -> Term:
     data = ("", *term.data[1:]) if term.op == "element" else term.data
-    args = tuple(_renamed(arg) for arg in term.args)
+    args = tuple(_without_variable(arg) for arg in term.args)
     return Term(term.op, args, term.kind, term.unit, term.nullable, data, term.level)
 
 
 def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> KernelSource:
-    """Write the kernel that tells which events fulfil the conditions on single events.
+    """Write the kernel that tests which events fulfil the conditions on single events.
 
     Returns
     -------
     KernelSource
         ``accepting(start, stop, *columns, *constants, *tables, out)`` fills ``out``, uint8 of shape
-        (n_tests, n_events), from event ``start`` to ``stop``.
+        (n_tests, n_events), for the events from ``start`` to ``stop``.
     """
     python = not program.compiled
     writer = PathWriter(program.terms(), dtypes, tuple(program.functions), is_group=(False,), python=python)
@@ -67,7 +67,7 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
     lines += [f"def accepting({', '.join(['start', 'stop', *writer.arguments(), 'out'])}):"]
     tests = tests_of(program)
     lines += [f"    out{i} = out[{i}]" for i in range(len(tests))]
-    lines += ["    for y in range(np.uint64(start), np.uint64(stop)):"]  # signed: without vector instructions
+    lines += ["    for y in range(np.uint64(start), np.uint64(stop)):"]  # signed: no vector code
     for i, terms in enumerate(tests):
         leaves = [leaf for term in terms for leaf in term.walk() if leaf.op == "element"]
         writer.names = {leaf: f"x{n}" for n, leaf in enumerate(dict.fromkeys(leaves))}
@@ -85,7 +85,7 @@ def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[s
     Parameters
     ----------
     program : SequenceProgram
-        For its tests, constants and functions.
+        Provides tests, constants and functions.
     bound : BoundBranch
         The branch.
     dtypes : mapping of str to str
@@ -96,21 +96,22 @@ def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[s
     KernelSource
         ``search(stop, low, high, fill, work_limit, tests, absent_tests, accept, later, window_end, gap_end,
         time_start, time_end, position, *columns, *constants, *tables, path, component, first, cursor, open,
-        count_of_last, out_place, out_size, report)``. Events are named by their place in an order in which
-        partitions stand one behind the other. ``report`` says where the search goes on. Matches whose last
-        event has a position from ``low`` to ``high`` are counted in ``count_of_last`` (``fill`` 0) or written
-        (``fill`` 1): their places to ``out_place``, the sizes of their components to ``out_size``.
+        count_of_last, out_place, out_size, report)``. The place of an event is its index when events are
+        sorted by partition. The search continues from the state in ``report``. It handles the matches whose
+        last event has a position from ``low`` to ``high``. It counts them in ``count_of_last`` (``fill`` 0)
+        or writes them (``fill`` 1): their places to ``out_place``, the sizes of their components to
+        ``out_size``.
 
     Notes
     -----
-    Time O(partial matches x window). The search ends early when an output is full or ``work_limit`` events
-    were looked at; called again, it goes on at that event.
+    Time O(partial matches x window). The search ends early if an output is full or once it has visited
+    ``work_limit`` events; the next call continues at that event.
     """
     return SearchWriter(program, bound, dtypes).write()
 
 
 class SearchWriter:
-    """Writes the functions that test a partial match of a branch, and the walk over all of them."""
+    """Writes the functions that test a partial match of a branch, and the walk over all partial matches."""
 
     def __init__(self, program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[str, str]):
         self.program, self.bound, self.branch = program, bound, bound.branch
@@ -150,7 +151,7 @@ class SearchWriter:
         self.lines += [f"N = {self.n}", f"RUN_SCOPE = {self.program.query.scope == 'run'}", "", ""]
 
     def _dispatch(self, name: str, calls_of: dict[int, list[str]]) -> None:
-        """Write ``name(c, …)``: whether all conditions of component c hold."""
+        """Write ``name(c, …)``, which returns whether all conditions of component c hold."""
         lines = [f"def {name}(c, {self.writer.parameters}):"]
         for c, calls in sorted(calls_of.items()):
             lines += [f"    if c == {c}:", f"        return {' and '.join(calls)}"]
@@ -195,7 +196,7 @@ class SearchWriter:
     # --- absent events
 
     def _absences(self) -> None:
-        """Write ``free_at(c, …)``: no absent event when component c begins, and ``free(…)`` for a match."""
+        """Write ``free_at(c, …)`` to test absences when component c begins, and ``free(…)`` for a match."""
         at_begin: dict[int, list[str]] = {}
         at_end: list[str] = []
         for a, absence in enumerate(self.branch.absences):
@@ -209,10 +210,10 @@ class SearchWriter:
         self._free("free", "", {None: at_end} if at_end else {})
 
     def _free_of(self, a: int) -> bool:
-        """Write ``free{a}``; return whether it is known when the component behind the absent event begins."""
+        """Write ``free{a}``; return whether it can be tested when the component after the absence begins."""
         absence = self.branch.absences[a]
         own = [b for b in self.bound.conditions if b.condition.absence == a]
-        begun = self._decided_at_begin(absence, own)
+        begun = self._is_decided_at_begin(absence, own)
         top = absence.before if begun else self.n - 1
         names = []
         for i, bound in enumerate(own):
@@ -223,7 +224,7 @@ class SearchWriter:
         self._function(self._absence(a, absence, names, top))
         return begun
 
-    def _decided_at_begin(self, absence, own) -> bool:
+    def _is_decided_at_begin(self, absence, own) -> bool:
         if absence.spanning or absence.after < 0 or absence.before >= self.n:
             return False
         named = {c for bound in own for c in bound.component_of_variable.values()}
@@ -277,9 +278,9 @@ class SearchWriter:
         self.lines += text.replace("NOT_ENDED", ends).splitlines()
 
 
-# The walk; ``open`` holds for every depth what may still be tried there: 1 the loop may take a later event,
-# 2 the next component may begin, 4 the event at the cursor was taken and may begin the next component as
-# well; 8 and 16 whether taking and beginning are possible at all, which decides what is relevant.
+# The walk. For every depth, the bits of ``open`` say what may still be tried there. 1: the loop may take a
+# later event. 2: the next component may begin. 4: the event at the cursor was taken and may begin the next
+# component as well. 8 and 16: taking and beginning are possible at all, which decides what is relevant.
 _SEARCH = """def search(ARGUMENTS):
     s, d, entering = report[0], report[1], report[2]
     n_matches, n_items, work, done = 0, 0, 0, 0

@@ -1,1 +1,1 @@
-"""What both kinds of query compile with: binding to a schema, terms, and the writing of kernels."""
+"""Code for both kinds of query: binding to a schema, terms, and the writing of kernels."""

@@ -1,4 +1,4 @@
-"""Expressions + schema → typed terms: names found, types checked, literals made constants of their kind."""
+"""Bind expressions to a schema: find names, check types, and turn literals into constants of their kind."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 
 @dataclass
 class Binder:
-    """Binds the expressions of one query; collects the constants, tables and columns that they need.
+    """Binds the expressions of one query, and collects the constants, tables and columns that they need.
 
     Parameters
     ----------
     schema : mapping of str to ColumnType
-        The columns there are.
+        The available columns.
     query : RegexQuery
-        With the parameters' values (their types, not their values, shape the kernel) and the user functions.
+        Provides the parameters (only their types shape the kernel) and the user functions.
     """
 
     schema: Mapping[str, ColumnType]
@@ -82,7 +82,7 @@ class Binder:
         Raises
         ------
         ColumnNotFoundError, PredicateError
-            With the place of the error in the predicate.
+            If the predicate does not fit the schema. The message shows the position in the predicate.
         """
         self.role = role
         return self.truth(expression)
@@ -106,14 +106,14 @@ class Binder:
         return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, part)}")
 
     def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
-        """Return the error for a column that is not there."""
+        """Return the error for a missing column."""
         error = column_not_found(self.role, name, self.schema)
         return ColumnNotFoundError(f"{error}\n{self.query.underlined(self.role, part)}")
 
     # --- truth
 
     def truth(self, expression: ex.Expression) -> Term:
-        """Return ``expression`` as a truth value; anything else is an error."""
+        """Return the term of ``expression``, which must be a truth value."""
         term = self.bind(expression)
         if term.op == "null":
             return NEVER
@@ -129,8 +129,8 @@ class Binder:
     def bind(self, expression: ex.Expression) -> Term:
         """Return the term of ``expression``.
 
-        Equal parts share a term and its constants; literals that are merely equal do not, or moving one of
-        them would change the shape.
+        Equal parts share a term and its constants. Equal literals do not share one, because moving one of
+        them would then change the source.
         """
         if isinstance(expression, ex.Literal):
             return self._bind(expression)
@@ -194,7 +194,7 @@ class Binder:
         return compare(self, e)
 
     def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
-        """Note that two text columns need codes of common categories, in text order if ``ordered``."""
+        """Record that two text columns need codes of common categories, in text order if ``ordered``."""
         group = {one, other}
         for known in [known for known in self.text_groups if known & group]:
             group |= known
@@ -239,7 +239,7 @@ class Binder:
             return Term("quoted", kind=TEXT, data=value)
         text = _as_quoted(value)
         if text is None:
-            raise self.wrong(e, f"a value of type {type(value).__name__} cannot stand in a predicate")
+            raise self.wrong(e, f"a value of type {type(value).__name__} cannot be used in a predicate")
         return Term("quoted", kind=TEXT, data=text)
 
     def constant(self, constant: Constant) -> Term:
@@ -292,7 +292,7 @@ class Binder:
         if arg.level == START:
             raise self.wrong(
                 e,
-                f"{name}() cannot hold an aggregate; take it apart: the aggregate outside, the column inside",
+                f"{name}() cannot hold an aggregate; split it: the aggregate outside, the column inside",
             )
         if arg.kind == OTHER:
             raise self.wrong(
@@ -315,7 +315,7 @@ class Binder:
             )
         arg = self._event_level(e, function)
         if function == "last":
-            # Matches are contiguous in their partition: the last row before this one is the previous row.
+            # A match is contiguous in its partition, so its last row before this one is the previous row.
             return Term("previous", (arg,), arg.kind, arg.unit, arg.nullable, 1, EVENT)
         if function == "first":
             return Term("first", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
@@ -332,7 +332,7 @@ class Binder:
         if function in ("max", "min"):
             if arg.kind == BOOLEAN:
                 raise self.wrong(
-                    e, f"{function}() needs an ordered value, {str(e.operand)!r} is a truth value"
+                    e, f"{function}() needs an ordered value, but {str(e.operand)!r} is a truth value"
                 )
             if arg.kind == TEXT:
                 self.share_categories(arg.unit, arg.unit, ordered=True)
@@ -352,7 +352,7 @@ class Binder:
     @_bind.register
     def _(self, e: ex.Negative) -> Term:
         if isinstance(e.operand, ex.Literal) and type(e.operand.value) in (int, float):
-            return self._value(-e.operand.value, e)  # a constant like any other
+            return self._value(-e.operand.value, e)  # treated like any other constant
         arg = self._number(e.operand, e)
         if arg.op == "null":
             return arg
@@ -405,7 +405,7 @@ class Binder:
         return term
 
     def numeric_if_any(self, term: Term) -> Term:
-        """Return a user function's result as a number, anything else as it is."""
+        """Return a user function's result as a number; return any other term unchanged."""
         return self.as_float(term) if term.kind == ANY_KIND and term.op == "call" else term
 
     def as_float(self, term: Term) -> Term:
@@ -427,10 +427,10 @@ class Binder:
         except PredicateError as error:
             raise self.wrong(e, str(error)) from None
         if not function.arity.accepts(len(e.arguments)):
-            raise self.wrong(e, f"{e.function}() takes {function.arity}, {len(e.arguments)} are given")
+            raise self.wrong(e, f"{e.function}() takes {function.arity}, {len(e.arguments)} given")
         args = tuple(self._argument(argument, e) for argument in e.arguments)
         self.used_functions[e.function] = function
-        # Without a promise that it only looks at its arguments it must see every event on its own.
+        # A function that is not declared pure must see every event separately.
         return Term("call", args, ANY_KIND, None, True, e.function, max(level_of(*args), EVENT))
 
     def _argument(self, argument: ex.Expression, e: ex.Call) -> Term:
@@ -447,8 +447,8 @@ class Binder:
         name = e.function
         raise self.wrong(
             e,
-            f"{name}() compares events of a sequence. Of rows that follow each other: PATTERN SEQ(_ a, _ b) "
-            f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query: "
+            f"{name}() compares events of a sequence. For neighbouring rows write PATTERN SEQ(_ a, _ b) "
+            f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query write "
             f"{name}(first(x), last(x))",
         )
 
@@ -480,13 +480,13 @@ class Binder:
 
 
 def holds_lists(name: str, e: ex.Expression) -> str:
-    """Return what is wrong with an array column as a value, and what there is instead."""
+    """Return the error text for an array column used as a value, with the alternatives."""
     whole = ", ".join(f"{function}(…)" for function in VECTOR_FUNCTIONS)
     return f"column {name!r} holds lists; take an item, as in {e}[0], or compare whole arrays: {whole}"
 
 
 def _as_quoted(value: object) -> str | None:
-    """Return times and durations given as Python objects in the spelling that text has."""
+    """Return a time or duration object in the spelling of text, or None for any other value."""
     import datetime
 
     if isinstance(value, np.timedelta64):

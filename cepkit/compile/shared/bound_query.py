@@ -1,4 +1,4 @@
-"""What binding a query to a schema gives besides its terms, and what kernels read of the events by it."""
+"""The result of binding a query to a schema, and the inputs that its kernels read from events."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from cepkit.events import TEXT, Column, ColumnType, shared_categories
 
 @dataclass(frozen=True)
 class Bound(ABC):
-    """A query bound to the columns of one schema; programs add what they lay out.
+    """A query bound to the columns of a schema; programs add their layout.
 
     Parameters
     ----------
     query : RegexQuery or SequenceQuery
-        What is looked for.
+        The query.
     schema : mapping of str to ColumnType
-        The columns there are.
+        The available columns.
     columns : tuple of str
-        Those that kernels read, in the order of their arguments.
+        Columns that kernels read, in the order of their arguments.
     constants, tables, derived, text_groups, ordered_text, functions
-        What kernels get besides columns; collected by the binder.
+        Further inputs of kernels, collected by the binder.
     """
 
     query: Any
@@ -48,23 +48,23 @@ class Bound(ABC):
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:
-        """The columns that engines need of the events."""
+        """Columns that engines need from the events."""
         return self.columns
 
     @property
     def compiled(self) -> bool:
-        """Whether the kernels are machine code; one plain Python function makes them run as Python."""
+        """Return whether the kernels are machine code; one plain Python function makes all run as Python."""
         return all(function.compiled for function in self.functions.values())
 
     @property
     def pure(self) -> bool:
-        """Whether every user function was declared pure, so that events may be evaluated in parallel."""
+        """Return whether every user function is declared pure, so events may be evaluated in parallel."""
         return all(function.pure for function in self.functions.values())
 
     def inputs(self, columns: Mapping[str, Column]) -> Inputs:
-        """Return what the kernels read of these columns (all that ``self.columns`` names).
+        """Return the inputs that kernels read from these columns, which must contain all of ``self.columns``.
 
-        Texts that are compared get codes of common categories here, and constant texts their codes.
+        Text columns that are compared get codes of common categories, and constant texts get their codes.
         """
         columns = dict(columns)
         for group in self.text_groups:
@@ -83,7 +83,7 @@ class Bound(ABC):
         if constant.text is None:
             return constant.value
         found = np.flatnonzero(columns[constant.column].categories == constant.text)
-        return int(found[0]) if len(found) else -2  # the code of no text
+        return int(found[0]) if len(found) else -2  # a code that no text has
 
     def _texts(self, columns: Mapping[str, Column]) -> list[np.ndarray]:
         if self.compiled:
@@ -94,13 +94,13 @@ class Bound(ABC):
 
     @cached_property
     def reasons_for_python(self) -> tuple[str, ...]:
-        """Names of the functions that keep the kernel from being compiled."""
+        """Names of the functions that prevent compilation."""
         return tuple(name for name, function in self.functions.items() if not function.compiled)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The arguments of a kernel that come from the events: their columns, and what belongs to these."""
+    """Arguments of a kernel that come from the events: their columns, and values derived from these."""
 
     columns: Mapping[str, np.ndarray]
     constants: tuple[int | float, ...]
@@ -108,14 +108,14 @@ class Inputs:
     texts: tuple[np.ndarray, ...]
 
     def arguments(self, rows: slice | None = None) -> list:
-        """Return the arguments in the kernel's order, for a run of rows or for all."""
+        """Return the arguments in the kernel's order, for a range of rows or for all."""
         arrays = (
             list(self.columns.values()) if rows is None else [array[rows] for array in self.columns.values()]
         )
         return [*arrays, *self.constants, *self.tables, *self.texts]
 
     def with_columns(self, columns: Mapping[str, np.ndarray]) -> Inputs:
-        """Return the inputs with other arrays for the columns."""
+        """Return the inputs with these arrays as columns."""
         return replace(self, columns=columns)
 
 
@@ -142,7 +142,7 @@ def _ordered_table(table: Table, column: Column, order: tuple[str, ...]) -> np.n
             f"{table.text!r} is not one of the ordered categories {list(order)} of {table.column!r}"
         )
     rank = {text: i for i, text in enumerate(order)}
-    # The categories of a column it is compared with may be others; they do not occur here.
+    # A column that it is compared with may have other categories; they do not occur here.
     own = np.array([rank.get(text, -1) for text in column.categories])
     limit = rank[table.text]
     holds = {"<": own < limit, "<=": own <= limit, ">": own > limit, ">=": own >= limit}[table.test]

@@ -1,4 +1,4 @@
-"""Comparisons between typed terms: which kinds go together, and in which unit and type they are compared."""
+"""Comparisons between typed terms: which kinds are comparable, and in which unit and type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 class Binder(Protocol):
-    """What comparisons ask of the binder of an expression; see `cepkit.compile.shared.binding.Binder`."""
+    """The methods that comparisons need from `cepkit.compile.shared.binding.Binder`."""
 
     schema: Mapping[str, ColumnType]
     constants: Any
@@ -42,11 +42,11 @@ class Binder(Protocol):
         ...
 
     def wrong(self, part: ex.Expression, problem: str) -> CepError:
-        """Return the error about a part of the expression."""
+        """Return the error for a part of the expression."""
         ...
 
     def numeric_if_any(self, term: Term) -> Term:
-        """Return a term that user functions made as a number."""
+        """Return the result of a user function as a number; return any other term unchanged."""
         ...
 
     def as_float(self, term: Term) -> Term:
@@ -62,20 +62,20 @@ class Binder(Protocol):
         ...
 
     def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
-        """Give two columns of text the same codes."""
+        """Give two text columns the same codes."""
         ...
 
 
 def compare(binder: Binder, e: ex.Comparison) -> Term:
-    """Return the truth term of a comparison, its sides brought to one kind and unit.
+    """Return the truth term of a comparison; both sides are converted to one kind and unit.
 
-    Texts beside times and durations are read as such; an integer is compared with a constant float as an
+    Text next to a time or a duration is parsed as one. An integer is compared with a constant float as an
     integer.
 
     Raises
     ------
     PredicateError
-        When the sides cannot be compared.
+        If the sides cannot be compared.
     """
     left, right = binder.bind(e.left), binder.bind(e.right)
     if "null" in (left.op, right.op):
@@ -124,7 +124,7 @@ def _mismatch(binder: Binder, e: ex.Comparison, left: Term, right: Term) -> str:
 
 def _compare_with_text(binder: Binder, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
     if left.op == "quoted":
-        raise binder.wrong(e, "two constants are compared; name a column on one side")
+        raise binder.wrong(e, "this compares two constants; use a column on one side")
     if left.kind == TEXT:
         if sign in ("==", "!="):
             code = binder.constant(Constant(INTEGER, text=text, column=left.unit))
@@ -137,7 +137,7 @@ def _compare_with_text(binder: Binder, e: ex.Comparison, left: Term, sign: str, 
         try:
             ticks = duration_ticks(text, left.unit)
         except CepError as error:
-            raise binder.wrong(e, f"{text!r} is compared with a duration but is none: {error}") from None
+            raise binder.wrong(e, f"{text!r} is compared with a duration but is not one: {error}") from None
         return comparison(sign, left, binder.ticks(ticks, DURATION, left.unit))
     if left.kind == TIME:
         return comparison(sign, left, binder.ticks(_time(binder, e, text, left, sign), TIME, left.unit))
@@ -146,7 +146,7 @@ def _compare_with_text(binder: Binder, e: ex.Comparison, left: Term, sign: str, 
 
 
 def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) -> int:
-    """Return the ticks that ``like sign text`` compares with; a text between two is moved to one."""
+    """Return the ticks for the comparison ``like sign text``; a text between two ticks is rounded to one."""
     import pandas as pd
 
     try:
@@ -155,13 +155,13 @@ def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) ->
         moment = pd.NaT
     if moment is pd.NaT:
         raise binder.wrong(
-            e, f"{text!r} is compared with a time but is none; write it as '2024-01-31 09:30:00'"
+            e, f"{text!r} is compared with a time but is not one; write it as '2024-01-31 09:30:00'"
         )
     zone = _timezone(binder, like)
     if moment.tzinfo is not None:
         if zone is None:
             raise binder.wrong(
-                e, f"{text!r} has a time zone, the times it is compared with have none; leave it out"
+                e, f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
             )
         moment = moment.tz_convert("UTC").tz_localize(None)
     elif zone is not None:
@@ -169,12 +169,12 @@ def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) ->
     nanoseconds = int(moment.asm8.astype(np.int64)) * _NANOSECONDS[moment.unit]
     ticks, rest = divmod(nanoseconds, _NANOSECONDS[like.unit])
     if rest and sign in ("==", "!="):
-        return NULL_INTEGER  # which equals no time
+        return NULL_INTEGER  # equals no time
     return ticks + 1 if rest and sign in (">=", "<") else ticks
 
 
 def _timezone(binder: Binder, term: Term) -> str | None:
-    """Return the time zone of the columns that ``term`` is computed from."""
+    """Return the time zone of the columns in ``term``, or None."""
     for part in term.walk():
         if part.op in ("column", "element"):
             name = part.data if part.op == "column" else part.data[-1]
@@ -186,7 +186,7 @@ def _timezone(binder: Binder, term: Term) -> str | None:
 
 
 def check_zones(binder: Binder, e: ex.Expression, left: Term, right: Term) -> None:
-    """Raise the error when one of two times has a time zone and the other has none."""
+    """Raise if exactly one of two times has a time zone."""
     if {left.kind, right.kind} == {TIME} and (
         (_timezone(binder, left) is None) != (_timezone(binder, right) is None)
     ):
@@ -194,13 +194,13 @@ def check_zones(binder: Binder, e: ex.Expression, left: Term, right: Term) -> No
 
 
 def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
-    """Compare an integer with a constant float as integers: 64-bit integers do not fit a float."""
+    """Compare an integer with a constant float as integers, because 64-bit integers do not fit a float."""
     if right.kind == INTEGER and left.kind == FLOAT and left.op == "constant":
         left, sign, right = right, _OPPOSITE[sign], left
     if left.kind == INTEGER and right.kind == FLOAT and right.op == "constant":
-        # x >= 5.5 is x > 5 and x < 5.5 is x <= 5; with these two signs a limit beyond all integers works
-        # too.
-        return left, {">=": ">", "<": "<="}.get(sign, sign), _rounded(binder, right, sign)
+        # x >= 5.5 is x > 5, and x < 5.5 is x <= 5. These two signs also work with a limit beyond all
+        # integers.
+        return left, {">=": ">", "<": "<="}.get(sign, sign), _round_to_integer(binder, right, sign)
     if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
         return left, sign, _float_constant(binder, right)
     if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
@@ -208,11 +208,11 @@ def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, st
     return left, sign, right
 
 
-def _rounded(binder: Binder, constant: Term, sign: str) -> Term:
+def _round_to_integer(binder: Binder, constant: Term, sign: str) -> Term:
     value = binder.constants[constant.data].value
     if sign in ("==", "!="):
         equal = float(value).is_integer() and NULL_INTEGER < value < 2**63
-        limit = int(value) if equal else NULL_INTEGER  # which equals no value
+        limit = int(value) if equal else NULL_INTEGER  # equals no value
     elif math.isinf(value):
         limit = 2**63 if value > 0 else NULL_INTEGER
     else:
@@ -225,7 +225,7 @@ def _float_constant(binder: Binder, constant: Term) -> Term:
 
 
 def same_unit(binder: Binder, left: Term, right: Term) -> tuple[Term, Term]:
-    """Return two times or durations in the finer of their units."""
+    """Return two times or durations, both in the finer of their units."""
     if left.unit == right.unit:
         return left, right
     finer = min(left.unit, right.unit, key=_NANOSECONDS.__getitem__)
@@ -233,7 +233,7 @@ def same_unit(binder: Binder, left: Term, right: Term) -> tuple[Term, Term]:
 
 
 def in_unit(binder: Binder, term: Term, unit: str) -> Term:
-    """Return a time or duration in ``unit``, which is not coarser than its own."""
+    """Return a time or duration in ``unit``, which must not be coarser than its own unit."""
     if term.unit == unit:
         return term
     factor = binder.ticks(_NANOSECONDS[term.unit] // _NANOSECONDS[unit], INTEGER, None)

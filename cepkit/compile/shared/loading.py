@@ -1,4 +1,4 @@
-"""Kernel source → compiled functions, kept on disk where every process of the user finds them again."""
+"""Compile kernel source into functions, cached on disk for all processes of the user."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LOOK_S = 0.05  # a thread that waits for the compilation of another one runs a 
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
-    """Return the module made from kernel source, compiled at once or loaded from the cache.
+    """Return the module made from kernel source, compiled now or loaded from the cache.
 
     Parameters
     ----------
     text : str
-        The module; its functions are compiled when it is imported.
+        Text of the module; its functions are compiled when it is imported.
     names : mapping of str to callable, optional
-        User functions that the module calls; such a module is compiled anew in every process, since nothing
-        tells a cache when their helpers change.
+        User functions that the module calls. Such a module is compiled again in every process, because a
+        cache does not notice when their helpers change.
 
     Returns
     -------
@@ -36,27 +36,27 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
 
     Notes
     -----
-    A file is written once under the hash of its text and moved into place whole, so that several processes
-    can share the folder. The module is entered into ``sys.modules`` before it runs: numba's cache finds
-    functions by the name of their module.
+    A file is named by the hash of its text. It is written once and moved into place as a whole, so several
+    processes can share the folder. The module is entered into ``sys.modules`` before it runs, because numba's
+    cache finds functions by the name of their module.
     """
     checkpoint()
     while not _loading.acquire(timeout=_LOOK_S):
         checkpoint()
     try:
-        return _loaded(text, names or {})
+        return _load_once(text, names or {})
     finally:
         _loading.release()
 
 
-def _loaded(text: str, names: Mapping[str, Callable]) -> ModuleType:
+def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     key = hashlib.sha256(text.encode()).hexdigest()[:24]
     own = "".join(f"_{id(function):x}" for function in names.values())
     name = f"cepkit_kernel_{key}{own}"
     if name in sys.modules:
         return sys.modules[name]
     path = cache_folder() / f"cepkit_kernel_{key}.py"
-    # numba tells a stale cache by the time and size of the file, so it is never written again.
+    # numba recognises a stale cache by the file's time and size, so the file is never written again.
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_text(text)
@@ -65,7 +65,7 @@ def _loaded(text: str, names: Mapping[str, Callable]) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(names)
     sys.modules[name] = module
-    # The first kernel imports numba: a million objects that stay, which the collector would visit in vain.
+    # The first kernel imports numba: a million permanent objects, which the garbage collector can skip.
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Array bundles that kernels and their callers share; no compiled code stands here."""
+"""Array bundles that kernels and their callers share; this module holds no compiled code."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StateArray:
-    """One array of a matcher's state.
+    """One array in the state of a matcher.
 
     Parameters
     ----------
     name : str
-        Argument of the kernel.
+        Name of the kernel's argument.
     dtype : str
         numpy dtype.
     per : str
-        ``partition``: shape (n_partitions,); ``ring``: (n_partitions, width), the last rows of each
-        partition; ``list`` and ``queue``: (n_partitions, capacity), one cell per waiting start, growing.
+        ``partition``: shape (n_partitions,). ``ring``: (n_partitions, width), the last rows of each
+        partition. ``list`` and ``queue``: (n_partitions, capacity), one cell per waiting start; they grow.
     fill : int or float
         Value before any event.
     width : int
-        Of a ring.
+        Width of a ring.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Typed terms → Python expressions: values, and what it takes for a condition to be true."""
+"""Write typed terms as Python expressions: their values, and the conditions for them to be true."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MATH = {
 }
 
 
-# What `dtypes` says of an array column: float64, a row per event.
+# The entry of an array column in `dtypes`: float64, one row per event.
 VECTOR = "vector"
 _VECTORS = 'T.Array(T.float64, 2, "C", readonly=True)'
-# Products are added one after the other: every engine, compiled or not, gets the same number.
+# The products are added in a fixed order, so every engine, compiled or not, gets the same number.
 _OF_PREPARED = """    s = 0.0
     for k in range(c.shape[1]):
         s += c[i, k] * d[j, k]
@@ -41,7 +41,7 @@ _SIMILARITY = {"corr": _OF_PREPARED, "cosine": _OF_PREPARED, "l2": _OF_ROWS}
 
 
 def similarity_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
-    """Return the functions of two rows that ``terms`` call: ``corr(c, i, d, j)`` of row i of c and j of d."""
+    """Return the functions that ``terms`` call: ``corr(c, i, d, j)`` takes row i of c and row j of d."""
     used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
     options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
     lines = []
@@ -52,14 +52,14 @@ def similarity_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
 
 
 def stored_dtype(term: Term) -> str:
-    """Return the dtype in which a state array keeps the values of ``term``."""
+    """Return the dtype in which a state array stores the values of ``term``."""
     return "float64" if term.kind == FLOAT else "int64"
 
 
 class TermWriter:
-    """Writes the terms of one program; names its columns c0…, constants k0…, tables t0…, functions u0….
+    """Writes the terms of a program; names its columns c0…, constants k0…, tables t0…, functions u0….
 
-    ``slots`` are the values that partial matches of a regex carry.
+    ``slots`` are the values that partial matches of a regex query carry.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TermWriter:
         every = [t for root in (*terms, *slots) for t in root.walk()]
         self.columns, self.slots = list(self.dtypes), slots
         self.similarities = similarity_lines(every, python=python)
-        # Those in use, counted anew: what binding made and left aside must not change the text.
+        # Only those in use, numbered again: leftovers of binding must not change the text.
         constants = {t.data: t.kind == FLOAT for t in every if t.op == "constant"}
         self.constants = dict(sorted(constants.items()))
         self.tables = sorted({t.data for t in every if t.op == "table"})
@@ -98,7 +98,7 @@ class TermWriter:
         return names + [f"d{i}" for i in range(len(self.texts))]
 
     def argument_types(self) -> list[str]:
-        """Return their numba types."""
+        """Return the numba types of these arguments."""
         types = [
             _VECTORS if self.dtypes[name] == VECTOR else f"read_only(T.{self.dtypes[name]})"
             for name in self.columns
@@ -108,7 +108,7 @@ class TermWriter:
         return types + ["read_only(T.uint8)" for _ in self.tables]
 
     def past_state(self) -> list[StateArray]:
-        """Return the state arrays that remember earlier rows of each partition."""
+        """Return the state arrays that hold earlier rows of each partition."""
         arrays = [StateArray("ordinal", "int64", "partition")] if self.uses_ordinal else []
         for i, (arg, offset) in enumerate(self.pasts):
             fill = float("nan") if arg.kind == FLOAT else _null(arg)
@@ -119,7 +119,7 @@ class TermWriter:
     # --- lines
 
     def event_lines(self) -> list[str]:
-        """Return the lines that load the event's values and exchange the remembered ones."""
+        """Return the lines that load the event's values and swap them with the stored earlier ones."""
         lines = []
         for i, name in enumerate(self.columns):
             dtype = self.dtypes[name]
@@ -139,7 +139,7 @@ class TermWriter:
         return lines
 
     def slot_first(self, slot: Term) -> str:
-        """Return the code of a slot's value for a match that starts at this event."""
+        """Return the code for a slot's value in a match that starts at this event."""
         if slot.op == "count":
             return "n"
         arg = slot.args[0]
@@ -148,7 +148,7 @@ class TermWriter:
         return self.stored(arg)
 
     def slot_next(self, slot: Term, old: str) -> str:
-        """Return the code of a slot's value after this event, from its value ``old`` before it."""
+        """Return the code for a slot's value after this event; ``old`` is its value before."""
         if slot.op in ("first", "count"):
             return old
         arg = slot.args[0]
@@ -175,14 +175,14 @@ class TermWriter:
     # --- values
 
     def stored(self, term: Term) -> str:
-        """Return the code of the value with null as the value that stands for it."""
+        """Return the code of the value; null is encoded as its special value."""
         value, known = self.value(term), self.valid(term)
         if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not known:
             return value
         return f"({value} if {_all(known)} else {_null_name(term)})"
 
     def value(self, term: Term) -> str:
-        """Return the code of the value; meaningless where ``valid`` does not hold (in floats: NaN)."""
+        """Return the code of the value; it is meaningless if ``valid`` does not hold (in floats: NaN)."""
         op, args = term.op, term.args
         if op == "column":
             return f"x{self.columns.index(term.data)}"
@@ -256,11 +256,11 @@ class TermWriter:
         return f"c{self.columns.index(column)}"
 
     def leaf(self, term: Term) -> str:
-        """Return the name that holds an element or an aggregate of a group; writers for sequences know it."""
+        """Return the name of an element or a group aggregate; writers for sequences override it."""
         raise TypeError(f"no name for {term.op}")
 
     def valid(self, term: Term) -> list[str]:
-        """Return the conditions for the value not to be null; none for floats, whose null compares false."""
+        """Return the conditions for a value that is not null; none for floats, since NaN compares false."""
         if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
             return []
         if term.kind == TEXT:
@@ -283,7 +283,7 @@ class TermWriter:
         return self._holds(term, True)
 
     def false(self, term: Term) -> str:
-        """Return the code that is true exactly when ``term`` is false, not when it is null."""
+        """Return the code that is true exactly when ``term`` is false (not null)."""
         return self._holds(term, False)
 
     def _holds(self, term: Term, wanted: bool) -> str:
@@ -291,9 +291,9 @@ class TermWriter:
         if op == "not":
             return self._holds(args[0], not wanted)
         if op in ("and", "or"):
-            # With De Morgan, true and false of a junction need only true and false of its parts.
+            # By De Morgan's laws, true and false of a junction need only true and false of its parts.
             sign = "and" if (op == "and") == wanted else "or"
-            return _joined(sign, [self._holds(arg, wanted) for arg in args], lazy=self.is_costly(term))
+            return _join(sign, [self._holds(arg, wanted) for arg in args], lazy=self.is_costly(term))
         if op in ("never", "always"):
             return str((op == "always") == wanted and op != "never")
         if op == "truth":
@@ -305,15 +305,13 @@ class TermWriter:
         if op == "table":
             code = self.value(args[0])
             conditions = self.valid(args[0])
-            return _joined(
+            return _join(
                 "and", [*conditions, f"t{self.tables.index(term.data)}[{code} + 1] == {int(wanted)}"]
             )
         if op == "call":
             call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
-            return _joined(
-                "and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True
-            )
-        return f"({self.value(term)} == {int(wanted)})"  # a boolean column or what is derived from one
+            return _join("and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True)
+        return f"({self.value(term)} == {int(wanted)})"  # a boolean column or a value derived from one
 
     def _is_null(self, term: Term, wanted: bool) -> str:
         if term.kind == FLOAT:
@@ -330,13 +328,13 @@ class TermWriter:
         one, other = self.value(left), self.value(right)
         known = self.valid(left) + self.valid(right)
         if sign == "!=" and FLOAT in (left.kind, right.kind):
-            return _joined("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
-        return _joined("and", [*known, f"{one} {sign} {other}"])
+            return _join("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
+        return _join("and", [*known, f"{one} {sign} {other}"])
 
     # --- user functions
 
     def is_costly(self, term: Term) -> bool:
-        """Whether the condition should be computed only where it decides."""
+        """Return whether the condition is expensive, so that it is computed only if needed."""
         return any(part.op in ("call", "similarity") for part in term.walk())
 
     def _function(self, term: Term) -> str:
@@ -358,13 +356,13 @@ def _column_of(term: Term) -> str:
     return term.data if term.op == "column" else term.data[-1]
 
 
-def _joined(sign: str, parts: list[str], *, lazy: bool = False) -> str:
+def _join(sign: str, parts: list[str], *, lazy: bool = False) -> str:
     parts = list(dict.fromkeys(parts))
     if len(parts) == 1:
         return f"({parts[0]})"
     if lazy:
         return "(" + f" {sign} ".join(f"({part})" for part in parts) + ")"
-    # Without jumps: the parts are cheap and the processor guesses badly.
+    # Without jumps: the parts are cheap, and the processor predicts such branches badly.
     return "(" + f" {'&' if sign == 'and' else '|'} ".join(f"({part})" for part in parts) + ")"
 
 

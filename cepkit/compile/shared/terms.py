@@ -1,4 +1,4 @@
-"""Typed terms: what a predicate means once its columns and parameters are known; no text, no code."""
+"""Typed terms: the meaning of a predicate once columns and parameters are known; no text, no code."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from dataclasses import dataclass
 
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, OTHER, TEXT, TIME
 
-CONSTANT, EVENT, START = (
-    0,
-    1,
-    2,
-)  # what a term depends on: nothing, the event and its past, the start of the match
+# What a term depends on: nothing, the event and its past, or the start of the match.
+CONSTANT, EVENT, START = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """One operation on typed arguments.
 
-    ``data`` says which one: the column's name, the constant's number, the comparison's sign, the function's
-    name, the (variable, which of its events, column) of an element. Equal terms are computed once.
+    ``data`` holds its details: the column's name, the constant's number, the comparison's sign, the
+    function's name, or an element's (variable, which of its events, column). Equal terms are computed once.
     """
 
     op: str
@@ -31,7 +28,7 @@ class Term:
     level: int = CONSTANT
 
     def walk(self) -> Iterator[Term]:
-        """Yield all terms below and this one, arguments first."""
+        """Yield all terms below this one, then this one, arguments first."""
         for arg in self.args:
             yield from arg.walk()
         yield self
@@ -39,10 +36,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number the kernel gets as an argument; changing it compiles nothing.
+    """A number passed to the kernel as an argument; a new value compiles nothing.
 
-    ``value`` is final, or ``text`` is looked up in the categories of column ``column`` when the events are
-    known.
+    Either ``value`` is final, or ``text`` is looked up in the categories of column ``column`` once the events
+    are known.
     """
 
     kind: str  # "integer" or "float"
@@ -53,7 +50,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A truth value per category of a text column: entry code + 1, entry 0 for null (false)."""
+    """One truth value per category of a text column, at index code + 1; index 0 is for null (false)."""
 
     column: str
     test: str  # "like", "starts_with", "ends_with", "contains", or a comparison sign
@@ -70,7 +67,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A column computed before matching: the array column ``column`` made ready for ``function``.
+    """A column computed before matching: the array column ``column``, prepared for ``function``.
 
     ``function`` is one of ``VECTOR_FUNCTIONS``.
     """
@@ -79,7 +76,7 @@ class Prepared:
     function: str
 
 
-ANY_KIND = "any"  # of a user function's result, until its place tells
+ANY_KIND = "any"  # of a user function's result, until its context decides
 NEVER = Term("never", kind=BOOLEAN)
 
 
@@ -95,7 +92,7 @@ def level_of(*args: Term) -> int:
 
 
 def described(term: Term) -> str:
-    """Return what users call values of this kind."""
+    """Return the user's word for values of this kind."""
     return {
         INTEGER: "number",
         FLOAT: "number",

@@ -1,4 +1,4 @@
-"""Trees of predicates and measures from the rules of ``expr.lark``, built while the parser reads."""
+"""Build the trees of predicates and measures from the rules of ``expr.lark`` during parsing."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ _REFERENCE = re.compile(
 
 
 class Refusal(Exception):
-    """What a builder finds wrong, before it is known in which text."""
+    """A fault that a builder found; the caller adds the text that contains it."""
 
     def __init__(self, message: str, span: tuple[int, int]):
         self.message, self.span = message, span
 
 
 def span_of(children: list) -> tuple[int, int]:
-    """Return the place of a rule from its first to its last child (a token or a finished node)."""
+    """Return the span of a rule from its first to its last child (a token or a finished node)."""
     first, last = children[0], children[-1]
     start = first.span[0] if hasattr(first, "span") else first.start_pos
     return start, last.span[1] if hasattr(last, "span") else last.end_pos
 
 
 def unquoted(token: str) -> str:
-    """Return what stands between the quotes of ``token``."""
+    """Return the text between the quotes of ``token``."""
     quote = token[0]
     return token[1:-1].replace(quote * 2, quote)
 
 
 def whole_number(token: Token) -> int:
     """Return the number that ``token`` spells."""
-    if len(token) > 4000:  # Python refuses to read longer ones
+    if len(token) > 4000:  # Python refuses to convert longer ones
         raise Refusal("the number is too long", (token.start_pos, token.end_pos))
     return int(token)
 
 
-def _negated(expression: ex.Expression, negation: Token | None) -> ex.Expression:
+def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
     return expression if negation is None else ex.Not(expression, span=expression.span)
 
 
 class _ExpressionBuilder:
-    """One method for each alias of ``expr.lark``; gets the children of the rule, without punctuation."""
+    """The parser's callbacks, one for each alias of ``expr.lark``; punctuation is not passed to them."""
 
     def any_of(self, children):
         return ex.Or(tuple(children), span=span_of(children))
@@ -76,21 +76,21 @@ class _ExpressionBuilder:
     def membership(self, children):
         operand, negation, *options = children
         options = tuple(option for option in options if isinstance(option, ex.Expression))
-        return _negated(ex.In(operand, options, span=span_of(children)), negation)
+        return _negate_if(ex.In(operand, options, span=span_of(children)), negation)
 
     def between(self, children):
         operand, negation, low, high = children
         span = span_of(children)
         bounds = (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span))
-        return _negated(ex.And(bounds, span=span), negation)
+        return _negate_if(ex.And(bounds, span=span), negation)
 
     def is_null(self, children):
         operand, negation, _ = children
-        return _negated(ex.IsNull(operand, span=span_of(children)), negation)
+        return _negate_if(ex.IsNull(operand, span=span_of(children)), negation)
 
     def like(self, children):
         operand, negation, pattern = children
-        return _negated(ex.Like(operand, unquoted(pattern), span=span_of(children)), negation)
+        return _negate_if(ex.Like(operand, unquoted(pattern), span=span_of(children)), negation)
 
     def arithmetic(self, children):
         left, operator, right = children
@@ -154,7 +154,7 @@ class _ExpressionBuilder:
             return ex.Call(lower, tuple(arguments), span=span)
         meant = functions.misspelt_built_in(name)
         if meant and not functions.is_registered(name):
-            own = "a function of your own is registered first, with @cep.pure"
+            own = "register your own function first, with @cep.pure"
             raise Refusal(f"no function {str(name)!r}. Did you mean {meant!r}? ({own})", span_of([name]))
         return ex.Call(str(name), tuple(arguments), span=span)
 

@@ -1,4 +1,4 @@
-"""Durations as text, exact to the nanosecond, and as ticks of a column's unit; it knows no column."""
+"""Durations as text, exact to the nanosecond, and as ticks of a unit; independent of columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from cepkit.errors import PatternSyntaxError, PredicateError, nearest
 
-# Nanoseconds of each unit, from long to short, under the name that errors and `format_duration` use.
+# Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
 NANOSECONDS = {
     "w": 604_800_000_000_000,
     "d": 86_400_000_000_000,
@@ -21,7 +21,7 @@ NANOSECONDS = {
     "ns": 1,
 }
 
-# Both the micro sign and the Greek letter mu are in use for micro.
+# Both the micro sign and the Greek letter mu occur for micro.
 _SPELLINGS = {
     "w": "w week weeks",
     "d": "d day days",
@@ -51,13 +51,13 @@ LARGEST_TICKS = 2**63 - 1
 def parse_duration(text: str) -> int:
     """Return the nanoseconds of a duration such as ``5 min``, ``2.5 s``, ``500ms`` or ``1h30m``.
 
-    Parts are numbers with a unit (ns, us, ms, s, min, h, d, w or their English words) and are added up.
+    A duration is a sum of numbers with units (ns, us, ms, s, min, h, d, w or their English words).
     ``m`` is a minute. Days have 24 hours.
 
     Parameters
     ----------
     text : str
-        The duration; blanks between number, unit and parts are free.
+        The duration; blanks between number, unit and parts are optional.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     PatternSyntaxError
-        Without a unit, with an unknown one, with months or years (their length varies), or when the
+        If a unit is missing or unknown, for months and years (their length varies), or if the
         duration is not a whole number of nanoseconds.
 
     Examples
@@ -92,19 +92,19 @@ def parse_duration(text: str) -> int:
         total += Fraction(part["number"]) * NANOSECONDS[_unit(part, text)]
         position = part.end()
     if total.denominator != 1:
-        raise PatternSyntaxError("a duration is a whole number of nanoseconds", text, 0, len(text))
+        raise PatternSyntaxError("a duration must be a whole number of nanoseconds", text, 0, len(text))
     return int(total)
 
 
 def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
-    """Return a duration as ticks of a time column.
+    """Convert a duration to ticks of a time column.
 
     Parameters
     ----------
     duration : str or datetime.timedelta or int
         Text of `parse_duration`, a timedelta (a pandas one keeps its nanoseconds), or ticks.
     unit : {"s", "ms", "us", "ns"} or None
-        The unit of the column; None for a clock that counts in a unit of its own.
+        Unit of the column; None for a clock with its own unit.
 
     Returns
     -------
@@ -114,9 +114,9 @@ def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
     Raises
     ------
     PatternSyntaxError
-        When text is no duration.
+        If the text is not a duration.
     PredicateError
-        When the duration is not a whole number of ticks, does not fit into 64 bits, is negative, or
+        If the duration is not a whole number of ticks, does not fit into 64 bits, is negative, or
         is not an integer although the clock has no unit.
 
     Examples
@@ -149,7 +149,7 @@ def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
 
 
 def format_duration(ticks: int, unit: str | None) -> str:
-    """Return ticks as text that `parse_duration` reads back (when not negative); plain without a unit.
+    """Return ticks as text, or as a plain number without a unit; `parse_duration` reads text >= 0 back.
 
     Examples
     --------
@@ -180,10 +180,10 @@ def _unit(part: re.Match[str], text: str) -> str:
 
 
 def _integer(value: object) -> int | None:
-    """Return ``value`` when it is an integer (also numpy's), None when it is text or a timedelta."""
+    """Return ``value`` as an int if it is an integer (numpy's too); None if it is text or a timedelta."""
     if isinstance(value, str | timedelta):
         return None
-    # numpy.timedelta64 is a number to Python; its count without its unit would be a silent error.
+    # Python treats numpy.timedelta64 as a number; to use its count without its unit would be a silent error.
     if isinstance(value, bool) or "timedelta" in type(value).__name__:
         raise TypeError(f"expected a duration as text, datetime.timedelta or int, got {type(value).__name__}")
     try:

@@ -1,6 +1,6 @@
-"""The functions that predicate text may call: built-in names, and Python functions registered by name.
+"""Functions that predicate text may call: built-in names, and Python functions registered by name.
 
-Only names and numbers of arguments live here; what a function computes is known to the engines.
+Only names and numbers of arguments are defined here; the engines define what a function computes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cepkit.language.expressions.trees import AGGREGATES
 
 
 class Arity(NamedTuple):
-    """How many arguments a function takes: at least ``least``, at most ``most`` (None: no limit)."""
+    """Number of arguments of a function: at least ``least``, at most ``most`` (None: no limit)."""
 
     least: int
     most: int | None
 
     def accepts(self, n_arguments: int) -> bool:
-        """Return whether ``n_arguments`` is a number of arguments the function takes."""
+        """Return whether the function can be called with ``n_arguments`` arguments."""
         return n_arguments >= self.least and (self.most is None or n_arguments <= self.most)
 
     def __str__(self) -> str:
@@ -37,10 +37,11 @@ class Arity(NamedTuple):
 
 ONE, TWO = Arity(1, 1), Arity(2, 2)
 
-# What compares two array columns as wholes.
+# Functions that compare two whole array columns.
 VECTOR_FUNCTIONS = ("corr", "cosine", "l2")
 
-# Written in any case. Logarithms: log is natural; log2, log10. round, floor and ceil take no digits.
+# Case does not matter. ``log`` is the natural logarithm, next to log2 and log10. round, floor and ceil take
+# no number of digits.
 FUNCTIONS: dict[str, Arity] = {
     **dict.fromkeys(("abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign"), ONE),
     **dict.fromkeys(("power", "bit_and", "bit_or", "bit_xor", "starts_with", "ends_with", "contains"), TWO),
@@ -57,8 +58,8 @@ BUILT_IN_NAMES = frozenset(FUNCTIONS) | frozenset(AGGREGATE_SPELLINGS) | {"prev"
 class RegisteredFunction:
     """A Python function that predicate text may call.
 
-    ``pure`` is the user's word that equal arguments give equal results and nothing else happens;
-    ``compiled`` says that it is a numba dispatcher; ``arity`` counts positional arguments.
+    ``pure`` is the user's promise that equal arguments give equal results and nothing else happens.
+    ``compiled`` says that the function is a numba dispatcher. ``arity`` counts positional arguments.
     """
 
     name: str
@@ -74,16 +75,16 @@ _REGISTRY: dict[str, RegisteredFunction] = {}
 def pure(function: Callable | None = None, *, name: str | None = None) -> Callable:
     """Register a function for predicate text and declare that it is pure; usable as a decorator.
 
-    Pure means: the result depends on the arguments alone, and nothing is changed. Only then may events
-    be evaluated in parallel, again, or not at all. A numba function (``@njit``) is called from the
-    generated kernel; a plain Python function runs on a slow path.
+    Pure means: the result depends on the arguments alone, and the function changes nothing. Only then may
+    an engine evaluate events in parallel, repeatedly, or not at all. A numba function (``@njit``) is called
+    from the generated kernel; a plain Python function runs on a slow path.
 
     Parameters
     ----------
     function : callable, optional
-        Takes positional arguments; left out when the decorator is written with ``name=``.
+        Takes positional arguments; omit it when you write the decorator with ``name=``.
     name : str, optional
-        The name in predicate text; default ``function.__name__``. A registered name is replaced.
+        Name in predicate text; the default is ``function.__name__``. A registered name is replaced.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def pure(function: Callable | None = None, *, name: str | None = None) -> Callab
     Raises
     ------
     PredicateError
-        When the name is no identifier or is the name of an aggregate or of a built-in function.
+        If the name is not an identifier, or is the name of an aggregate or of a built-in function.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def pure(function: Callable | None = None, *, name: str | None = None) -> Callab
 def function(function: Callable | None = None, *, name: str | None = None) -> Callable:
     """Register a function for predicate text without declaring it pure; usable as a decorator.
 
-    Parameters, result and errors are those of `pure`. Queries that call it are not run in parallel.
+    Parameters, result and errors are those of `pure`. Queries that call the function do not run in parallel.
 
     Examples
     --------
@@ -128,7 +129,7 @@ def registered_function(name: str) -> RegisteredFunction:
     Raises
     ------
     PredicateError
-        When there is none; the message gives the nearest known name.
+        If no such function exists; the message gives the nearest known name.
 
     Examples
     --------
@@ -148,16 +149,16 @@ def is_registered(name: str) -> bool:
 
 
 def describe_function(call: Callable, name: str) -> RegisteredFunction:
-    """Return ``call`` as a function named ``name``: pure when the same object was declared so."""
+    """Return ``call`` as a registered function named ``name``; it is pure if ``call`` was declared pure."""
     declared = any(known.call is call and known.pure for known in _REGISTRY.values())
     return RegisteredFunction(name, call, declared, hasattr(call, "py_func"), _arity(call))
 
 
 def misspelt_built_in(name: str) -> str | None:
-    """Return the built-in name of which ``name`` is very probably a misspelling, else None.
+    """Return the built-in name that ``name`` very probably misspells, else None.
 
-    Stricter than `cepkit.errors.nearest`: it turns an unknown function into an error at once,
-    so a user's own function, registered later, must not be caught by a faint likeness.
+    Stricter than `cepkit.errors.nearest`, because it turns an unknown function into an error at once.
+    A slight resemblance must not reject a function that the user registers later.
 
     Examples
     --------
@@ -172,13 +173,11 @@ def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Call
     if call is None:
         return lambda late: _register(late, name, is_pure=is_pure)
     if not callable(call):
-        raise CepError(
-            f"expected a function to register, got {type(call).__name__}; a name goes with name='…'"
-        )
+        raise CepError(f"expected a function to register, got {type(call).__name__}; pass a name as name='…'")
     name = name if name is not None else getattr(call, "__name__", "")
     if not name.isidentifier():
         raise PredicateError(
-            f"a function needs an identifier as its name, {name!r} is none; give one: name='…'"
+            f"a function needs an identifier as its name, {name!r} is not one; give one: name='…'"
         )
     if name.lower() in BUILT_IN_NAMES:
         raise PredicateError(f"{name!r} is built in and cannot be registered; give another name: name='…'")
@@ -187,10 +186,10 @@ def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Call
 
 
 def _arity(call: Callable) -> Arity:
-    # A numba dispatcher shows the signature of the Python function it was made from.
+    # A numba dispatcher has the signature of the Python function that it compiles.
     try:
         parameters = inspect.signature(getattr(call, "py_func", call)).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C do not tell
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return Arity(0, None)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     least = sum(p.default is p.empty for p in positional)

@@ -1,4 +1,4 @@
-"""Syntax errors in the words of the user: what was expected, or which known mistake stands there."""
+"""Explain syntax errors in the user's words: what was expected, or which known mistake was made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lark import Token
     from lark.exceptions import UnexpectedInput
 
-# Characters that look like one of the language, or that word processors put in its place.
+# Characters that look like one of the language, or that word processors insert for it.
 LOOK_ALIKES = {
     **dict.fromkeys("\u2212\u2013\u2014\u2010\u2011", "-"),
     **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
@@ -24,23 +24,23 @@ LOOK_ALIKES = {
     **dict.fromkeys("\u00f7\u2215\u2044", "/"),
     **{"\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "\u2227": "and", "\u2228": "or", "\u00ac": "not"},
     **{"\u2208": "in", "\u2223": "|", "\u00a6": "|", "\u2024": ".", "\u2026": ". . ."},
-    # The full-width forms U+FF01 … U+FF5E repeat ASCII; their letters make names.
+    # The full-width forms U+FF01 … U+FF5E repeat ASCII; their letters are valid in names.
     **{chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F) if not chr(code).isalpha()},
 }
 
-# Quoted parts are skipped, so that a bracket in a text is none.
+# Quoted parts are skipped, so that a bracket inside quotes does not count.
 _BRACKETS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|[()\[\]{}]""")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """How the errors of one grammar speak.
+    """The words for the errors of one grammar.
 
-    ``expected``: (terminal, terminals it stands for, words), first fitting entry first. ``mistakes``:
-    (regular expression around the place of the error, message with its groups as in ``re.sub``); the
-    group ``at``, if there is one, is underlined instead of the whole. ``reserved`` is the hint for a reserved
-    word where a name is meant, with the word as its group.
+    ``expected``: (terminal, terminals that it covers, words); the first fitting entry wins. ``mistakes``:
+    (regular expression around the position of the error, message with its groups as in ``re.sub``). The
+    group ``at``, if it exists, is underlined instead of the whole. ``reserved`` is the hint for a reserved
+    word used as a name; the word is its group.
     """
 
     expected: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...]
@@ -51,9 +51,9 @@ class Vocabulary:
 def syntax_error(
     error: UnexpectedInput, text: str, words: Vocabulary, role: str | None, whole: str | None = None
 ) -> PatternSyntaxError:
-    """Return the error to show for lark's ``error`` in ``text``, the most helpful explanation first.
+    """Return the most helpful error for lark's ``error`` in ``text``.
 
-    ``whole`` is the text of which ``text`` is the part up to some place, with blanks for what is left out.
+    ``whole`` is the complete text; ``text`` is a part of it, with blanks in place of the rest.
     """
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"
@@ -72,7 +72,7 @@ def syntax_error(
         expected = _list(_expected(_acceptable(error), words))
         meant = "NAME" in _acceptable(error)
         explained = (
-            f"expected {expected}, found {found}{_reserved(token, words) if meant else ''}",
+            f"expected {expected}, found {found}{_reserved_word_hint(token, words) if meant else ''}",
             position,
             length,
         )
@@ -80,12 +80,12 @@ def syntax_error(
 
 
 def located(message: str, text: str, span: tuple[int, int], role: str | None) -> PatternSyntaxError:
-    """Return the error ``message`` at ``span`` of ``text``; ``role`` says what the text is."""
+    """Return the error ``message`` at ``span`` of ``text``; ``role`` names the origin of the text."""
     return PatternSyntaxError(f"{role}: {message}" if role else message, text, span[0], span[1] - span[0])
 
 
-def _reserved(token: Token | None, words: Vocabulary) -> str:
-    """Return a hint when a reserved word stands where a column could be meant."""
+def _reserved_word_hint(token: Token | None, words: Vocabulary) -> str:
+    """Return a hint if a reserved word is used where a column may be meant."""
     is_word = words.reserved and token is not None and token.isidentifier() and token.type != "NAME"
     meant = is_word and token.lower() not in ("and", "or", "not")
     return words.reserved.format(token) if meant else ""
@@ -101,7 +101,7 @@ def _known_mistake(text: str, position: int, words: Vocabulary) -> tuple[str, in
 
 
 def bracket_fault(text: str, position: int, *, at_end: bool) -> tuple[str, int, int] | None:
-    """Return message, place and length for the first bracket up to ``position`` that has no partner."""
+    """Return message, position and length for the first bracket up to ``position`` without a partner."""
     opened: list[re.Match[str]] = []
     for bracket in _BRACKETS.finditer(text):
         if bracket.start() > position:
@@ -129,7 +129,7 @@ def _odd_character(text: str, position: int) -> tuple[str, int, int] | None:
         return "this quote is never closed", position, 1
     if not char.isascii() or not char.isprintable():
         in_name = char.isprintable() and re.search(r"[^\W\d]\w*$", text[:position])
-        hint = "; a name with such characters stands in backticks" if in_name else ""
+        hint = "; write a name with such characters in backticks" if in_name else ""
         return f"unexpected character {char!a}, {_unicode_name(char)}{hint}", position, 1
     return None
 
@@ -139,7 +139,7 @@ def _unicode_name(char: str) -> str:
 
 
 def _acceptable(error: UnexpectedInput) -> Set[str]:
-    """Return the terminals that really may follow (the LALR table alone names too many)."""
+    """Return the terminals that can really follow (the LALR table alone names too many)."""
     parser = getattr(error, "interactive_parser", None)
     return set(parser.accepts()) if parser is not None else set()
 
@@ -168,7 +168,7 @@ _OPERANDS = frozenset(
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 
 
-def _compiled(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+def _compile(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
 
 
@@ -187,31 +187,31 @@ _EXPECTED_IN_EXPRESSIONS = (
     ("RPAR", frozenset(), ("')'",)),
     ("RSQB", frozenset(), ("']'",)),
 )
-_MISTAKES_IN_EXPRESSIONS = _compiled(
+_MISTAKES_IN_EXPRESSIONS = _compile(
     (r"===", "write '==' (or '=')"),
     (r"!==", "write '!='"),
     (r"=>", "write '>='"),
     (r"=<", "write '<='"),
     (r"><", "write '!='"),
-    (r"\*\*|\^", "there is no such operator; write power(x, y)"),
-    (r"<<|>>", "there are no shifts of bits; write x * power(2, n) or x // power(2, n)"),
-    (r"\+=|-=|:=", "nothing can be assigned in a predicate"),
+    (r"\*\*|\^", "this operator does not exist; write power(x, y)"),
+    (r"<<|>>", "bit shifts do not exist; write x * power(2, n) or x // power(2, n)"),
+    (r"\+=|-=|:=", "a predicate cannot assign a value"),
     (r"\bcount\s*\(\s*\*\s*\)", "write count()"),
     (
         rf"(?<![\w.])([0-9]+\.?[0-9]*|\.[0-9]+)\s*({_UNIT})\b(?!\s*\()",
         r"write durations in quotes: '\1 \2'",
     ),
-    (r"(?<![\w.])[0-9]{1,3}(?:[,_][0-9]{3})+\b", "write numbers without separators of thousands"),
+    (r"(?<![\w.])[0-9]{1,3}(?:[,_][0-9]{3})+\b", "write numbers without thousands separators"),
     (r"\blambda\b[^:]*:?", "a predicate is the condition alone, without 'lambda'"),
-    (r"\bif\b|\belse\b", "there is no 'if … else'; join conditions with and, or, not"),
-    (r"\bcase\b\s+when\b|\bwhen\b", "there is no CASE; join conditions with and, or, not"),
-    (r"\bfor\b", "there are no loops; aggregates such as max(x) range over the match"),
+    (r"\bif\b|\belse\b", "'if … else' does not exist; join conditions with and, or, not"),
+    (r"\bcase\b\s+when\b|\bwhen\b", "CASE does not exist; join conditions with and, or, not"),
+    (r"\bfor\b", "loops do not exist; aggregates such as max(x) range over the match"),
     (
         r"[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)+\s*\(",
-        "there are no methods; a function is written f(x), with @cep.pure for one of your own",
+        "values have no methods; write a function as f(x), and register your own with @cep.pure",
     ),
-    (r"[$@]([^\W\d]\w*)|\{\s*([^\W\d]\w*)\s*\}|%\((\w+)\)s", r"a parameter is written :\1\2\3"),
-    (r"\?", "a parameter is written :name"),
+    (r"[$@]([^\W\d]\w*)|\{\s*([^\W\d]\w*)\s*\}|%\((\w+)\)s", r"write a parameter as :\1\2\3"),
+    (r"\?", "write a parameter as :name"),
 )
 _RESERVED_IN_EXPRESSIONS = "; a column of this name is written `{}`"
 
@@ -219,27 +219,27 @@ EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the text",))),
     mistakes=(
         *_MISTAKES_IN_EXPRESSIONS,
-        *_compiled(
+        *_compile(
             (
                 r"([^\W\d]\w*)\s*\.\s*([^\W\d]\w*)",
-                r"there are no attributes of values; a column with a dot in its name is written `\1.\2`",
+                r"values have no attributes; write a column with a dot in its name as `\1.\2`",
             ),
-            (r"\.\s*[^\W\d]\w*", "there are no methods and no attributes of values"),
+            (r"\.\s*[^\W\d]\w*", "values have no methods and no attributes"),
         ),
     ),
     reserved=_RESERVED_IN_EXPRESSIONS,
 )
 
-_EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # the name of an event in front of a bracket or a dot
+_EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # an event name before a bracket or a dot
 
 # Predicates of sequence queries, where events have names: b.x, b[i].x.
 EVENT_EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the expression",))),
     mistakes=(
-        *_compiled(
+        *_compile(
             (
                 _EVENT + r"\[\s*i\s*\+[^\]]*\]?",
-                r"the events behind the one being taken are not known yet; compare \1[i] with \1[i-1]",
+                r"the events after the one being taken are not known yet; compare \1[i] with \1[i-1]",
             ),
             (
                 _EVENT + r"\[\s*i\s*-(?!\s*1\s*\])[^\]]*\]?",
@@ -247,7 +247,7 @@ EVENT_EXPRESSION_WORDS = Vocabulary(
             ),
             (_EVENT + r"\[\s*-\s*1\s*\]\s*\.", r"the last event is \1[LEN]"),
             (_EVENT + r"\[\s*-[^\]]*\]\s*\.", r"events count from 1, as in \1[1].x; the last one is \1[LEN]"),
-            (_EVENT + r"\[\s*\]", r"\1[] stands in the pattern only; here each event is \1[i]"),
+            (_EVENT + r"\[\s*\]", r"write \1[] in the pattern only; here each event is \1[i]"),
             (_EVENT + r"\[\s*(i|i\s*-\s*1|LEN)\s*\](?!\s*\.)", r"say which column: \1[\2].x"),
             (
                 _EVENT + r"\[[^\]]*\.\.[^\]]*\]?",
@@ -255,13 +255,13 @@ EVENT_EXPRESSION_WORDS = Vocabulary(
             ),
             (
                 _EVENT + r"\[\s*[^\W\d][^\]]*\]?",
-                r"in brackets stands i, i-1, LEN or a number from 1, as in \1[i].x",
+                r"the brackets hold i, i-1, LEN or a number from 1, as in \1[i].x",
             ),
             (
                 _EVENT + r"(\[[^\]]*\])?\s*\.\s*(\w+(?:\s*\.\s*\w+)+)(?!\s*\()",
-                r"a column with a dot in its name is written \1\2.`\3`",
+                r"write a column with a dot in its name as \1\2.`\3`",
             ),
-            (r"(?<![\w.])(['\"`])(\w+)\1\s*\.", r"names of events stand without quotes: \2"),
+            (r"(?<![\w.])(['\"`])(\w+)\1\s*\.", r"write names of events without quotes: \2"),
         ),
         *_MISTAKES_IN_EXPRESSIONS,
     ),
@@ -273,7 +273,7 @@ _TIMES = frozenset({"STAR", "PLUS", "QUESTION", "LBRACE"})
 _OPTIONS = frozenset({"INNER", "PREFERENCE", "UNTIL", "IF", "BRACKETS"})
 _BEHIND = _TIMES | _OPTIONS | {"COMMA", "RPAR", "$END"}
 
-# The pattern of a sequence query, of sase.lark.
+# The pattern of a sequence query, from sase.lark.
 SEQUENCE_WORDS = Vocabulary(
     expected=(
         ("SEQ", _TYPES | {"AND", "OR", "STEP", "RPAR"}, ("an event, as in 'Order o'", "SEQ(…)", "'('")),
@@ -287,29 +287,29 @@ SEQUENCE_WORDS = Vocabulary(
         ("LPAR", frozenset(), ("'('",)),
         ("$END", frozenset(), ("the end of the pattern",)),
     ),
-    mistakes=_compiled(
-        (r"\b(where|within)\b", r"\1 stands behind the closing bracket of the pattern"),
-        (r"\b(until|if)\b\s*(?!\()\S+", r"the condition behind \1 stands in brackets: \1 (x > 5)"),
-        (r"(?<=[\w\]])\s+(?P<at>and|or)\b(?!\s*\()", "AND and OR stand in front: AND(A a, B b)"),
-        (r"\bSEQ\s+\w+", "the parts of a sequence stand in brackets: SEQ(A a, B b)"),
-        (r"^\s*[^(),\s][^(),]*,", "events in order are written SEQ(A a, B b)"),
+    mistakes=_compile(
+        (r"\b(where|within)\b", r"write \1 after the closing bracket of the pattern"),
+        (r"\b(until|if)\b\s*(?!\()\S+", r"put the condition after \1 in parentheses: \1 (x > 5)"),
+        (r"(?<=[\w\]])\s+(?P<at>and|or)\b(?!\s*\()", "write AND and OR first: AND(A a, B b)"),
+        (r"\bSEQ\s+\w+", "put the parts of a sequence in parentheses: SEQ(A a, B b)"),
+        (r"^\s*[^(),\s][^(),]*,", "write events in order as SEQ(A a, B b)"),
         (r"-+>|=>|\u2192|\u21d2|;|>>", "write ',' between the parts of SEQ(…)"),
-        (r"\|\|?", "alternatives are written OR(A a, B b)"),
-        (r"&&?", "events in any order are written AND(A a, B b)"),
-        (r"[<>=]=?", "conditions stand in WHERE, or in IF (…) behind an event"),
+        (r"\|\|?", "write alternatives as OR(A a, B b)"),
+        (r"&&?", "write events in any order as AND(A a, B b)"),
+        (r"[<>=]=?", "write conditions in WHERE, or in IF (…) after an event"),
         (r"([^\W\d]\w*)\s*:\s*([^\W\d]\w*)", "write the type of an event and then its name: 'Order o'"),
         (r"([^\W\d]\w*)\s+as\s+([^\W\d]\w*)", r"write the type and the name, without AS: \1 \2"),
         (r"\bevery\s+\w+(?:\s+\w+)?", "leave 'every' out: matches begin at every event"),
-        (r"(\w+)\s*\[[^\]]+\]", r"write \1[]; conditions on its events stand in WHERE"),
+        (r"(\w+)\s*\[[^\]]+\]", r"write \1[]; put conditions on its events in WHERE"),
         (
             r"([^\W\d]\w*-[^\W\d]\w*)\s+[^\W\d]\w*|(?<=[(,])\s*([^\W\d]\w* [^\W\d]\w*) [^\W\d]\w*(?=\s*[,)])",
-            r"an event is a type and a name for it; a type that is no name stands in single quotes: '\1\2'",
+            r"an event is a type and a name for it; put a type that is not a name in single quotes: '\1\2'",
         ),
-        (r"`([^`]*)`", r"a type that is no name stands in single quotes: '\1'"),
-        (r"(\w+)\s*\.\s*(\w+)", "a pattern names events and no columns; conditions stand in WHERE"),
+        (r"`([^`]*)`", r"put a type that is not a name in single quotes: '\1'"),
+        (r"(\w+)\s*\.\s*(\w+)", "a pattern names events and no columns; put conditions in WHERE"),
         (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
     ),
-    reserved="; a word of the language: as a type it stands in quotes, '{}', and no event has this name",
+    reserved="; a word of the language: as a type, put it in quotes, '{}'; it cannot name an event",
 )
 
 PATTERN_WORDS = Vocabulary(
@@ -329,15 +329,15 @@ PATTERN_WORDS = Vocabulary(
             (r"-+>|=>|\u2192|\u21d2|,|;|>>", "write the parts one after the other, with blanks: a b"),
             (r"\|\|", "write one '|' between alternatives"),
             (r"&&?", "one event has one name: define one predicate with both conditions"),
-            (r"[<>=]=?", "a pattern holds names of predicates; their conditions stand in define"),
+            (r"[<>=]=?", "a pattern holds names of predicates; put their conditions in define"),
             (r"[!~\u00ac]", "a pattern has no negation: define a predicate with the opposite condition"),
             (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
-            (r"(['\"`])(\w*)\1?", r"names stand without quotes: \2"),
-            (r"\(\?", "a group is written with plain brackets: (a b)"),
-            (r"\[", "alternatives are written with '|': (a | b)"),
+            (r"(['\"`])(\w*)\1?", r"write names without quotes: \2"),
+            (r"\(\?", "write a group with plain parentheses: (a b)"),
+            (r"\[", "write alternatives with '|': (a | b)"),
             (
                 r"(\w+|[.)}])\s+(?P<at>[*+?]|\{[^{}]*\}?)",
-                r"'\g<at>' stands directly behind what it repeats: \1\g<at>",
+                r"'\g<at>' must directly follow what it repeats: \1\g<at>",
             ),
             (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
         )

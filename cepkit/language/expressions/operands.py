@@ -1,4 +1,4 @@
-"""Expressions in Python: values of the events of a sequence, with operators that make conditions of them."""
+"""Expressions in Python: values of the events of a sequence, with operators that combine them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cepkit.language.expressions.functions import FUNCTIONS, registered_function
 from cepkit.language.expressions.rebuilding import rebuilt
 
 _USE_SYMBOLS = (
-    "combine conditions with & | ~ and put each in brackets, not with and, or, not; "
+    "combine conditions with & | ~ and put each in parentheses; do not use and, or, not; "
     "a < b < c is (a < b) & (b < c)"
 )
 
@@ -25,7 +25,7 @@ _USE_SYMBOLS = (
 class Operand:
     """An expression with Python's operators: arithmetic, comparisons, ``&``, ``|``, ``~`` and methods.
 
-    A bare Python value beside it is a constant. It has no truth value, and ``==`` makes a condition.
+    A plain Python value next to it is a constant. It has no truth value, and ``==`` makes a condition.
 
     Examples
     --------
@@ -46,12 +46,12 @@ class Operand:
         return f"<{self.expression}>"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a condition has no truth value before it meets an event; {_USE_SYMBOLS}")
+        raise TypeError(f"a condition has no truth value without an event; {_USE_SYMBOLS}")
 
     __iter__ = None
 
     def __contains__(self, value: object) -> bool:
-        raise TypeError("'in' asks for a truth value; write b['x'].isin([…]) or b['x'].contains('text')")
+        raise TypeError("'in' needs a truth value; write b['x'].isin([…]) or b['x'].contains('text')")
 
     def __add__(self, other: Any) -> Operand:
         return _arithmetic("+", self, other)
@@ -129,7 +129,7 @@ class Operand:
         return self.apply("abs")
 
     def __getitem__(self, index: int) -> Operand:
-        """Return item ``index`` of an array column, from 0; negative from the end."""
+        """Return item ``index`` of an array column, from 0 or negative from the end."""
         return Operand(ex.Subscript(self.expression, operator.index(index)))
 
     def isin(self, options: Iterable[Any]) -> Operand:
@@ -154,11 +154,11 @@ class Operand:
         return ~self.is_null()
 
     def like(self, pattern: str) -> Operand:
-        """Return the condition that a text equals the SQL pattern (``%`` any run, ``_`` any one)."""
+        """Return the condition that a text matches the SQL pattern (``%`` any text, ``_`` one character)."""
         return Operand(ex.Like(self.expression, pattern))
 
     def abs(self) -> Operand:
-        """Return the value without its sign."""
+        """Return the absolute value."""
         return self.apply("abs")
 
     def contains(self, text: Any) -> Operand:
@@ -166,33 +166,33 @@ class Operand:
         return self.apply("contains", text)
 
     def apply(self, function: str, *others: Any) -> Operand:
-        """Return the value of a listed or registered function of this value and ``others``.
+        """Return a built-in or registered function of this value and ``others``.
 
         Parameters
         ----------
         function : str
-            Such as ``"sqrt"``, ``"power"``, ``"greatest"``, or the name of a function of your own.
+            Such as ``"sqrt"``, ``"power"``, ``"greatest"``, or the name of your own function.
         *others
-            Its further arguments.
+            Further arguments of the function.
 
         Raises
         ------
         PredicateError
-            When the function is not known, or takes another number of arguments.
+            If the function is not known, or takes another number of arguments.
         """
         arguments = (self.expression, *map(as_expression, others))
         if function not in FUNCTIONS:
-            registered_function(function)  # raises, with the nearest name, when there is none
+            registered_function(function)  # raises with the nearest name if no such function exists
         elif not FUNCTIONS[function].accepts(len(arguments)):
             raise PredicateError(f"{function} takes {FUNCTIONS[function]}, {len(arguments)} given")
         return Operand(ex.Call(function, arguments))
 
 
 def corr(one: Operand, other: Operand) -> Operand:
-    """Return the correlation of Pearson, from -1 to 1, of two array columns; in text ``corr(a.x, b.x)``.
+    """Return the Pearson correlation, from -1 to 1, of two array columns; in text ``corr(a.x, b.x)``.
 
-    Each row of an array column is a list of numbers, all of one length. The result is null where an array is
-    missing, is empty, has a missing number, or all its numbers are equal.
+    Each row of an array column is a list of numbers, all of one length. The result is null if an array
+    is missing, is empty, contains a missing number, or all its numbers are equal.
 
     Parameters
     ----------
@@ -201,8 +201,8 @@ def corr(one: Operand, other: Operand) -> Operand:
 
     Notes
     -----
-    The column is centred and normalised once per frame, so that a pair of events costs a product of two rows.
-    Numbers are computed as float64: a correlation may be off by some 1e-15, also at a threshold.
+    The column is centred and normalised once per frame, so a pair of events costs one product of two rows.
+    Numbers are computed as float64. A correlation may be off by about 1e-15, which matters at a threshold.
 
     Examples
     --------
@@ -217,33 +217,34 @@ def corr(one: Operand, other: Operand) -> Operand:
 def cosine(one: Operand, other: Operand) -> Operand:
     """Return the cosine of the angle between two array columns, from -1 to 1.
 
-    Parameters and nulls are those of `corr`, but an array must be all zeros, not all equal, to give null.
+    Parameters and nulls are those of `corr`, except that the null case is an array of zeros, not of equal
+    numbers.
     """
     return Operand(ex.Call("cosine", (as_expression(one), as_expression(other))))
 
 
 def l2(one: Operand, other: Operand) -> Operand:
-    """Return the Euclidean distance of two array columns.
+    """Return the Euclidean distance between two array columns.
 
-    Parameters are those of `corr`; null where an array is missing, is empty, or has a missing number.
+    Parameters are those of `corr`. Null if an array is missing, is empty, or contains a missing number.
     """
     return Operand(ex.Call("l2", (as_expression(one), as_expression(other))))
 
 
 def as_expression(value: Any) -> ex.Expression:
-    """Return a value of Python as a tree: an operand its own, a constant as text spells it.
+    """Return a Python value as a tree: the tree of an operand, or a constant.
 
     Raises
     ------
     PredicateError
-        When no text stands for the value.
+        If text cannot spell the value.
     """
     if isinstance(value, Operand):
         return value.expression
     if isinstance(value, ex.Expression):
         return value
     if getattr(value, "shape", None) == () and hasattr(value, "item") and "time" not in type(value).__name__:
-        value = value.item()  # numpy's numbers
+        value = value.item()  # numpy scalars
     if isinstance(value, bool | str) or value is None:
         return ex.Literal(value)
     if isinstance(value, int | float):
@@ -253,8 +254,8 @@ def as_expression(value: Any) -> ex.Expression:
         return ex.Literal(format_duration(duration_ticks(value, "ns"), "ns"))
     if isinstance(value, datetime | date):
         return ex.Literal(value.isoformat())
-    cure = "; its columns are b['x']" if hasattr(value, "variable") else "; give it as a parameter, :name"
-    raise PredicateError(f"{type(value).__name__} cannot stand in a condition{cure}")
+    cure = "; its columns are b['x']" if hasattr(value, "variable") else "; pass it as a parameter, :name"
+    raise PredicateError(f"{type(value).__name__} cannot be used in a condition{cure}")
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Operand:
@@ -270,7 +271,7 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
     for side in (left, right):
         if not isinstance(side, Operand | ex.Expression | bool):
             raise TypeError(
-                f"& and | join conditions, got {type(side).__name__} {side!r}; put brackets around "
+                f"& and | combine conditions, got {type(side).__name__} {side!r}; put parentheses around "
                 "comparisons: (b['x'] > 1) & (b['y'] < 2)"
             )
         expression = as_expression(side)
@@ -279,16 +280,16 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
 
 
 class Aggregates(ABC):
-    """Aggregates over the events of a variable; who mixes it in says which, by ``_reference``."""
+    """Aggregates over the events of a variable; the class that inherits them defines ``_reference``."""
 
     __slots__ = ()
 
     @abstractmethod
     def _reference(self, name: str | None) -> ex.Reference:
-        """Return the column, or without a name the events themselves, that is aggregated."""
+        """Return the column to aggregate; without a name, the events themselves."""
 
     def count(self, value: str | Operand | None = None) -> Operand:
-        """Return the number of the events, or of those where ``value`` is not missing."""
+        """Return the number of events, or the number of events where ``value`` is not missing."""
         return self._aggregate("count", value)
 
     def sum(self, value: str | Operand) -> Operand:
@@ -308,11 +309,11 @@ class Aggregates(ABC):
         return self._aggregate("max", value)
 
     def delta(self, value: str | Operand) -> Operand:
-        """Return the last value minus the first."""
+        """Return the last value minus the first one."""
         return self._aggregate("delta", value)
 
     def collect(self, value: str | Operand) -> Operand:
-        """Return the list of the values; in measures only."""
+        """Return the list of the values; only allowed in measures."""
         return self._aggregate("collect", value)
 
     def _aggregate(self, function: str, value: str | Operand | None) -> Operand:
@@ -330,7 +331,7 @@ class Aggregates(ABC):
 
 @dataclass(frozen=True, slots=True)
 class EventValues:
-    """The values of one event among those that a variable stands for: ``b.previous["x"]`` is ``b[i-1].x``."""
+    """Values of one event of a repeated variable: ``b.previous["x"]`` is ``b[i-1].x``."""
 
     variable: str
     index: str | int | None

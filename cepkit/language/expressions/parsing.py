@@ -1,6 +1,6 @@
-"""Text to trees: predicates and measures, by the grammar ``expr.lark``.
+"""Parse predicates and measures into trees, by the grammar ``expr.lark``.
 
-Text is read, never evaluated: what no rule of a grammar covers is an error with its place.
+Text is parsed, never evaluated. Text that the grammar does not cover raises an error with its position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cepkit.language.expressions.printing import quoted_name
 if TYPE_CHECKING:
     from lark import Lark
 
-# Deeper trees would exhaust the stack of the passes that walk them; a long `a or b or c` is not deep.
+# The passes that walk a deeper tree would overflow the stack; a long `a or b or c` is not deep.
 DEEPEST = 200
 
 
@@ -39,35 +39,35 @@ def parse_expression(
     """Return the tree of a predicate or measure.
 
     Python and SQL spellings are read alike: ``and or not && || & | ! ~``, ``== = != <>``, ``in``,
-    ``between``, ``is null``, ``like``; ``a < b < c`` is ``a < b and b < c``. ``&`` and ``|`` bind like
-    ``and`` and ``or``, so ``a > 1 & b > 2`` means what it seems to. Text stands in single or double
-    quotes (doubled inside), odd column names in backticks, parameters are ``:name``.
+    ``between``, ``is null``, ``like``. ``a < b < c`` means ``a < b and b < c``. ``&`` and ``|`` bind like
+    ``and`` and ``or``, so ``a > 1 & b > 2`` means what it seems to mean. Write strings in single or double
+    quotes (doubled inside), odd column names in backticks, and parameters as ``:name``.
 
     Parameters
     ----------
     text : str
         The expression.
     role : str
-        What the text is, for error messages: ``"predicate 'rise'"``.
+        Origin of the text, for error messages: ``"predicate 'rise'"``.
     references : bool
-        Whether events have names, as in sequence queries: then ``b.price``, ``b[i].price``,
+        Whether events have names, as in sequence queries. If so, ``b.price``, ``b[i].price``,
         ``b[i-1].price``, ``b[1].price``, ``b[LEN].price`` and, in an aggregate, ``b[..i-1].price`` and
         ``b[..i-1]`` are values of event ``b``.
     whole : str, optional
-        The text to show in errors, where ``text`` is a part of it with blanks in place of the rest.
+        Text to show in errors if ``text`` is only a part of it, with blanks in place of the rest.
 
     Returns
     -------
     Expression
-        Each node with its ``span`` in ``text``.
+        A tree whose nodes have their ``span`` in ``text``.
 
     Raises
     ------
     PatternSyntaxError
-        With place and caret, when the text is no expression, a built-in function has a wrong number of
-        arguments, or an aggregate contains another aggregate or ``prev``.
+        If the text is not an expression, a built-in function has a wrong number of
+        arguments, or an aggregate contains another aggregate or ``prev``. The message shows the position.
     NoEventVariableError
-        A kind of both PatternSyntaxError and PredicateError: for ``b.price`` without ``references``.
+        For ``b.price`` without ``references``. Both a PatternSyntaxError and a PredicateError.
 
     Notes
     -----
@@ -98,9 +98,7 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
         if isinstance(node, ex.Reference):
             if node.index is None:
                 column = quoted_name(f"{node.variable}.{node.name}")
-                message = (
-                    f"there are no attributes of values; a column with a dot in its name is written {column}"
-                )
+                message = f"values have no attributes; write a column with a dot in its name as {column}"
             else:
                 message = (
                     f"{node} names an event of a sequence (PATTERN SEQ…); in a regex query first(x), last(x) "
@@ -112,7 +110,7 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
 def parse(
     text: str, parser: Callable[[], Lark], words: Vocabulary, role: str | None, whole: str | None = None
 ) -> Any:
-    """Return the tree that ``parser()`` makes of ``text``; errors speak in ``words`` and show ``whole``."""
+    """Return the tree that ``parser()`` makes from ``text``; errors use ``words`` and show ``whole``."""
     from lark.exceptions import UnexpectedInput
 
     if not isinstance(text, str):
@@ -134,35 +132,33 @@ def _expression_parser() -> Lark:
 
 
 def make_parser(grammar: Path, builder: object) -> Lark:
-    """Return the parser of a grammar file; its tables are kept between processes."""
+    """Return the parser of a grammar file; its tables are cached between processes."""
     import lark
 
     text = grammar.read_text(encoding="utf-8")
-    # The builder works while the parser reads: no second, recursive pass over the text's tree.
+    # The builder works during parsing, so no second, recursive pass over the tree is needed.
     made = partial(lark.Lark, text, parser="lalr", lexer="basic", transformer=builder)
     try:
         folder = cache_folder()
-    except CepError:  # nowhere to keep the tables: the parser is made anew, 30 ms each
+    except CepError:  # without a cache folder the parser is built again each time (30 ms)
         return made()
     versions = f"{lark.__version__} {sys.version}"
     key = hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:24]
     path = folder / f"cepkit_grammar_{key}.tables"
     if path.exists():
         return made(cache=str(path))
-    # Several processes may write at once: each moves a whole file into place.
+    # Several processes may write at once: each writes a whole file and then moves it into place.
     part = path.with_suffix(f".{os.getpid()}.part")
     parser = made(cache=str(part))
-    if part.exists():  # a full disk is no reason to stop
+    if part.exists():  # a full disk must not stop us
         os.replace(part, path)
     return parser
 
 
 def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> None:
-    """Refuse a tree that is too deep for the passes that walk it."""
+    """Raise if a tree is too deep for the passes that walk it."""
     level, depth = [tree], 0
     while level:
         level, depth = [child for node in level for child in children(node)], depth + 1
         if depth > DEEPEST:
-            raise located(
-                f"more than {DEEPEST} levels stand inside one another; simplify", text, (0, 1), role
-            )
+            raise located(f"more than {DEEPEST} levels are nested; simplify", text, (0, 1), role)

@@ -1,4 +1,4 @@
-"""Expressions to text, in one canonical spelling with as few parentheses as read back to the same tree."""
+"""Convert expressions to text, in one canonical spelling with no more parentheses than needed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from functools import singledispatch
 from cepkit.language.expressions import trees as ex
 from cepkit.language.spelling import text_of
 
-# Reserved in expr.lark, in any case; a column of such a name is printed in backticks.
+# Reserved in expr.lark in any case; a column with such a name is printed in backticks.
 RESERVED = frozenset(["and", "or", "not", "in", "between", "is", "like", "null", "none", "true", "false"])
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
-# How tightly a text holds together: an operand is put in parentheses when it is looser than its place.
+# Binding strength: an operand is put in parentheses if it binds less tightly than its place requires.
 _OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
 
 
 def print_expression(expression: ex.Expression) -> str:
-    """Return the text of which `parse_expression` makes an equal tree.
+    """Return text that `parse_expression` reads back as an equal tree.
 
-    A negative number as a Literal, which text cannot spell, is printed like the Negative that text
-    gives. Time is linear in the size of the tree times its depth.
+    Text cannot spell a negative number as a Literal; it is printed like the Negative that text gives.
+    Time is linear in the size of the tree times its depth.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ def print_expression(expression: ex.Expression) -> str:
     Returns
     -------
     str
-        Lower-case words, ``==`` and ``!=``, single quotes, backticks where a name needs them.
+        Words in lower case, ``==`` and ``!=``, single quotes, backticks where a name needs them.
 
     Raises
     ------
     ValueError
-        When a literal is infinite or not a number: no text stands for it; use a parameter.
+        If a literal is infinite or not a number. Text cannot spell it; use a parameter.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def print_expression(expression: ex.Expression) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """Return a column's name as predicate text spells it.
+    """Return a column name as predicate text spells it.
 
     Examples
     --------
@@ -61,13 +61,13 @@ def quoted_name(name: str) -> str:
 
 
 def at_least_not(expression: ex.Expression) -> str:
-    """Return the text of an operand of ``and``: in brackets where it is looser than ``not``."""
+    """Return the text of an operand of ``and``, in parentheses if it binds less tightly than ``not``."""
     return _at_least(_NOT, expression)
 
 
 @singledispatch
 def _expression(expression: ex.Expression) -> tuple[str, int]:
-    """Return the text of a node and how tightly it holds together."""
+    """Return the text of a node and its binding strength."""
     raise TypeError(f"no text for {type(expression).__name__}")
 
 
@@ -89,7 +89,7 @@ def _(expression: ex.Literal):
         return _text(value), _ITEM
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"no text stands for the number {value}; use a parameter, written :name")
+            raise ValueError(f"text cannot spell the number {value}; use a parameter, written :name")
         return float.__repr__(value), _ITEM if math.copysign(1, value) > 0 else _UNARY
     return str(value), _ITEM if value >= 0 else _UNARY
 
@@ -125,10 +125,10 @@ def _(expression: ex.Aggregate):
 
 @_expression.register
 def _(expression: ex.Call):
-    return f"{expression.function}({_joined(expression.arguments)})", _ITEM
+    return f"{expression.function}({_join(expression.arguments)})", _ITEM
 
 
-def _joined(expressions: tuple[ex.Expression, ...]) -> str:
+def _join(expressions: tuple[ex.Expression, ...]) -> str:
     return ", ".join(map(print_expression, expressions))
 
 
@@ -183,7 +183,7 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
     operand = _at_least(_SUM, expression.operand)
     match expression:
         case ex.In(options=options):
-            return f"{operand} {negation}in ({_joined(options)})"
+            return f"{operand} {negation}in ({_join(options)})"
         case ex.IsNull():
             return f"{operand} is {negation}null"
         case ex.Like(pattern=pattern):
@@ -191,7 +191,7 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
 
 
 def times_text(low: int, high: int | None) -> str:
-    """Return a repetition as patterns of both languages spell it.
+    """Return a repetition as the patterns of both languages spell it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Trees with some of their parts exchanged."""
+"""Rebuild trees with some of their parts replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Tree = TypeVar("Tree")
 
 
 def rebuilt(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tree:
-    """Return the tree with ``change`` applied to every node of class ``kind``, the parts of a node first.
+    """Return the tree with ``change`` applied to every node of class ``kind``, children before parents.
 
     Examples
     --------

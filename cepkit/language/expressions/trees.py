@@ -1,7 +1,7 @@
-"""Predicate and measure expressions as a tree of small frozen values; it knows no frame and no engine.
+"""Predicate and measure expressions as trees of small frozen values, independent of frames and engines.
 
-A node's ``span`` is its place in the text it was read from, for error messages; it takes no part in
-comparison. Passes over the tree (printing, binding, code) live in the files of their stages.
+A node's ``span`` is its position in the source text, for error messages. Comparison ignores it. Passes
+over the tree (printing, binding, code) are defined in the modules of their stages.
 """
 
 from __future__ import annotations
@@ -32,17 +32,15 @@ class Expression:
                 yield from (part for part in value if isinstance(part, Expression))
 
     def walk(self) -> Iterator[Expression]:
-        """Yield this node and all below it, parents first."""
-        waiting: list[Expression] = [self]  # no recursion: the parser walks before it knows the depth
+        """Yield this node and all nodes below it, parents first."""
+        waiting: list[Expression] = [self]  # no recursion: the depth is not yet known here
         while waiting:
             node = waiting.pop()
             yield node
             waiting.extend(reversed(tuple(node.children())))
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a predicate has no truth value before it meets an event; combine with & | ~, not and/or/not"
-        )
+        raise TypeError("a predicate has no truth value without an event; combine with & | ~, not and/or/not")
 
     def __str__(self) -> str:
         return text_of(self)
@@ -50,12 +48,12 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Literal(Expression):
-    """A constant: None, bool, int, float or str (a str beside a time or a duration is read as one)."""
+    """A constant: None, bool, int, float or str. A str next to a time or a duration is parsed as one."""
 
     value: bool | int | float | str | None
 
     def __eq__(self, other: object) -> bool:
-        # 1, 1.0 and True are equal to Python but are different texts and different types.
+        # 1, 1.0 and True are equal in Python but have different texts and types.
         return type(other) is Literal and type(other.value) is type(self.value) and other.value == self.value
 
     def __hash__(self) -> int:
@@ -69,15 +67,15 @@ class Attribute(Expression):
     name: str
 
 
-# Which event of a variable that stands for several: the one being taken, the one before it, the last one, all
-# before the one being taken (in an aggregate). A whole number k is the k-th, from 1; None is each, or, in an
-# aggregate, all.
+# Which event a reference to a repeated variable means: the one being taken, the one before it, the last one,
+# or (in an aggregate) all before the one being taken. A whole number k means the k-th, from 1. None means
+# each event, or, in an aggregate, all.
 CURRENT, BEFORE, LAST, ALL_BEFORE = "i", "i-1", "LEN", "..i-1"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference(Expression):
-    """The value of column ``name`` at the event ``index`` of a pattern's variable; ``b[i-1].price`` in text.
+    """Value of column ``name`` at the event ``index`` of a pattern variable; ``b[i-1].price`` in text.
 
     ``name`` is None for the variable as a whole, as in ``count(b)``.
     """
@@ -89,14 +87,14 @@ class Reference(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Expression):
-    """A named constant, ``:name`` in text; its value comes with ``params``."""
+    """A named constant, ``:name`` in text; ``params`` gives its value."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Previous(Expression):
-    """``operand`` at the row ``offset`` rows earlier in the partition; null when there is none."""
+    """``operand`` at the row ``offset`` rows earlier in the partition; null if no such row exists."""
 
     operand: Expression
     offset: int = 1
@@ -104,7 +102,7 @@ class Previous(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
-    """One of ``AGGREGATES`` over the match (in a predicate: over its rows before the current one).
+    """One of ``AGGREGATES`` over the match; in a predicate, over the match's rows before the current one.
 
     ``operand`` is None for ``count()``; ``count(x)`` counts the rows where x is not null.
     """
@@ -115,7 +113,7 @@ class Aggregate(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """A listed math or text function, or a registered user function, of its arguments."""
+    """Call of a built-in function or a registered user function."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -123,7 +121,7 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Subscript(Expression):
-    """Item ``index`` of an array column (from 0; negative from the end); null when out of range."""
+    """Item ``index`` of an array column, from 0 or negative from the end; null if out of range."""
 
     operand: Expression
     index: int
@@ -131,14 +129,14 @@ class Subscript(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Negative(Expression):
-    """Arithmetic minus of one operand."""
+    """Arithmetic negation of one operand."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Expression):
-    """``left operator right`` with operator one of ``+ - * / // %``."""
+    """``left operator right``; the operator is one of ``+ - * / // %``."""
 
     operator: str
     left: Expression
@@ -147,7 +145,7 @@ class Arithmetic(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Expression):
-    """``left operator right`` with operator one of ``== != < <= > >=``; null when a side is null."""
+    """``left operator right``; the operator is one of ``== != < <= > >=``. Null if a side is null."""
 
     operator: str
     left: Expression
@@ -156,14 +154,14 @@ class Comparison(Expression):
 
 @dataclass(frozen=True, slots=True)
 class And(Expression):
-    """True when all operands (two or more) are, false when one is false, else null."""
+    """Conjunction of two or more operands: true if all are true, false if one is false, else null."""
 
     operands: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Expression):
-    """True when one of the operands (two or more) is, false when all are false, else null."""
+    """Disjunction of two or more operands: true if one is true, false if all are false, else null."""
 
     operands: tuple[Expression, ...]
 
@@ -177,9 +175,9 @@ class Not(Expression):
 
 @dataclass(frozen=True, slots=True)
 class In(Expression):
-    """``operand`` equals one of ``options`` (one or more).
+    """True if ``operand`` equals one of the ``options`` (one or more).
 
-    As in SQL, null when unequal to all and one is null.
+    As in SQL, it is null if ``operand`` equals none of them and one is null.
     """
 
     operand: Expression
@@ -188,21 +186,21 @@ class In(Expression):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Expression):
-    """``operand`` is null (missing); never null itself."""
+    """True if ``operand`` is null (missing); never null itself."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Like(Expression):
-    """Text ``operand`` equals the SQL pattern ``pattern`` (``%`` any run, ``_`` any one character)."""
+    """True if text ``operand`` matches the SQL pattern ``pattern`` (``%`` any text, ``_`` one character)."""
 
     operand: Expression
     pattern: str
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """Return the operands of ``expression`` where it is an And, and theirs where they are; else itself."""
+    """Return the operands of an And, with nested Ands flattened; else the expression as the only one."""
     if not isinstance(expression, And):
         return (expression,)
     return tuple(part for operand in expression.operands for part in conjuncts(operand))

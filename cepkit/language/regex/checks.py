@@ -1,4 +1,4 @@
-"""The checks of a regex query that need no schema, in the order in which they are made."""
+"""The checks of a regex query that need no schema, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _refuse_aggregate_at_first(query: RegexQuery) -> None:
                 other = f", or use {ex.Previous(node.operand)}" if node.function == "last" else ""
                 raise PredicateError(
                     f"{role}: {node} ranges over the events matched before the current one, and {name!r} "
-                    f"can be the first of a match; put '.' in front: {cure!r}{other}\n"
+                    f"can be the first of a match; put '.' first: {cure!r}{other}\n"
                     f"{query.underlined(role, node)}"
                 )
 
@@ -45,7 +45,7 @@ def _refuse_column_outside_aggregate(query: RegexQuery) -> None:
         for node in _outside_aggregates(tree):
             role, problem = f"measure {name!r}", None
             if isinstance(node, ex.Previous):
-                problem = f"{node} stands at a single event, which only predicates do"
+                problem = f"{node} refers to a single event, which only predicates may do"
             elif isinstance(node, ex.Attribute) and node.name not in query.partition_by:
                 problem = f"column {node.name!r} has one value for each event of a match"
             if problem:
@@ -76,11 +76,11 @@ def _warn_of_unused_predicates(query: RegexQuery) -> None:
 def _warn_of_dead_parts(query: RegexQuery) -> None:
     form, text = reported_form(query.pattern), str(query.pattern)
     if is_nullable(query.pattern):
-        message = f"pattern {text!r} can do without any event, but no empty match is reported"
+        message = f"pattern {text!r} can match without any event, but no empty match is reported"
         warn(f"{message}; it equals {str(form)!r}")
     elif form != query.pattern:
         warn(
-            f"the end of pattern {text!r} is never reached: a match is reported with the first event that "
+            f"the end of pattern {text!r} has no effect: a match is reported with the first event that "
             f"completes it; the pattern equals {str(form)!r}"
         )
 

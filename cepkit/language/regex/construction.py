@@ -1,4 +1,4 @@
-"""Regex queries made from text, trees and functions, and checked as far as no columns are needed."""
+"""Make regex queries from text, trees and functions, and check them without columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
 
-# What the first part of an argument's name means for a Python function that serves as a predicate.
+# Meaning of a prefix of an argument name, for a Python function that serves as a predicate.
 _ARGUMENT_PREFIXES: dict[str, Callable[[ex.Attribute], ex.Expression]] = {
     "first_": lambda attribute: ex.Aggregate("first", attribute),
     "last_": lambda attribute: ex.Aggregate("last", attribute),
@@ -39,43 +39,43 @@ def regex_query(
     within_closed: bool = True,
     params: Mapping[str, Any] | None = None,
 ) -> RegexQuery:
-    """Return the query of a regex over predicates, checked as far as no columns are needed.
+    """Return a regex query over predicates, checked as far as possible without columns.
 
     Parameters
     ----------
     pattern : str or Pattern
         Text of `parse_pattern`, or a tree.
     define : mapping of str to (str or Expression or callable), optional
-        The predicates. A callable is called with the values its arguments are named for: ``price`` the
-        current one, ``first_price``, ``last_price``, ``prev_price`` those of ``first(price)``,
-        ``last(price)``, ``prev(price)``. For a column that is itself named so, register the function
+        The predicates. A callable receives the values that its argument names mean: ``price`` is the
+        current value, and ``first_price``, ``last_price`` and ``prev_price`` are ``first(price)``,
+        ``last(price)`` and ``prev(price)``. If a column itself has such a name, register the function
         and call it in text: ``"f(last_price)"``.
     measures : mapping of str to (str or Expression), optional
-        The output columns; None for the default ones.
+        The output columns; None means the default ones.
     partition_by, order_by : str or iterable of str, optional
         Columns.
     within : str or timedelta or int, optional
         Longest duration of a match; needs ``order_by``.
     within_closed : bool
-        Whether a match that lasts exactly ``within`` is one.
+        Whether a match may last exactly ``within``.
     params : mapping of str to value, optional
-        The values of all parameters that are used, and of no others.
+        A value for every parameter that is used, and for no other.
 
     Raises
     ------
     PatternSyntaxError
-        When a text cannot be read.
+        If a text cannot be parsed.
     PredicateError
-        When a predicate that can hold at the first event of a match uses an aggregate (nothing is
+        If a predicate that can hold at the first event of a match uses an aggregate (no event is
         matched yet), a predicate uses ``collect``, a measure uses a column outside an aggregate, or a
         parameter has no value.
     CepError
-        When the pattern has no event, names clash, a parameter is not used, or an argument is of no use.
+        If the pattern has no event, names clash, a parameter is not used, or an argument has no effect.
 
     Warns
     -----
     CepWarning
-        When a predicate is not used, and when the end or the whole of the pattern may be empty: a match
+        If a predicate is not used, or if the end or the whole of the pattern may be empty. A match
         is reported with the first event that completes it.
 
     Notes
@@ -98,7 +98,7 @@ def regex_query(
     >>> regex_query("rise fall", define={"rise": "price > first(price)", "fall": "price < 1"})
     Traceback (most recent call last):
     cepkit.errors.PredicateError: predicate 'rise': first(price) ranges over the events matched before \
-the current one, and 'rise' can be the first of a match; put '.' in front: '. rise fall'
+the current one, and 'rise' can be the first of a match; put '.' first: '. rise fall'
       price > first(price)
               ^^^^^^^^^^^^
     """
@@ -121,13 +121,13 @@ the current one, and 'rise' can be the first of a match; put '.' in front: '. ri
     return query
 
 
-# What was given, made into trees.
+# The arguments, converted to trees.
 
 
 def _pattern(pattern: str | Pattern, sources: dict[str, str]) -> Pattern:
     if not isinstance(pattern, str | Pattern):
         raise CepError(f"pattern: expected text or a pattern, got {type(pattern).__name__}")
-    # A tree is read back from its text: the same checks, and places in errors, as for text.
+    # A tree is printed and parsed again, so it gets the same checks and error positions as text.
     sources["pattern"] = pattern if isinstance(pattern, str) else print_pattern(pattern)
     return parse_pattern(sources["pattern"])
 
@@ -140,7 +140,7 @@ def _trees(argument, noun, given, sources, called) -> tuple[tuple[str, ex.Expres
     for name, value in (given or {}).items():
         if not isinstance(name, str) or not name or (noun == "predicate" and not name.isidentifier()):
             wanted = "an identifier" if noun == "predicate" else "text"
-            raise CepError(f"{argument}: the name of a {noun} is {wanted}, got {name!r}")
+            raise CepError(f"{argument}: the name of a {noun} must be {wanted}, got {name!r}")
         twin = spelling_of.setdefault(name.lower(), name)
         if twin != name:
             raise CepError(f"{argument}: {twin!r} and {name!r} differ only in case; rename one")
@@ -172,17 +172,17 @@ def _text(value: str | ex.Expression, role: str) -> str:
 
 
 def _call(function: Callable, predicate: str, called: dict[str, fn.RegisteredFunction]) -> ex.Call:
-    """Return the call of a Python function whose arguments' names say which values it takes."""
+    """Return the call of a Python function; the names of its arguments say which values it takes."""
     try:
         parameters = inspect.signature(getattr(function, "py_func", function)).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        message = f"predicate {predicate!r}: the function's arguments have no names that could mean columns"
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        message = f"predicate {predicate!r}: the function's arguments have no names to match with columns"
         raise PredicateError(f"{message}; register it and call it in text") from None
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             raise PredicateError(
                 f"predicate {predicate!r}: argument {str(parameter)!r} of the function names no column; "
-                "use plain arguments, named for columns"
+                "use plain arguments, named after columns"
             )
     described = fn.describe_function(function, _function_name(function, predicate, called))
     called[described.name] = described
@@ -197,7 +197,7 @@ def _argument(name: str) -> ex.Expression:
 
 
 def _function_name(function: Callable, predicate: str, called: dict[str, fn.RegisteredFunction]) -> str:
-    """Return the function's own name when no other function has it, else that of the predicate."""
+    """Return the function's own name, or the predicate's name if another function has the same name."""
     for name in (getattr(function, "__name__", ""), predicate):
         known = [fn.registered_function(name)] if fn.is_registered(name) else []
         known += [called[name]] if name in called else []

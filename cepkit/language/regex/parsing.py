@@ -1,4 +1,4 @@
-"""Text to regex patterns over names of predicates, by the grammar ``regex.lark``."""
+"""Parse text into regex patterns over predicate names, by the grammar ``regex.lark``."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 def parse_pattern(text: str) -> pt.Pattern:
     """Return the tree of a regex pattern over predicate names.
 
-    ``a b`` a, then b on the next event; ``a | b``; ``a*``, ``a+``, ``a?``, ``a{2}``, ``a{2,}``,
-    ``a{2,5}``, ``a{,5}``; ``.`` any event; ``(a b)+`` groups; ``()`` no event.
+    ``a b`` is a, then b on the next event; ``a | b`` is an alternative. ``a*``, ``a+``, ``a?``, ``a{2}``,
+    ``a{2,}``, ``a{2,5}`` and ``a{,5}`` repeat. ``.`` is any event, ``(a b)+`` a group, ``()`` no event.
 
     Parameters
     ----------
     text : str
-        The pattern; blanks and line ends separate names, and nothing stands between a repetition and
-        what it repeats.
+        The pattern. Blanks and line ends separate names. A repetition must directly follow what it
+        repeats.
 
     Returns
     -------
     Pattern
-        Each node with its ``span`` in ``text``; sequences directly in sequences and alternatives
-        directly in alternatives are flattened.
+        A tree whose nodes have their ``span`` in ``text``; nested sequences and nested alternatives
+        are flattened.
 
     Raises
     ------
     PatternSyntaxError
-        With place and caret, when the text is no pattern.
+        If the text is not a pattern. The message shows the position.
 
     Notes
     -----
@@ -51,7 +51,7 @@ def parse_pattern(text: str) -> pt.Pattern:
     'large rise+ gap | fall{2,}'
     >>> parse_pattern("large + rise")
     Traceback (most recent call last):
-    cepkit.errors.PatternSyntaxError: '+' stands directly behind what it repeats: large+ (position 6)
+    cepkit.errors.PatternSyntaxError: '+' must directly follow what it repeats: large+ (position 6)
       large + rise
             ^
     """
@@ -68,7 +68,7 @@ def _pattern_parser() -> Lark:
 
 
 class _PatternBuilder:
-    """One method for each rule and alias of ``regex.lark``."""
+    """The parser's callbacks, one method for each rule and alias of ``regex.lark``."""
 
     def start(self, children):
         return children[0]
@@ -119,7 +119,7 @@ class _PatternBuilder:
         if high is not None and high < max(1, low):
             place = (children[1].start_pos, children[-2].end_pos)
             if high == 0:
-                raise Refusal("a repetition allows at least one event; no event is written ()", place)
+                raise Refusal("a repetition must allow at least one event; write () for no event", place)
             raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
         return pt.Repeat(children[0], low, high, span=span_of(children))
 

@@ -1,4 +1,4 @@
-"""Regex patterns over predicate names as a tree of small frozen values; they know no predicate's meaning."""
+"""Regex patterns over predicate names, as trees of small frozen values. They do not know the predicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Base of all pattern nodes: ``|`` is the alternative, methods make the repetitions."""
+    """Base of all pattern nodes. ``|`` builds an alternative, methods build repetitions."""
 
     span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -23,23 +23,23 @@ class Pattern:
         return any_of_patterns(other, self)
 
     def plus(self) -> Repeat:
-        """Return the pattern one or more times."""
+        """Return the pattern repeated one or more times."""
         return Repeat(self, 1, None)
 
     def star(self) -> Repeat:
-        """Return the pattern any number of times, also none."""
+        """Return the pattern repeated any number of times, including none."""
         return Repeat(self, 0, None)
 
     def optional(self) -> Repeat:
-        """Return the pattern once or not at all."""
+        """Return the pattern repeated once or not at all."""
         return Repeat(self, 0, 1)
 
     def times(self, low: int, high: int | None = None) -> Repeat:
-        """Return the pattern exactly ``low`` times, or from ``low`` to ``high`` times."""
+        """Return the pattern repeated exactly ``low`` times, or from ``low`` to ``high`` times."""
         return Repeat(self, low, low if high is None else high)
 
     def at_least(self, low: int) -> Repeat:
-        """Return the pattern ``low`` or more times."""
+        """Return the pattern repeated ``low`` or more times."""
         return Repeat(self, low, None)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Variable(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class AnyEvent(Pattern):
-    """One event, whichever it is; ``.`` in text."""
+    """Any single event; ``.`` in text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Empty(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Pattern):
-    """The parts (two or more), one after the other on consecutive events of the partition."""
+    """Two or more parts, one after the other on consecutive events of the partition."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative(Pattern):
-    """One of the options (two or more)."""
+    """Any one of two or more options."""
 
     options: tuple[Pattern, ...]
 
@@ -105,14 +105,14 @@ def var(name: str) -> Variable:
 
 
 def as_pattern(part: Pattern | str) -> Pattern:
-    """Return ``part`` as a pattern: a name becomes a variable, ``"."`` any event."""
+    """Return ``part`` as a pattern; a name becomes a variable, ``"."`` any event."""
     if isinstance(part, Pattern):
         return part
     return AnyEvent() if part == "." else var(part)
 
 
 def seq(*parts: Pattern | str) -> Pattern:
-    """Return the parts one after the other; nested sequences are flattened."""
+    """Return the sequence of the parts; nested sequences are flattened."""
     flat = [
         inner
         for part in map(as_pattern, parts)
@@ -132,7 +132,7 @@ def any_of_patterns(*options: Pattern | str) -> Alternative:
 
 
 def variables(pattern: Pattern) -> Iterator[Variable]:
-    """Yield the variables of ``pattern`` in reading order, repeated ones repeatedly."""
+    """Yield the variables of ``pattern`` in reading order; a variable that occurs twice is yielded twice."""
     match pattern:
         case Variable():
             yield pattern

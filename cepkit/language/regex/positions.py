@@ -1,4 +1,4 @@
-"""What a regex pattern reports, told from its tree alone: empty words, first names, shortest words."""
+"""Facts that follow from the tree of a regex pattern alone: empty words, first names, shortest words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cepkit.language.regex.patterns import (
 
 
 def is_nullable(pattern: Pattern) -> bool:
-    """Return whether the pattern is satisfied by no event at all.
+    """Return whether the pattern can match without any event.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def is_nullable(pattern: Pattern) -> bool:
 def first_names(pattern: Pattern) -> tuple[str, ...]:
     """Return the names of predicates that can hold at the first event of a match, in reading order.
 
-    Any event (``.``) has no name and does not count.
+    Any event (``.``) has no name and is left out.
 
     Notes
     -----
@@ -59,7 +59,7 @@ def first_names(pattern: Pattern) -> tuple[str, ...]:
 
 
 def first_leaves(pattern: Pattern) -> Iterator[Variable | AnyEvent]:
-    """Yield the places of the pattern that can take the first event of a match, in reading order."""
+    """Yield the leaves of the pattern that can take the first event of a match, in reading order."""
     match pattern:
         case Variable() | AnyEvent():
             yield pattern
@@ -76,16 +76,16 @@ def first_leaves(pattern: Pattern) -> Iterator[Variable | AnyEvent]:
 
 
 def reported_form(pattern: Pattern) -> Pattern | None:
-    """Return the part of the pattern that matters when a match is reported at its earliest end.
+    """Return the part of the pattern that matters if each match is reported at its earliest end.
 
-    As a match ends with the first event that completes it, everything that may be empty behind such
-    an event is dead. The result matches exactly what the pattern matches.
+    A match ends with the first event that completes it, so everything after such an event that may be
+    empty is dead. The result matches exactly what the pattern matches.
 
     Returns
     -------
     Pattern or None
-        The same pattern without its dead ends, never satisfied by no event; None when the pattern has
-        no event at all. It is not the smallest such pattern: ``a | a b`` stays as it is.
+        The same pattern without its dead ends; it always takes an event. None if the pattern has
+        no event. The result is not the smallest such pattern: ``a | a b`` stays as it is.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def reported_form(pattern: Pattern) -> Pattern | None:
 def _one_of(options: tuple[Pattern, ...]) -> Pattern | None:
     forms = [form for form in map(reported_form, options) if form is not None]
     if len(forms) > 1:
-        # Flattened first, so that an option of an option is not repeated either.
+        # Flatten first, so that nested options are not repeated either.
         forms = list(dict.fromkeys(any_of_patterns(*forms).options))
     return any_of_patterns(*forms) if len(forms) > 1 else forms[0] if forms else None
 

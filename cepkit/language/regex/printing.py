@@ -1,4 +1,4 @@
-"""Regex patterns to text, in one canonical spelling with as few parentheses as read back to the same tree."""
+"""Convert regex patterns to text, in one canonical spelling with no more parentheses than needed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from cepkit.language.expressions.printing import times_text
 from cepkit.language.regex import patterns as pt
 from cepkit.language.spelling import text_of
 
-# How tightly a text holds together: a part is put in parentheses when it is looser than its place.
+# Binding strength: a part is put in parentheses if it binds less tightly than its place requires.
 _ALTERNATIVE, _SEQUENCE, _REPEAT, _ATOM = range(4)
 
 
 def print_pattern(pattern: pt.Pattern) -> str:
-    """Return the text of which `parse_pattern` makes an equal pattern.
+    """Return text that `parse_pattern` reads back as an equal pattern.
 
     Parameters
     ----------
     pattern : Pattern
-        Without a sequence directly in a sequence and an alternative directly in an alternative.
+        No sequence may be directly in a sequence, and no alternative directly in an alternative.
 
     Returns
     -------
     str
-        A repetition of a repetition is printed in parentheses, ``(a+)?``: elsewhere ``a+?`` is lazy.
+        A repetition of a repetition is printed in parentheses, ``(a+)?``, because ``a+?`` is lazy elsewhere.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def print_pattern(pattern: pt.Pattern) -> str:
 
 @singledispatch
 def _pattern(pattern: pt.Pattern) -> tuple[str, int]:
-    """Return the text of a pattern and how tightly it holds together."""
+    """Return the text of a pattern and its binding strength."""
     raise TypeError(f"no text for {type(pattern).__name__}")
 
 

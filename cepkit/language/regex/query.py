@@ -1,4 +1,4 @@
-"""A regex query as a value: a pattern over predicates, with all that belongs to it."""
+"""A regex query as a value: a pattern over predicates, with its columns, window and measures."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from cepkit.language.regex.patterns import Pattern, variables
 
 @dataclass(frozen=True, slots=True)
 class RegexQuery:
-    """A regex over predicates with all that belongs to it; made by `regex_query`.
+    """A regex over predicates with its columns, window and measures; made by `regex_query`.
 
     Parameters
     ----------
     pattern : Pattern
-        Over names of ``define`` and, for the rest, boolean columns (`undefined_variables`).
+        Its names are in ``define``; the others are boolean columns (`undefined_variables`).
     define, measures : tuple of (str, Expression)
-        Predicates and output columns by name; ``measures`` None means the default measures.
+        Predicates and output columns by name; None for ``measures`` means the default measures.
     partition_by, order_by : tuple of str
         Columns.
     within : str or timedelta or int or None
-        Longest duration of a match, in text, or in ticks of the first column of ``order_by``.
+        Longest duration of a match, as text or in ticks of the first column of ``order_by``.
     within_closed : bool
-        Whether a match that lasts exactly ``within`` is one.
+        Whether a match may last exactly ``within``.
     params : tuple of (str, value)
         The values of the parameters, ``:name`` in text.
     functions : tuple of (str, RegisteredFunction)
-        The user functions that the predicates and measures call, as far as they were known when the query
-        was made: the query carries them to other processes, where nothing is registered.
+        The user functions that the predicates and measures call, if they were registered when the query
+        was made. The query carries them to other processes, where nothing is registered.
     sources : tuple of (str, str)
         The texts of the trees by role (``"pattern"``, ``"predicate 'rise'"``, ``"measure 'top'"``), for
         error messages.
@@ -56,7 +56,7 @@ class RegexQuery:
         return tuple(dict.fromkeys(v.name for v in variables(self.pattern) if v.name not in defined))
 
     def undefined_error(self, boolean_columns: Iterable[str] = ()) -> CepError:
-        """Return the error to raise when an undefined name is no boolean column either."""
+        """Return the error to raise if an undefined name is not a boolean column either."""
         boolean_columns, defined = list(boolean_columns), list(dict(self.define))
         missing = [name for name in self.undefined_variables() if name not in boolean_columns]
         columns = f", and the boolean columns are {boolean_columns}" if boolean_columns else ""

@@ -1,8 +1,8 @@
-"""A sequence query in normal form: branches without alternatives, each a row of components and conditions.
+"""Normal form of a sequence query: branches without alternatives, each a row of components and conditions.
 
-Optional parts, ``any_of`` and ``all_of`` become branches of their own (a match of the query is a match of
-one branch), repeated groups are written out, and every conjunct of the query is turned into the conditions it
-puts on a branch: at which component each is decided, and for which events.
+Optional parts, ``any_of`` and ``all_of`` become separate branches, and repeated groups are written out. A
+match of the query is a match of one branch. Every conjunct of the query becomes conditions on a branch; a
+condition says at which component it is decided and for which events.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from cepkit.language.sequences.query import SequenceQuery
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One conjunct as a branch has to fulfil it.
+    """One conjunct as a condition on a branch.
 
     Parameters
     ----------
     expression : Expression
-        True, not null, for the events that its references name.
+        Must be true (not null) for the events that its references name.
     components : tuple of (str, int)
         The component that each variable means.
-    decided_at : int
+    The component that each variable names.
         The last of these components.
     each : bool
-        Whether it is tested with every event that component ``decided_at`` takes; else when the component is
-        complete.
+        Whether it is tested with every event that component ``decided_at`` takes. If False, it is tested
+        once the component is complete.
     absence : int, optional
-        The absence whose variable the expression names: then it says which events must not occur.
+        The absence whose variable the expression names, if any. The expression then says which events
+        must not occur.
     conjunct : int
-        The number of the conjunct in the query.
+        Number of the conjunct in the query.
     """
 
     expression: ex.Expression
@@ -49,7 +50,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One way to match a query; ``options`` are the numbers of the options taken in each ``any_of``."""
+    """One way to match a query; ``options`` holds the number of the option taken in each ``any_of``."""
 
     components: tuple[Component, ...]
     absences: tuple[Absence, ...]
@@ -60,13 +61,13 @@ class Branch:
 def branches(query: SequenceQuery) -> tuple[Branch, ...]:
     """Return the branches of ``query``, ordered by the options they take, then by their variables.
 
-    This is the order of matches that consist of the same events.
+    Matches that consist of the same events have this order.
 
     Raises
     ------
     UnsupportedQueryError
-        When a group is repeated without a limit, a value is asked of all rounds of a repeated group, or more
-        than ``MAX_BRANCHES`` branches arise.
+        If a group is repeated without a limit, a condition uses a value from all rounds of a repeated
+        group, or more than ``MAX_BRANCHES`` branches arise.
     """
     lines = [line for line in lines_of(query.pattern, query.strategy) if line.components]
     refuse_too_many(len(lines))
@@ -93,7 +94,7 @@ def _conditions(
     names = referenced_variables(conjunct)
     order = [event.variable for event in event_patterns(query.pattern)]
     negated = [name for name in names if name in query.absent_variables]
-    # Without an absent event one condition on the match, with one a condition for each of its places.
+    # One condition on the match if nothing is absent, else one condition for each place of the absence.
     absent: list[int | None] = [i for i, a in enumerate(line.absences) if a.variable in negated]
     if not negated:
         absent = [None]
@@ -114,7 +115,7 @@ def _conditions(
     for name, found in places.items():
         if len(found) > 1 and _closes(conjunct, name):
             raise UnsupportedQueryError(
-                f"'{conjunct}' asks all rounds of a repeated group for {name!r}; "
+                f"'{conjunct}' uses {name!r} of all rounds of a repeated group; "
                 "only values of single rounds can be compared"
             )
     for absence, *chosen in itertools.product(absent, *places.values()):
@@ -141,7 +142,7 @@ def _same_rounds(chosen: list[Component | Absence]) -> bool:
 def _references(
     expression: ex.Expression, *, in_aggregate: bool = False
 ) -> Iterator[tuple[ex.Reference, bool]]:
-    """Yield every reference and whether it stands in an aggregate."""
+    """Yield every reference, and whether it is inside an aggregate."""
     if isinstance(expression, ex.Reference):
         yield expression, in_aggregate
     for child in expression.children():
@@ -149,7 +150,7 @@ def _references(
 
 
 def _closes(expression: ex.Expression, variable: str) -> bool:
-    """Whether ``expression`` asks for a value of all events of ``variable``, or for a certain one."""
+    """Return whether ``expression`` uses all events of ``variable``, or a certain one."""
     return any(
         (in_aggregate and reference.index is None)
         or reference.index == ex.LAST
@@ -160,7 +161,7 @@ def _closes(expression: ex.Expression, variable: str) -> bool:
 
 
 def _takes(expression: ex.Expression, variable: str) -> bool:
-    """Whether ``expression`` looks at each event of ``variable`` as it is taken."""
+    """Return whether ``expression`` uses each event of ``variable`` as it is taken."""
     return any(
         reference.variable == variable
         and (
@@ -172,7 +173,7 @@ def _takes(expression: ex.Expression, variable: str) -> bool:
 
 
 def _without(expression: ex.Expression, unbound: frozenset[str]) -> ex.Expression:
-    """Return ``expression`` with null for the values of ``unbound`` variables, and 0 for their number."""
+    """Return ``expression`` with null for the values of ``unbound`` variables and 0 for their counts."""
     match expression:
         case ex.Reference(variable=variable):
             return ex.Literal(None, span=expression.span) if variable in unbound else expression

@@ -1,4 +1,4 @@
-"""Sequence patterns from the rules of ``sase.lark``, built while the parser reads."""
+"""Build sequence patterns from the rules of ``sase.lark`` during parsing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Times(NamedTuple):
 
 
 class _Entered(NamedTuple):
-    """A part with the word in front of it that says what may be skipped before."""
+    """A part with the word before it that says what may be skipped before the part."""
 
     step: str
     part: SequencePattern
@@ -46,10 +46,10 @@ class _Option(NamedTuple):
 
 
 class _SequenceBuilder:
-    """One method for each rule and alias of ``sase.lark``.
+    """The parser's callbacks, one for each rule and alias of ``sase.lark``.
 
-    Conditions are not there yet: a literal says at which bracket one stands. An event without a name gets the
-    name ''. Both are dealt with when the pattern is complete.
+    Conditions are still missing; a literal marks the position of their bracket. An event without a name has
+    the name ''. Both are resolved once the pattern is complete.
     """
 
     def start(self, children):
@@ -89,7 +89,7 @@ class _SequenceBuilder:
         type_, variable, _, times = children
         own = "" if times.high == 1 else "[]"
         meant = f"{type_text(type_.name)}{times_text(times.low, times.high)} {variable}{own}"
-        raise Refusal(f"how often stands behind the type: {meant}", times.span)
+        raise Refusal(f"write the repetition after the type: {meant}", times.span)
 
     def without_name(self, children):
         return EventPattern("", children[0].name, span=children[0].span)
@@ -100,7 +100,7 @@ class _SequenceBuilder:
             kinds = {Loop: "a repeated event", AbsentPattern: "an event that is absent already"}
             what = kinds.get(type(body), "a group")
             raise Refusal(
-                f"{what} cannot be absent; '!' stands in front of one event, as in !B b", span_of(children)
+                f"{what} cannot be absent; write '!' before one event, as in !B b", span_of(children)
             )
         return AbsentPattern(body, span=span_of(children))
 
@@ -118,25 +118,25 @@ class _SequenceBuilder:
         first = items[0]
         if isinstance(first, _Entered):
             raise Refusal(
-                f"{first.step.upper()} says what may be skipped before a part, and this one is the first"
+                f"{first.step.upper()} says what may be skipped before a part, but this part is the first"
                 f"{_quoting(first)}",
                 first.span,
             )
         return SequenceOf(parts, steps, span=_places(children))
 
     def all_of(self, children):
-        return AllOf(_unordered("AND", children), span=_places(children))
+        return AllOf(_unordered_parts("AND", children), span=_places(children))
 
     def any_of(self, children):
-        return AnyOf(_unordered("OR", children), span=_places(children))
+        return AnyOf(_unordered_parts("OR", children), span=_places(children))
 
     def entered(self, children):
         word, part = children
         if isinstance(part, EventPattern) and not part.variable:
             own = type_text(part.event_type)
             raise Refusal(
-                f"{word.upper()} is a word of the language; an event of type {str(word)!r} is written "
-                f"'{word}' {own}, of any type _ {own}",
+                f"{word.upper()} is a reserved word; write an event of type {str(word)!r} as "
+                f"'{word}' {own}, or of any type as _ {own}",
                 span_of(children),
             )
         return _Entered(word.lower(), part, span_of(children))
@@ -145,10 +145,10 @@ class _SequenceBuilder:
         part, option = children
         span = part.span[0], option.span[1]
         if not isinstance(part, Loop):
-            raise Refusal(f"{option.name.upper()} belongs behind a repeated part, as in B+ b[]", option.span)
+            raise Refusal(f"{option.name.upper()} belongs after a repeated part, as in B+ b[]", option.span)
         field = "preference" if option.name in ("greedy", "reluctant") else option.name
         if getattr(part, field) not in (None, "all"):
-            raise Refusal(f"{option.name.upper()}: this is said already", option.span)
+            raise Refusal(f"{option.name.upper()}: this option is already set", option.span)
         return replace(part, **{field: option.value}, span=span)
 
     def inner(self, children):
@@ -174,20 +174,20 @@ class _SequenceBuilder:
 
     def exactly(self, children):
         times = whole_number(children[1])
-        return _checked(times, times, span_of(children))
+        return _make_times(times, times, span_of(children))
 
     def at_least(self, children):
-        return _checked(whole_number(children[1]), None, span_of(children))
+        return _make_times(whole_number(children[1]), None, span_of(children))
 
     def from_to(self, children):
-        return _checked(whole_number(children[1]), whole_number(children[3]), span_of(children))
+        return _make_times(whole_number(children[1]), whole_number(children[3]), span_of(children))
 
     def at_most(self, children):
-        return _checked(0, whole_number(children[2]), span_of(children))
+        return _make_times(0, whole_number(children[2]), span_of(children))
 
 
 def _at(children) -> ex.Literal:
-    """Return a stand-in for the condition in the brackets: its value is the place of the first one."""
+    """Return a placeholder for the condition in the brackets; its value is the position of the first one."""
     return ex.Literal(children[1].start_pos, span=span_of(children))
 
 
@@ -197,7 +197,7 @@ def _event(type_: _Type, variable, condition: ex.Literal | None, span: tuple[int
 
 
 def _items(children: list) -> list:
-    """Return the parts between the brackets and commas."""
+    """Return the parts without the brackets and commas."""
     return [child for child in children if isinstance(child, SequencePattern | _Entered)]
 
 
@@ -205,21 +205,21 @@ def _places(children: list) -> tuple[int, int]:
     return span_of([child for child in children if child is not None])
 
 
-def _unordered(word: str, children: list) -> tuple[SequencePattern, ...]:
+def _unordered_parts(word: str, children: list) -> tuple[SequencePattern, ...]:
     items = _items(children)
     for item in items:
         if isinstance(item, _Entered):
             raise Refusal(
-                f"{item.step.upper()} stands in SEQ only: the parts of {word} have no order", item.span
+                f"{item.step.upper()} is allowed in SEQ only: the parts of {word} have no order", item.span
             )
     if len(items) < 2:
-        raise Refusal(f"{word} needs two parts or more", _places(children))
+        raise Refusal(f"{word} needs at least two parts", _places(children))
     return tuple(items)
 
 
-def _checked(low: int, high: int | None, span: tuple[int, int]) -> _Times:
+def _make_times(low: int, high: int | None, span: tuple[int, int]) -> _Times:
     if high == 0:
-        raise Refusal("a repetition allows at least one event; an absent one is written !B b", span)
+        raise Refusal("a repetition must allow at least one event; write an absent one as !B b", span)
     if high is not None and high < low:
         raise Refusal(f"the lower bound {low} is above the upper bound {high}", span)
     return _Times(low, high, span)
@@ -227,9 +227,7 @@ def _checked(low: int, high: int | None, span: tuple[int, int]) -> _Times:
 
 def _quoting(item: _Entered) -> str:
     return (
-        f"; a type of this name stands in quotes, '{item.step}'"
-        if isinstance(item.part, EventPattern)
-        else ""
+        f"; put a type of this name in quotes, '{item.step}'" if isinstance(item.part, EventPattern) else ""
     )
 
 

@@ -1,7 +1,7 @@
-"""The checks of a sequence query that need no schema; those of its conditions are in ``reference_checks``.
+"""The checks of a sequence query that need no schema; ``reference_checks`` checks its conditions.
 
-Those of the pattern are made whenever a query is made or changed; those of the whole when it is complete,
-since what is missing may still be said. `check_ready` asks for what only the frame's columns can give.
+The pattern is checked whenever a query is made or changed. The whole query is checked once it is complete,
+since later calls may still add missing parts. `check_ready` checks what only the frame can provide.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def check_name(event: EventPattern) -> None:
-    """Refuse an event whose variable or type text cannot spell.
+    """Raise if the variable or type of an event cannot be spelled in text.
 
     Raises
     ------
     CepError
-        When the variable is no identifier or a word of the language, or the type is no text, integer or bool.
+        If the variable is not an identifier or is a reserved word, or the type is not text, integer or bool.
 
     Examples
     --------
     >>> check_name(EventPattern("next", "A"))
     Traceback (most recent call last):
-    cepkit.errors.CepError: an event cannot be named 'next', a word of the language; give it another name
+    cepkit.errors.CepError: an event cannot be named 'next', a reserved word; give it another name
     """
     name, event_type = event.variable, event.event_type
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isidentifier():
-        raise CepError(f"the name of an event is an identifier, as in event('b', 'AAPL'), got {name!r}")
+        raise CepError(f"the name of an event must be an identifier, as in event('b', 'AAPL'), got {name!r}")
     if name.lower() in RESERVED | RESERVED_IN_SEQUENCES:
-        raise CepError(f"an event cannot be named {name!r}, a word of the language; give it another name")
+        raise CepError(f"an event cannot be named {name!r}, a reserved word; give it another name")
     if event_type is not None and not isinstance(event_type, str | int):
         kind = type(event_type).__name__
-        raise CepError(f"the type of event {name!r} is text, an integer or true or false, got {kind}")
+        raise CepError(f"the type of event {name!r} must be text, an integer or a bool, got {kind}")
 
 
 # --- the pattern -----------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def _refuse_bad_names(query: SequenceQuery) -> None:
         except CepError as error:
             raise CepError(f"{error}\n{query.underlined('pattern', event)}") from None
         if event.variable in seen:
-            raise _at(query, event, f"two events are named {event.variable!r}; give each a name of its own")
+            raise _at(query, event, f"two events are named {event.variable!r}; give each a different name")
         seen.add(event.variable)
 
 
@@ -78,19 +78,17 @@ def _refuse_bad_parts(query: SequenceQuery) -> None:
             case SequenceOf():
                 _check_sequence(query, node)
             case AllOf(parts=parts) | AnyOf(options=parts) if len(parts) < 2:
-                raise _at(query, node, "all_of and any_of need two parts or more")
+                raise _at(query, node, "all_of and any_of need at least two parts")
             case AbsentPattern(body=body) if not isinstance(body, EventPattern):
                 what = "a repeated event" if isinstance(body, Loop) else "a group"
-                raise _at(
-                    query, node, f"{what} cannot be absent; '!' stands in front of one event, as in !B b"
-                )
+                raise _at(query, node, f"{what} cannot be absent; write '!' before one event, as in !B b")
             case Loop():
                 _check_loop(query, node)
 
 
 def _check_sequence(query: SequenceQuery, node: SequenceOf) -> None:
     if not node.parts or len(node.steps) != len(node.parts):
-        raise _at(query, node, "a sequence has one part or more, and a step for each")
+        raise _at(query, node, "a sequence needs at least one part, and a step for each")
     for i, (part, step) in enumerate(zip(node.parts, node.steps, strict=True)):
         if step is None:
             continue
@@ -100,15 +98,13 @@ def _check_sequence(query: SequenceQuery, node: SequenceOf) -> None:
                 query, part, f"{step.upper()} says what may be skipped before a part; this one is the first"
             )
         if isinstance(part, AbsentPattern):
-            message = (
-                f"{step.upper()} in front of an absent event has no meaning; it belongs in front of the next"
-            )
+            message = f"{step.upper()} before an absent event has no meaning; put it before the next"
             raise _at(query, part, f"{message} event that occurs")
 
 
 def _check_loop(query: SequenceQuery, node: Loop) -> None:
     if not any(_present(node.body)):
-        raise _at(query, node, "what is repeated holds no event that occurs")
+        raise _at(query, node, "the repeated part has no event that occurs")
     if node.inner is not None:
         _refuse_unknown("inner", node.inner, STRATEGIES)
     _refuse_unknown("preference", node.preference, PREFERENCES)
@@ -116,7 +112,7 @@ def _check_loop(query: SequenceQuery, node: Loop) -> None:
     said = [name for name, value in options.items() if value is not None]
     said += [node.preference] if node.preference != "all" else []
     if node.high == 1 and said:
-        message = f"{said[0].upper()} belongs to a loop of several rounds; this one has one at most"
+        message = f"{said[0].upper()} needs a loop of several rounds; this one has at most one"
         raise _at(query, node, message)
 
 
@@ -126,7 +122,7 @@ def _refuse_no_event(query: SequenceQuery) -> None:
 
 
 def _present(pattern: SequencePattern) -> Iterator[EventPattern]:
-    """Yield the events of ``pattern`` that occur."""
+    """Yield the events of ``pattern`` that must occur."""
     if isinstance(pattern, EventPattern):
         yield pattern
     elif not isinstance(pattern, AbsentPattern):
@@ -141,14 +137,14 @@ def _at(query: SequenceQuery, node: SequencePattern, message: str) -> CepError:
 def _refuse_unknown(argument: str, name: object, known: tuple[str, ...]) -> None:
     if name not in known:
         hint = nearest(str(name), known)
-        raise CepError(f"{argument}: {name!r} is not known; there are {', '.join(map(repr, known))}.{hint}")
+        raise CepError(f"{argument}: {name!r} is not known; use one of {', '.join(map(repr, known))}.{hint}")
 
 
 # --- the whole -------------------------------------------------------------------------------------------
 
 
 def check_words(query: SequenceQuery) -> None:
-    """Refuse a strategy, scope or after-match policy that there is none of."""
+    """Raise for an unknown strategy, scope or after-match policy."""
     _refuse_unknown("strategy", query.strategy, STRATEGIES)
     _refuse_unknown("scope", query.scope, SCOPES)
     kind, variable = query.after_match
@@ -178,7 +174,7 @@ def _refuse_after_match_under_any(query: SequenceQuery) -> None:
     kind = query.after_match[0]
     if query.strategy == "any" and kind not in ("none", "past_last"):
         raise CepError(
-            f"after_match: {kind!r} is not defined under strategy 'any'; there are 'none' and 'past_last', "
+            f"after_match: {kind!r} is not defined under strategy 'any'; use 'none' or 'past_last', "
             "or use strategy 'next'"
         )
 
@@ -190,7 +186,7 @@ def _refuse_bad_order(query: SequenceQuery) -> None:
     for i, name in enumerate(order):
         if name in query.absent_variables:
             raise CepError(
-                f"evaluation_order: {name!r} must not occur; leave it out, it is tested where it can be"
+                f"evaluation_order: {name!r} must not occur; leave it out, it is tested as early as possible"
             )
         if name not in variables:
             hint = nearest(name, variables)
@@ -199,14 +195,14 @@ def _refuse_bad_order(query: SequenceQuery) -> None:
                 f"{hint}"
             )
         if name in order[:i]:
-            raise CepError(f"evaluation_order: {name!r} stands in it twice")
+            raise CepError(f"evaluation_order: {name!r} occurs twice")
         if name in query.group_variables:
             raise CepError(
-                f"evaluation_order: {name!r} stands for several events; only single events can be looked for "
-                "in another order than that of the pattern"
+                f"evaluation_order: {name!r} can name several events; only single events can be searched "
+                "in an order other than the pattern's"
             )
     if missing := [name for name in variables if name not in order]:
-        raise CepError(f"evaluation_order: {missing} are missing; it names all events, {list(variables)}")
+        raise CepError(f"evaluation_order: {missing} are missing; list all events, {list(variables)}")
 
 
 def _refuse_endless_absence(query: SequenceQuery) -> None:
@@ -217,14 +213,14 @@ def _refuse_endless_absence(query: SequenceQuery) -> None:
         ("last", _absent_at_edge(query.pattern, -1)),
     ):
         for node in found:
-            where = "before the first" if side == "first" else "behind the last"
-            message = f"an event absent {where} event needs an end of the wait: give a time window"
+            where = "before the first" if side == "first" else "after the last"
+            message = f"an event absent {where} event needs a limit on the wait; give a time window"
             message = f"{message}, as in WITHIN 5 min"
             raise _at(query, node, message)
 
 
 def _absent_at_edge(pattern: SequencePattern, direction: int) -> Iterator[AbsentPattern]:
-    """Yield the absent events that can come before (1) or behind (-1) all events of ``pattern``."""
+    """Yield the absent events that can come before (1) or after (-1) all events of ``pattern``."""
     match pattern:
         case AbsentPattern():
             yield pattern
@@ -233,7 +229,7 @@ def _absent_at_edge(pattern: SequencePattern, direction: int) -> Iterator[Absent
                 yield from _absent_at_edge(part, direction)
                 if not _can_be_empty(part):
                     return
-        case AllOf(parts=parts):  # those directly in it are absent between its first and its last event
+        case AllOf(parts=parts):  # its direct parts can be absent between its first and last event
             for part in parts:
                 if not isinstance(part, AbsentPattern):
                     yield from _absent_at_edge(part, direction)
@@ -273,21 +269,21 @@ WHOLE_CHECKS: tuple[Check, ...] = (
 
 
 def check_ready(query: SequenceQuery) -> None:
-    """Refuse a query that lacks a column without which it cannot run; for the moment before it does.
+    """Raise if the query lacks a column that it needs to run; called just before a run.
 
     Raises
     ------
     CepError
-        When events have types and ``event_type`` names no column, or a window, a gap or ``strict_time``
-        needs a clock and ``order_by`` names none.
+        If events have types but ``event_type`` names no column, or if a window, a gap or ``strict_time``
+        needs a clock but ``order_by`` names none.
     """
     typed = [event for event in event_patterns(query.pattern) if event.event_type is not None]
     if typed and query.event_type is None:
         types = ", ".join(dict.fromkeys(type_text(event.event_type) for event in typed))
-        message = f"event_type: the pattern has events of type {types}; say in which column the types stand"
+        message = f"event_type: the pattern has events of type {types}; name the column of the types"
         raise _at(query, typed[0], f"{message}, as in event_type='kind'")
     for name in ("within", "gap_within"):
         if getattr(query, name) is not None and not query.order_by:
             raise CepError(f"{name}: a duration needs a clock; name its column first in order_by")
     if query.strict_time and not query.order_by:
-        raise CepError("strict_time: events differ in time by a clock; name its column first in order_by")
+        raise CepError("strict_time: it needs a clock; name its column first in order_by")

@@ -1,4 +1,4 @@
-"""Sequence queries made from text, patterns and keywords, and checked as far as no columns are needed."""
+"""Make sequence queries from text, patterns and keywords, and check them without columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cepkit.language.sequences.checks import WHOLE_CHECKS
 from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, as_mapping, made_query, window
+from cepkit.language.sequences.reading import READERS, as_mapping, make_query, window
 
 
 def sequence_query(
@@ -36,25 +36,25 @@ def sequence_query(
     measures: Mapping[str, str | Operand | ex.Expression] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> SequenceQuery:
-    """Return the query of an event sequence, checked as far as no columns are needed.
+    """Return the query of an event sequence, checked as far as possible without columns.
 
     Parameters
     ----------
     pattern : str, SequencePattern, SequenceQuery or QueryBuilder
-        Text that begins with PATTERN, a pattern of events, or a query; the other arguments add what it does
-        not say.
+        Text that begins with PATTERN, a pattern of events, or a query. The other arguments add what it
+        leaves out.
     where : str, Operand or Expression, or several, optional
-        Conditions that must hold, all of them: ``"b.price > a.price and b[i].x > b[i-1].x"``.
+        Conditions that must all hold: ``"b.price > a.price and b[i].x > b[i-1].x"``.
     strategy : str, optional
-        One of ``STRATEGIES`` or SASE's name of one; None: what the pattern says, else ``any``.
+        One of ``STRATEGIES`` or a SASE name. None means the pattern's own strategy, else ``any``.
     scope : str
-        ``run`` or ``edge``: what is relevant under ``next``.
+        ``run`` or ``edge``: which events are relevant under ``next``.
     within, gap_within : str or timedelta or int, optional
         Longest time from the first to the last event, and between two successive ones; zero is allowed.
     within_closed : bool
-        Whether a match that lasts exactly as long is one.
+        Whether a match may last exactly that long.
     within_events : int, optional
-        Most events of the partition from the first to the last, both counted.
+        Largest number of events of the partition from the first to the last, both included.
     strict_time : bool
         Whether successive events must differ in time.
     partition_by, order_by : str or iterable of str, optional
@@ -62,33 +62,33 @@ def sequence_query(
     event_type : str, optional
         The column of event types.
     after_match : str, optional
-        ``none``, ``past_last``, ``to_next``, ``to_first(b)`` or ``to_last(b)``, also as SQL has it:
+        ``none``, ``past_last``, ``to_next``, ``to_first(b)`` or ``to_last(b)``, also in SQL's words:
         ``skip past last row``.
     evaluation_order : iterable of str, optional
-        All variables, those whose events are to be looked for first in front; for sequences of single events.
+        All variables in search order. Only for sequences of single events.
     measures : mapping of str to expression, optional
         Output columns: values of events (``a.price``), aggregates of a variable (``avg(b.price)``,
-        ``count(b)``) and, with bare columns, of the whole match (``first(ts)``, ``count()``).
+        ``count(b)``) and, with plain columns, of the whole match (``first(ts)``, ``count()``).
     params : mapping of str to value, optional
-        The values of all parameters that are used, and of no others; they replace those of a given query.
+        A value for every parameter that is used, and for no other. They replace the query's own values.
 
     Returns
     -------
     SequenceQuery
-        Conditions of single events stand in ``where``; durations in text are in one spelling.
+        The query. Conditions on single events are in ``where``; durations in text have one spelling.
 
     Raises
     ------
     PatternSyntaxError
-        When a text cannot be read.
+        If a text cannot be parsed.
     PredicateError
-        When a condition or measure does not fit the events of the pattern.
+        If a condition or measure does not fit the events of the pattern.
     CepError
-        When the pattern, or what is said together, makes no sense, or something is said twice.
+        If the pattern or the combination of arguments makes no sense, or something is given twice.
 
     Notes
     -----
-    Columns of types and time are asked for by `cepkit.language.sequences.checks.check_ready`. Time is linear
+    `cepkit.language.sequences.checks.check_ready` checks the columns of types and time later. Time is linear
     in the size of the trees.
 
     Examples
@@ -111,7 +111,7 @@ def sequence_query(
       PATTERN SEQ(A a, B b) WHERE b.price > c.price
                                             ^^^^^^^
     """
-    query, said = _begun(pattern)
+    query, said = _begin_query(pattern)
     given = {
         "where": where,
         "strategy": strategy,
@@ -139,15 +139,15 @@ def sequence_query(
     )
     query = replace(query, **{name: READERS[name](value) for name, value in given.items() if name in READERS})
     query = replace(query, params=tuple({**dict(query.params), **as_mapping("params", params)}.items()))
-    query = made_query(query, more, given.get("measures"))
+    query = make_query(query, more, given.get("measures"))
     for check in WHOLE_CHECKS:
         check(query)
     return query
 
 
-def _begun(pattern: Any) -> tuple[SequenceQuery, set[str]]:
-    """Return the query that ``pattern`` makes alone, and the names of what it says."""
-    pattern = getattr(pattern, "query", pattern)  # of a QueryBuilder
+def _begin_query(pattern: Any) -> tuple[SequenceQuery, set[str]]:
+    """Return the query made from ``pattern`` alone, and the names of the settings that it contains."""
+    pattern = getattr(pattern, "query", pattern)  # if it is a QueryBuilder
     if isinstance(pattern, str):
         parts = parse_sase(pattern)
         values = {item.name: getattr(parts, item.name) for item in fields(parts)}

@@ -1,7 +1,7 @@
-"""A sequence pattern without alternatives: lines, rows of components and absent events.
+"""Lines of a sequence pattern: rows of components and absent events, without alternatives.
 
-Optional parts, ``any_of`` and ``all_of`` become lines of their own (a match of the pattern is a match of one
-line), and repeated groups are written out round by round.
+Optional parts, ``any_of`` and ``all_of`` become separate lines, and repeated groups are written out round
+by round. A match of the pattern is a match of one line.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MAX_BRANCHES = 720  # six events in any order
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One or more events of a branch, one after the other, that ``variable`` stands for.
+    """One or more successive events of a branch that ``variable`` names.
 
-    ``step`` says what may be skipped before the first of them, ``inner`` between two of them; ``is_group``
-    whether the variable stands for several events, also where there is one. ``rounds`` are the loops written
-    out around it, with the number of the round.
+    ``step`` says what may be skipped before the first event, ``inner`` what may be skipped between two
+    events. ``is_group`` says whether the variable can name several events, even if it names one here.
+    ``rounds`` lists the loops written out around it, with the number of the round.
     """
 
     variable: str
@@ -50,11 +50,12 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """No such event behind component ``after`` and in front of component ``before``.
+    """The condition that no such event occurs after component ``after`` and before component ``before``.
 
-    -1 and the number of components stand for the edges of the window. A ``spanning`` one, of ``all_of``,
-    begins behind the first event of ``after`` and ends in front of the last of ``before``; the others begin
-    behind the last of ``after`` and end in front of the first of ``before``. ``rounds`` as of a component.
+    -1 and the number of components mean the edges of the window. A ``spanning`` absence, from ``all_of``,
+    begins after the first event of ``after`` and ends before the last event of ``before``. Any other absence
+    begins after the last event of ``after`` and ends before the first event of ``before``. ``rounds`` has the
+    same meaning as in `Component`.
     """
 
     variable: str
@@ -67,32 +68,32 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of components; absences count them as in a branch, so that rows can be put one behind another."""
+    """A row of components. Absences number the components as a branch does, so that lines can be joined."""
 
     components: tuple[Component, ...] = ()
     absences: tuple[Absence, ...] = ()
     options: tuple[int, ...] = ()
-    not_taken: frozenset[str] = frozenset()  # variables of the options that were not
+    not_taken: frozenset[str] = frozenset()  # variables of the options not taken
 
     def followed(self, other: Line) -> Line:
-        """Return this row and the other behind it."""
+        """Return this line followed by the other."""
         n = len(self.components)
         return Line(
             self.components + other.components,
-            self.absences + tuple(_renumbered(absence, lambda c: c + n) for absence in other.absences),
+            self.absences + tuple(_renumber(absence, lambda c: c + n) for absence in other.absences),
             self.options + other.options,
             self.not_taken | other.not_taken,
         )
 
     def entered(self, step: str | None) -> Line:
-        """Return the row with ``step`` in front of its first component."""
+        """Return the line with ``step`` before its first component."""
         if step is None or not self.components:
             return self
         first, *others = self.components
         return replace(self, components=(replace(first, step=step), *others))
 
     def in_round(self, loop: int, number: int) -> Line:
-        """Return the row as a round of a loop."""
+        """Return the line as a round of a loop."""
 
         def numbered(part):
             return replace(part, rounds=((loop, number), *part.rounds))
@@ -104,17 +105,17 @@ class Line:
         )
 
 
-def _renumbered(absence: Absence, new: Callable[[int], int]) -> Absence:
+def _renumber(absence: Absence, new: Callable[[int], int]) -> Absence:
     return replace(absence, after=new(absence.after), before=new(absence.before))
 
 
 def lines_of(pattern: SequencePattern, strategy: str) -> list[Line]:
-    """Return the lines of ``pattern``; steps that name no strategy have ``strategy``.
+    """Return the lines of ``pattern``; a step that names no strategy gets ``strategy``.
 
     Raises
     ------
     UnsupportedQueryError
-        When a group is repeated without a limit, or more than ``MAX_BRANCHES`` lines arise.
+        If a group is repeated without a limit, or more than ``MAX_BRANCHES`` lines arise.
     """
     return _Expansion(strategy).lines(pattern)
 
@@ -123,7 +124,7 @@ def lines_of(pattern: SequencePattern, strategy: str) -> list[Line]:
 class _Expansion:
     strategy: str
     n_loops: int = 0
-    depth: int = 0  # of loops that allow more than one round
+    depth: int = 0  # number of enclosing loops that allow more than one round
 
     def lines(self, pattern: SequencePattern) -> list[Line]:
         match pattern:
@@ -135,7 +136,7 @@ class _Expansion:
             case SequenceOf(parts=parts, steps=steps):
                 return self._sequence([self.lines(part) for part in parts], steps)
             case AnyOf(options=options):
-                return self._chosen(options)
+                return self._lines_of_options(options)
             case AllOf():
                 return self._all_of(pattern)
             case Loop(body=EventPattern()):
@@ -151,7 +152,7 @@ class _Expansion:
             refuse_too_many(len(made))
         return made
 
-    def _chosen(self, options: tuple[SequencePattern, ...]) -> list[Line]:
+    def _lines_of_options(self, options: tuple[SequencePattern, ...]) -> list[Line]:
         made = []
         for number, option in enumerate(options):
             others = _variables(other for other in options if other is not option)
@@ -176,7 +177,7 @@ class _Expansion:
     def _repeated_group(self, loop: Loop) -> list[Line]:
         if loop.high is None:
             raise UnsupportedQueryError(
-                f"'{loop}' repeats a group without a limit; bound it, as in times({max(1, loop.low)}, 5)"
+                f"'{loop}' repeats a group without a limit; limit it, as in times({max(1, loop.low)}, 5)"
             )
         own = self.n_loops
         self.n_loops += 1
@@ -197,7 +198,7 @@ class _Expansion:
         refuse_too_many(factorial(len(present)))
         made = []
         for chosen in itertools.product(*(self.lines(part) for part in present)):
-            for line in _interleaved(chosen):
+            for line in _interleave(chosen):
                 end = len(line.components) - 1
                 spans = [Absence(e.variable, e.event_type, 0, end, spanning=True) for e in absent if end >= 0]
                 made.append(replace(line, absences=(*line.absences, *spans)))
@@ -209,8 +210,8 @@ def _variables(options: Iterable[SequencePattern]) -> frozenset[str]:
     return frozenset(event.variable for option in options for event in event_patterns(option))
 
 
-def _interleaved(lines: tuple[Line, ...]) -> Iterator[Line]:
-    """Yield the rows made of all components in all orders in which each line keeps its own."""
+def _interleave(lines: tuple[Line, ...]) -> Iterator[Line]:
+    """Yield the merged lines in all orders that keep the order of each line."""
     n_of_line = [len(line.components) for line in lines]
     n = sum(n_of_line)
     for owners in _orders(n_of_line):
@@ -222,9 +223,9 @@ def _interleaved(lines: tuple[Line, ...]) -> Iterator[Line]:
         for line, own in zip(lines, places, strict=True):
             for place, component in zip(own, line.components, strict=True):
                 components[place] = component
-            # What stands at the edge of its line stands at the edge of the whole.
+            # An absence at the edge of its line is at the edge of the whole.
             place_of = [*own, n, -1]
-            absences += [_renumbered(absence, place_of.__getitem__) for absence in line.absences]
+            absences += [_renumber(absence, place_of.__getitem__) for absence in line.absences]
         yield Line(
             tuple(components),
             tuple(absences),
@@ -234,7 +235,7 @@ def _interleaved(lines: tuple[Line, ...]) -> Iterator[Line]:
 
 
 def _orders(counts: list[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the words in which number i stands ``counts[i]`` times, in lexical order."""
+    """Yield the words that contain number i ``counts[i]`` times, in lexical order."""
     if not any(counts):
         yield ()
     for number, count in enumerate(counts):
@@ -245,9 +246,9 @@ def _orders(counts: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def refuse_too_many(n: int) -> None:
-    """Raise the error when there are more than ``MAX_BRANCHES``."""
+    """Raise if ``n`` exceeds ``MAX_BRANCHES``."""
     if n > MAX_BRANCHES:
         raise UnsupportedQueryError(
             f"alternatives, orders and optional parts make more than {MAX_BRANCHES} patterns; "
-            "leave some of them out, or fewer parts of all_of"
+            "leave out some of them, or some parts of all_of"
         )

@@ -1,12 +1,16 @@
-"""SASE text to its parts: the pattern by ``sase.lark``, the conditions by ``expr.lark``, windows by hand.
+"""Split SASE text into parts: the pattern by ``sase.lark``, conditions by ``expr.lark``, windows by hand.
 
-The clauses are ``PATTERN`` with the events, which stands first; ``WHERE`` with conditions joined by AND,
-among them the selection strategy (``skip_till_any_match``, ``skip_till_next_match``,
-``partition_contiguity`` or ``strict_contiguity``, with ``-`` or ``_``) and the partition key (``[item]`` or
-``[item, site]``); ``WITHIN 5 min``, or ticks, ``WITHIN 500``, or ``WITHIN 20 EVENTS``; and ``GAP 10 s``, the
-longest time between two events of a match. ``EXCLUSIVE`` behind one of the two excludes a time exactly
-as long, for both.
-Words are written in any case. The pattern is described in ``sase.lark``.
+The text has these clauses:
+
+* ``PATTERN`` with the events. It comes first.
+* ``WHERE`` with conditions joined by AND. Two of them are special: the selection strategy
+  (``skip_till_any_match``, ``skip_till_next_match``, ``partition_contiguity`` or ``strict_contiguity``, with
+  ``-`` or ``_``) and the partition key (``[item]`` or ``[item, site]``).
+* ``WITHIN 5 min``, or ticks, ``WITHIN 500``, or ``WITHIN 20 EVENTS``.
+* ``GAP 10 s``, the longest time between two events of a match. ``EXCLUSIVE`` after WITHIN or GAP excludes
+  a time of exactly this length, for both.
+
+Case does not matter. ``sase.lark`` describes the pattern.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ _STRATEGY = (
 _NEARLY_STRATEGY = r"(?ai:skip|partition|strict)[-_]\w+(?:-\w+)*(?![\w-]|\s*\.|\[)"
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`"""
 
-# A word behind a dot or a colon is a column or a parameter.
+# A word after a dot or a colon is a column or a parameter.
 _TOKEN = re.compile(
     rf"(?P<quoted>{_QUOTED})|(?P<stray>['\"`])|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
     r"|[.:]\s*[^\W\d]\w*|(?P<word>[^\W\d]\w*)"
@@ -58,11 +62,11 @@ _FOREIGN_CLAUSE = re.compile(
     r"|(?P<skip>(?ai:AFTER\s+MATCH))"
 )
 _FOREIGN = {
-    "order": "the order of events is given as order_by='column'",
-    "partition": "the partition key stands in WHERE as [column], or is given as partition_by='column'",
-    "measures": "there is no such clause; the text is PATTERN … WHERE … WITHIN …, and output columns are "
-    "given as measures={'name': 'expression'}",
-    "skip": "what happens after a match is given as after_match='past_last'",
+    "order": "give the order of events as order_by='column'",
+    "partition": "write the partition key in WHERE as [column], or give partition_by='column'",
+    "measures": "this clause does not exist; the text is PATTERN … WHERE … WITHIN …; give output columns "
+    "as measures={'name': 'expression'}",
+    "skip": "say what happens after a match with after_match='past_last'",
 }
 
 _WHERE_TOKEN = re.compile(
@@ -81,7 +85,7 @@ _WINDOW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SaseParts:
-    """What a text says; None and empty where it says nothing. Spans are places in the whole text."""
+    """The parts of a text; None or empty if the text does not have them. Spans are positions in the text."""
 
     pattern: SequencePattern
     where: ex.Expression | None = None
@@ -94,7 +98,7 @@ class SaseParts:
 
 
 def is_sase(text: str) -> bool:
-    """Return whether ``text`` begins as a sequence query does: with the word PATTERN."""
+    """Return whether ``text`` begins with the word PATTERN, as the text of a sequence query does."""
     return re.match(r"\s*PATTERN\b", text, re.IGNORECASE) is not None
 
 
@@ -114,7 +118,7 @@ def parse_sase(text: str) -> SaseParts:
     Raises
     ------
     PatternSyntaxError
-        With place and caret in ``text``.
+        If the text is not a query. The message shows the position in ``text``.
 
     Notes
     -----
@@ -144,12 +148,12 @@ def parse_sase(text: str) -> SaseParts:
             case "WITHIN" | "GAP":
                 for name, value in _read_window(word, text, start, stop).items():
                     if said.setdefault(name, value) is not value and name != "within_closed":
-                        raise located(f"{word} stands twice", text, (start - len(word), start), None)
+                        raise located(f"{word} occurs twice", text, (start - len(word), start), None)
     return SaseParts(**said)
 
 
 def parse_sequence(text: str) -> SequencePattern:
-    """Return the pattern that stands in ``text`` alone, without the word PATTERN.
+    """Return the pattern in ``text``, which has no word PATTERN and no other clauses.
 
     Examples
     --------
@@ -173,7 +177,7 @@ def _refuse_open_quotes_and_brackets(text: str) -> None:
 
 
 def clauses(text: str) -> list[tuple[str, int, int]]:
-    """Return (word, start, stop) of the clauses; the words stand outside of quotes and brackets.
+    """Return (word, start, stop) of the clauses; words inside quotes and brackets do not count.
 
     Examples
     --------
@@ -199,13 +203,13 @@ def clauses(text: str) -> list[tuple[str, int, int]]:
     for i, (word, start, stop) in enumerate(found):
         if word in ("PATTERN", "WHERE") and word in [other for other, _, _ in found[:i]]:
             cure = "; join the conditions with AND" if word == "WHERE" else ""
-            raise located(f"{word} stands twice{cure}", text, (start, stop), None)
+            raise located(f"{word} occurs twice{cure}", text, (start, stop), None)
     stops = [*(start for _, start, _ in found[1:]), len(text)]
     return [(word, start, stop) for (word, _, start), stop in zip(found, stops, strict=True)]
 
 
 def _part(text: str, start: int, stop: int) -> str:
-    """Return ``text`` up to ``stop`` with blanks in front of ``start``: places stay what they are."""
+    """Return ``text`` up to ``stop`` with blanks before ``start``, so that positions stay the same."""
     return " " * start + text[start:stop]
 
 
@@ -243,7 +247,7 @@ def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:
 
 
 def _next_condition(bare: str, done: dict[int, ex.Expression]) -> tuple[str, int, int] | None:
-    """Return the next UNTIL or IF with the places of the brackets around its condition."""
+    """Return the next UNTIL or IF with the positions of the brackets around its condition."""
     for token in _TAKES_CONDITION.finditer(bare):
         if token["open"] is None or token.start("open") in done:
             continue
@@ -256,7 +260,7 @@ def _next_condition(bare: str, done: dict[int, ex.Expression]) -> tuple[str, int
 
 
 def _with_conditions(node: SequencePattern, condition_at: dict[int, ex.Expression]) -> SequencePattern:
-    """Return ``node`` with its conditions in place of the literals that say where they stand."""
+    """Return ``node`` with each placeholder literal replaced by its condition."""
     if isinstance(node, EventPattern) and node.conditions:
         return replace(node, conditions=ex.conjuncts(condition_at[node.conditions[0].value]))
     if isinstance(node, Loop) and node.until is not None:
@@ -268,7 +272,7 @@ def _refuse_nameless(pattern: SequencePattern, text: str) -> None:
     for node in event_patterns(pattern):
         if not node.variable:
             own = text[node.span[0] : node.span[1]]
-            message = f"an event is a type and a name for it, as in '{own} x'; of any type it is '_ x'"
+            message = f"an event is a type and a name for it, as in '{own} x'; for any type write '_ x'"
             raise located(message, text, node.span, None)
 
 
@@ -279,9 +283,7 @@ def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> N
             own = re.sub(_QUOTED, lambda quoted: " " * len(quoted[0]), bare[node.span[0] : node.span[1]])
             if brackets := re.search(r"\[\s*\]", own):
                 at = node.span[0] + brackets.start(), node.span[0] + brackets.end()
-                message = (
-                    f"{node.variable!r} is one event; several are written with + or {{2,5}} behind the type"
-                )
+                message = f"{node.variable!r} is one event; write several with + or {{2,5}} after the type"
                 raise located(message, text, at, None)
 
 
@@ -308,7 +310,7 @@ def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
             if kind == "key":
                 said["partition_by"] = said.get("partition_by", ()) + _key_columns(text, span)
             elif "strategy" in said:
-                raise located("where: a second selection strategy; there can be one", text, span, None)
+                raise located("where: a second selection strategy; only one is allowed", text, span, None)
             else:
                 said["strategy"] = strategy_of(text[span[0] : span[1]])
             part = _blank(part, span)
@@ -318,13 +320,13 @@ def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
                 part = _blank(part, kept.pop()[1])
         elif kind in ("strategy", "key"):
             what = "the partition key" if kind == "key" else "the selection strategy"
-            raise located(f"where: {what} belongs to the whole and is joined with AND", text, span, None)
+            raise located(f"where: {what} belongs to the whole query; join it with AND", text, span, None)
         else:
             kept.append((kind, span))
     alternatives = [span for kind, span in kept if kind == "or"]
     if alternatives and said:
         what = "the partition key" if "partition_by" in said else "the selection strategy"
-        message = f"where: put brackets around what 'or' joins; {what} belongs to the whole"
+        message = f"where: put parentheses around what 'or' joins; {what} belongs to the whole query"
         raise located(message, text, alternatives[0], None)
     if not part.strip():
         if not said:
@@ -335,7 +337,7 @@ def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
 
 
 def _top_tokens(part: str, start: int) -> list[tuple[str, Span]]:
-    """Return (kind, place) of what stands outside of all brackets; a bracket with its content is one."""
+    """Return (kind, span) of the tokens outside all brackets; a bracket with its content is one token."""
     tokens: list[tuple[str, Span]] = []
     depth = opened = 0
     for token in _WHERE_TOKEN.finditer(part, start):
@@ -356,7 +358,7 @@ def _top_tokens(part: str, start: int) -> list[tuple[str, Span]]:
 
 
 def strategy_of(name: str) -> str | None:
-    """Return the strategy that SASE's ``name`` means, or None.
+    """Return the strategy that a SASE ``name`` means, or None.
 
     Examples
     --------
@@ -398,7 +400,7 @@ def _read_window(word: str, text: str, start: int, stop: int) -> dict[str, objec
     said: dict[str, object] = {"within_closed": False} if window["exclusive"] else {}
     if word == "WITHIN" and (count := re.fullmatch(r"([0-9]+)\s*(?ai:events?|rows?)", amount)):
         if int(count[1]) < 1:
-            raise located("within: a window holds one event or more", text, window.span("amount"), None)
+            raise located("within: a window must hold at least one event", text, window.span("amount"), None)
         return said | {"within_events": int(count[1])}
     if re.fullmatch("[0-9]+", amount):
         return said | {name: int(amount)}

@@ -1,6 +1,6 @@
-"""Event sequence patterns as a tree of small frozen values: events in order, some repeated, some absent.
+"""Event sequence patterns as trees of small frozen values: events in order, some repeated, some absent.
 
-Their methods are the Python way to write a pattern; `cepkit.language.builder` does the work.
+Use their methods to write a pattern in Python; `cepkit.language.builder` implements them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cepkit.language.spelling import text_of
 
 Span = tuple[int, int]
 
-# How much may be skipped between two events of a match, from the least to the most; the names of the
+# How much may be skipped between two events of a match, from least to most; the names of the
 # selection strategies. ``partition``: nothing of the partition; ``next``: nothing relevant.
 STRATEGIES = ("strict", "partition", "next", "any")
 PREFERENCES = ("all", "greedy", "reluctant")
@@ -32,23 +32,23 @@ class WholeQuery:
 
 @singledispatch
 def extend_query(query: Any, **said: Any) -> QueryMethods:
-    """Return a query with what a method of `QueryMethods` adds; `cepkit.language.builder` registers it."""
+    """Return a query extended by a method of `QueryMethods`; `cepkit.language.builder` registers it."""
     raise TypeError(f"{type(query).__name__} cannot be extended to a query")
 
 
 @singledispatch
 def read_condition(given: Any, role: str) -> Expression:
-    """Return a condition as a tree; `cepkit.language.sequences.reading` registers how it is read."""
+    """Return a condition as a tree; `cepkit.language.sequences.reading` registers the converters."""
     raise TypeError(f"{role}: {type(given).__name__} cannot be read")
 
 
 class QueryMethods:
-    """The methods that make a query of a pattern, or add something to a query; each returns a new query."""
+    """Methods that turn a pattern into a query or extend a query; each returns a new query."""
 
     __slots__ = ()
 
     def where(self, *conditions: Any) -> Any:
-        """Return the query with further conditions, text or operands: all must hold.
+        """Return the query with further conditions, as text or operands. All must hold.
 
         Examples
         --------
@@ -61,30 +61,30 @@ class QueryMethods:
         return extend_query(self, where=conditions)
 
     def within(self, duration: Duration, *, closed: bool = True) -> QueryMethods:
-        """Return the query with a longest time from the first to the last event; not ``closed``: less."""
+        """Return the query with a longest time from the first to the last event; less if not ``closed``."""
         return extend_query(self, within=duration, within_closed=closed)
 
     def within_events(self, n_events: int) -> QueryMethods:
-        """Return the query with a largest number of events from the first to the last, both counted."""
+        """Return the query with a largest number of events from the first to the last, both included."""
         return extend_query(self, within_events=n_events)
 
     def gap_within(self, duration: Duration, *, closed: bool | None = None) -> QueryMethods:
         """Return the query with a longest time between two successive events of a match.
 
-        ``closed`` counts for `within` too; None leaves it as it is.
+        ``closed`` also applies to `within`; None keeps the setting.
         """
         return extend_query(self, gap_within=duration, within_closed=closed)
 
     def strategy(self, name: str, *, scope: str = "run") -> QueryMethods:
-        """Return the query under a selection strategy, one of ``STRATEGIES``."""
+        """Return the query with a selection strategy, one of ``STRATEGIES``."""
         return extend_query(self, strategy=name, scope=scope)
 
     def partition_by(self, *columns: str) -> QueryMethods:
-        """Return the query over partitions: events with equal values in the columns."""
+        """Return the query with partitions: events with equal values in the columns."""
         return extend_query(self, partition_by=columns)
 
     def evaluation_order(self, *variables: str) -> QueryMethods:
-        """Return the query with the order in which its events are searched; the matches stay the same."""
+        """Return the query with a search order for its events; the matches stay the same."""
         return extend_query(self, evaluation_order=variables)
 
 
@@ -99,64 +99,65 @@ class SequencePattern(QueryMethods):
         return ()
 
     def walk(self) -> Iterator[SequencePattern]:
-        """Yield this node and all below it, parents first, in reading order."""
+        """Yield this node and all nodes below it, parents first, in reading order."""
         yield self
         for child in self.children():
             yield from child.walk()
 
     def plus(self, **options: Any) -> Loop:
-        """Return the pattern one or more times; for the options see `times`."""
-        return self._repeated(1, None, **options)
+        """Return the pattern repeated one or more times; for the options see `times`."""
+        return self._repeat(1, None, **options)
 
     def star(self, **options: Any) -> Loop:
-        """Return the pattern any number of times, also none; for the options see `times`."""
-        return self._repeated(0, None, **options)
+        """Return the pattern repeated any number of times, including none; for the options see `times`."""
+        return self._repeat(0, None, **options)
 
     def optional(self) -> Loop:
-        """Return the pattern once or not at all."""
-        return self._repeated(0, 1)
+        """Return the pattern repeated once or not at all."""
+        return self._repeat(0, 1)
 
     def at_least(self, low: int, **options: Any) -> Loop:
-        """Return the pattern ``low`` or more times; for the options see `times`."""
-        return self._repeated(low, None, **options)
+        """Return the pattern repeated ``low`` or more times; for the options see `times`."""
+        return self._repeat(low, None, **options)
 
     def times(self, low: int, high: int | None = None, **options: Any) -> Loop:
-        """Return the pattern exactly ``low`` times, or from ``low`` to ``high`` times.
+        """Return the pattern repeated exactly ``low`` times, or from ``low`` to ``high`` times.
 
         Parameters
         ----------
         low, high : int
-            How often.
+            Number of rounds.
         inner : str, optional
-            What may be skipped between two rounds, one of ``STRATEGIES``.
+            Events that may be skipped between two rounds, one of ``STRATEGIES``.
         greedy, reluctant : bool
-            Where an event both continues the loop and begins what follows: only continue, or only begin.
+            What an event does if it could both continue the loop and begin the next part: ``greedy``
+            only continues, ``reluctant`` only begins.
         until : str or Operand, optional
-            The loop ends before the first event behind its first round that fulfils this; bare columns are
-            that event's.
+            The loop ends before the first event after its first round that fulfils this condition. Plain
+            columns are columns of that event.
         """
-        return self._repeated(low, low if high is None else high, **options)
+        return self._repeat(low, low if high is None else high, **options)
 
-    def _repeated(self, low: int, high: int | None, **options: Any) -> Loop:
+    def _repeat(self, low: int, high: int | None, **options: Any) -> Loop:
         return repeated(self, low, high, **options)
 
     def not_(self) -> AbsentPattern:
-        """Return that no such event occurs here; for single events."""
-        raise CepError(f"'{self}' cannot be absent; not_() is for one event, as in event('b', 'B').not_()")
+        """Return a pattern that requires no such event here; only for single events."""
+        raise CepError(f"'{self}' cannot be absent; not_() works on one event, as in event('b', 'B').not_()")
 
     def then(self, part: SequencePattern, *, strict: bool = False) -> SequenceOf:
-        """Return this and then ``part``, nothing of the partition (``strict``: nothing at all) between."""
-        return self._followed(part, "strict" if strict else "partition")
+        """Return this, then ``part``, with nothing of the partition between (``strict``: nothing at all)."""
+        return self._follow_with(part, "strict" if strict else "partition")
 
     def followed_by(self, part: SequencePattern) -> SequenceOf:
-        """Return this and then ``part``, with nothing relevant between: skip till next match."""
-        return self._followed(part, "next")
+        """Return this, then ``part``, with nothing relevant between them: skip till next match."""
+        return self._follow_with(part, "next")
 
     def followed_by_any(self, part: SequencePattern) -> SequenceOf:
-        """Return this and then ``part``, with anything between: skip till any match."""
-        return self._followed(part, "any")
+        """Return this, then ``part``, with anything between them: skip till any match."""
+        return self._follow_with(part, "any")
 
-    def _followed(self, part: SequencePattern, step: str) -> SequenceOf:
+    def _follow_with(self, part: SequencePattern, step: str) -> SequenceOf:
         return SequenceOf((self, as_part(part)), (None, step))
 
     def __str__(self) -> str:
@@ -168,10 +169,10 @@ class SequencePattern(QueryMethods):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EventPattern(SequencePattern, Aggregates):
-    """One event, named ``variable``; of any type when ``event_type`` is None.
+    """One event, named ``variable``; of any type if ``event_type`` is None.
 
-    ``conditions`` were given on the event alone; a query moves them into its ``where``. ``b["x"]`` is the
-    value of a column; where the event is repeated, that of each, and ``b[2]["x"]`` that of the second.
+    ``conditions`` apply to the event alone; a query moves them into its ``where``. ``b["x"]`` is the
+    value of a column; if the event is repeated, of each event, and ``b[2]["x"]`` that of the second.
     """
 
     variable: str
@@ -198,49 +199,49 @@ class EventPattern(SequencePattern, Aggregates):
 
     @property
     def current(self) -> EventValues:
-        """The event being taken of a repeated one: ``b.current["x"]`` is ``b[i].x``."""
+        """The current event of a repeated variable: ``b.current["x"]`` is ``b[i].x``."""
         return EventValues(self.variable, CURRENT)
 
     @property
     def previous(self) -> EventValues:
-        """The event before it of a repeated one: ``b.previous["x"]`` is ``b[i-1].x``."""
+        """The event before the current one: ``b.previous["x"]`` is ``b[i-1].x``."""
         return EventValues(self.variable, BEFORE)
 
     @property
     def first(self) -> EventValues:
-        """The first event of a repeated one: ``b.first["x"]`` is ``b[1].x``."""
+        """The first event of a repeated variable: ``b.first["x"]`` is ``b[1].x``."""
         return EventValues(self.variable, 1)
 
     @property
     def last(self) -> EventValues:
-        """The last event of a repeated one: ``b.last["x"]`` is ``b[LEN].x``."""
+        """The last event of a repeated variable: ``b.last["x"]`` is ``b[LEN].x``."""
         return EventValues(self.variable, LAST)
 
     @property
     def before(self) -> EarlierEvents:
-        """All events before the one being taken: ``b.before.avg("x")`` is ``avg(b[..i-1].x)``."""
+        """All events before the current one: ``b.before.avg("x")`` is ``avg(b[..i-1].x)``."""
         return EarlierEvents(self.variable)
 
     def _reference(self, name: str | None) -> Reference:
         return Reference(self.variable, name)
 
     def where(self, *conditions: Any) -> EventPattern:
-        """Return the event with conditions of its own, text or operands; bare columns are the event's."""
+        """Return the event with its own conditions, text or operands; plain columns are the event's."""
         role = f"where of {self.variable!r}"
         more = (part for given in conditions for part in conjuncts(read_condition(given, role)))
         return replace(self, conditions=(*self.conditions, *more))
 
     def not_(self) -> AbsentPattern:
-        """Return that no such event occurs here."""
+        """Return a pattern that requires no such event here."""
         return AbsentPattern(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SequenceOf(SequencePattern):
-    """The parts (one or more) in this order.
+    """One or more parts in this order.
 
-    ``steps[i]`` says what may be skipped before part i (one of ``STRATEGIES``; None: what the query's
-    strategy says); the first is None.
+    ``steps[i]`` says what may be skipped before part i: one of ``STRATEGIES``, or None for the
+    query's strategy. The first is None.
     """
 
     parts: tuple[SequencePattern, ...]
@@ -250,13 +251,13 @@ class SequenceOf(SequencePattern):
         """Return the parts."""
         return self.parts
 
-    def _followed(self, part: SequencePattern, step: str) -> SequenceOf:
+    def _follow_with(self, part: SequencePattern, step: str) -> SequenceOf:
         return SequenceOf((*self.parts, as_part(part)), (*self.steps, step))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AllOf(SequencePattern):
-    """All parts (two or more), in any order."""
+    """Two or more parts in any order."""
 
     parts: tuple[SequencePattern, ...]
 
@@ -267,7 +268,7 @@ class AllOf(SequencePattern):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AnyOf(SequencePattern):
-    """One of the options (two or more); a match that two options find is found twice."""
+    """One of two or more options; a match that two options find is found twice."""
 
     options: tuple[SequencePattern, ...]
 
@@ -278,20 +279,20 @@ class AnyOf(SequencePattern):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Loop(SequencePattern):
-    """``body`` at least ``low`` times and at most ``high`` times (None: no limit); Kleene closure and ``?``.
+    """``body`` at least ``low`` and at most ``high`` times (None: no limit); Kleene closure and ``?``.
 
     Parameters
     ----------
     body : SequencePattern
         An event or a sequence.
     inner : str, optional
-        What may be skipped between two rounds; None: what the query's strategy says.
+        Events that may be skipped between two rounds; None means the query's strategy.
     preference : str
-        ``all`` rounds counts an event allows, or where an event both continues the loop and begins what
-        follows: ``greedy`` continues only, ``reluctant`` begins only. Not under strategy ``any``.
+        What an event does if it could both continue the loop and begin the next part: ``all`` tries
+        both, ``greedy`` only continues, ``reluctant`` only begins. Not allowed under strategy ``any``.
     until : Expression, optional
-        The first event after the first round that fulfils this ends the loop and is not part of it. Columns
-        alone are that event's; events that each match has in front of the loop have their names.
+        The first event after the first round that fulfils this ends the loop and is not part of it.
+        Plain columns are columns of that event; other events have their names and must come before the loop.
     """
 
     body: SequencePattern
@@ -306,7 +307,7 @@ class Loop(SequencePattern):
         return (self.body,)
 
     def where(self, *conditions: Any) -> Any:
-        """Return the repeated event with conditions on each; a group makes a query, `QueryBuilder.where`."""
+        """Return the repeated event with conditions on each event; a group becomes a query."""
         if not isinstance(self.body, EventPattern):
             return SequencePattern.where(self, *conditions)
         return replace(self, body=self.body.where(*conditions))
@@ -321,19 +322,19 @@ class Loop(SequencePattern):
     def __getitem__(self, name: object) -> Any:
         events = event_patterns(self.body)
         raise CepError(
-            f"{self}: values are taken of the event before it is repeated, as in "
+            f"{self}: take values of the event before you repeat it, as in "
             f"{events[0].variable}[{name!r}] with {events[0].variable} = event(…)"
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AbsentPattern(SequencePattern):
-    """No such event where it stands: between its neighbours, or within the window before or behind all."""
+    """No such event at this place: between its neighbours, or in the window before or after all of them."""
 
     body: EventPattern
 
     def where(self, *conditions: Any) -> AbsentPattern:
-        """Return that no such event occurs that fulfils the conditions; bare columns are the event's."""
+        """Return the absent event with conditions; plain columns are the event's."""
         return AbsentPattern(self.body.where(*conditions))
 
     def children(self) -> tuple[SequencePattern, ...]:
@@ -342,7 +343,7 @@ class AbsentPattern(SequencePattern):
 
 
 def event_patterns(pattern: SequencePattern) -> tuple[EventPattern, ...]:
-    """Return the events of ``pattern``, absent ones too, in reading order."""
+    """Return the events of ``pattern``, including absent ones, in reading order."""
     return tuple(node for node in pattern.walk() if isinstance(node, EventPattern))
 
 
@@ -357,7 +358,7 @@ def group_variables(pattern: SequencePattern) -> frozenset[str]:
 
 
 def as_part(part: object) -> SequencePattern:
-    """Return ``part`` when it can stand in a sequence pattern."""
+    """Return ``part`` if it can be a part of a sequence pattern, else raise."""
     if isinstance(part, SequencePattern):
         return part
     if isinstance(part, WholeQuery):
@@ -380,12 +381,12 @@ def repeated(
 ) -> Loop:
     """Return the loop of ``body``; see `SequencePattern.times`."""
     if greedy and reluctant:
-        raise CepError("a loop is either greedy or reluctant; without both, it tries both")
+        raise CepError("a loop is either greedy or reluctant; omit both to try both")
     if inner is not None and inner not in STRATEGIES:
         raise CepError(f"inner: unknown strategy {inner!r}; there are {', '.join(STRATEGIES)}")
     for bound in (low, high):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
-            raise CepError(f"how often: expected whole numbers, got {bound!r}")
+            raise CepError(f"number of rounds: expected whole numbers, got {bound!r}")
     preference = "greedy" if greedy else "reluctant" if reluctant else "all"
     condition = None if until is None else read_condition(until, "until")
     return Loop(body, low, high, inner=inner, preference=preference, until=condition)

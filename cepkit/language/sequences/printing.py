@@ -1,4 +1,4 @@
-"""Sequence patterns and queries to text, in one canonical spelling that reads back to the same."""
+"""Convert sequence patterns and queries to text, in one canonical spelling that parses back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.language.spelling import text_of
 
-# The words of sase.lark and of the clauses, in any case: no names of events, and types only in quotes.
+# Reserved words of sase.lark and of the clauses, in any case. They cannot name events; types need quotes.
 RESERVED_IN_SEQUENCES = frozenset(
     {"seq", "and", "or", "not", "strict", "partition", "next", "any", "inner", "greedy", "reluctant", "until"}
     | {"if", "true", "false", "_", "pattern", "where", "within", "gap"}
 )
 
-# The names of the strategies as SASE spells them.
+# The SASE names of the strategies.
 SASE_STRATEGIES = {
     "strict": "strict_contiguity",
     "partition": "partition_contiguity",
@@ -31,22 +31,22 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def print_sequence(pattern: sq.SequencePattern) -> str:
-    """Return the text of which `parse_sequence` makes an equal pattern.
+    """Return text that `parse_sequence` reads back as an equal pattern.
 
     Parameters
     ----------
     pattern : SequencePattern
-        Any tree that a query accepts.
+        Any tree that is valid in a query.
 
     Returns
     -------
     str
-        Words of the language in capitals; how often behind the type; a group that is repeated in brackets.
+        Keywords in capitals, repetitions after the type, repeated groups in parentheses.
 
     Raises
     ------
     ValueError
-        When a condition holds a number that is infinite or not a number.
+        If a condition contains a number that is infinite or not a number.
 
     Examples
     --------
@@ -58,10 +58,10 @@ def print_sequence(pattern: sq.SequencePattern) -> str:
 
 
 def sase_text(query: SequenceQuery) -> str:
-    """Return the part of a query that SASE text says: pattern, conditions, strategy, key and windows.
+    """Return the part of a query that SASE can express: pattern, conditions, strategy, key and windows.
 
-    `sequence_query` makes of it a query with the same ``pattern``, ``where``, ``strategy``, ``partition_by``
-    and windows; ``timedelta`` windows become text.
+    `sequence_query` turns it into a query with the same ``pattern``, ``where``, ``strategy``,
+    ``partition_by`` and windows; ``timedelta`` windows become text.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def sase_text(query: SequenceQuery) -> str:
 
 
 def duration_text(duration: str | timedelta | int) -> str:
-    """Return a window as text spells it; an integer, in ticks, stays a number."""
+    """Return a window as text spells it; an integer (ticks) stays a number."""
     if not isinstance(duration, timedelta):
         return str(duration)
     return format_duration(duration_ticks(duration, "ns"), "ns")
@@ -161,7 +161,7 @@ def _condition(event: sq.EventPattern) -> str:
 
 @text_of.register
 def query_text(query: SequenceQuery) -> str:
-    """Return the text of a query: its SASE text, then a line for each keyword that SASE has no word for."""
+    """Return the text of a query: its SASE text, then one line for each keyword that SASE lacks."""
     lines = [sase_text(query)]
     lines += [f"event_type: {query.event_type}"] if query.event_type is not None else []
     lines += [f"order_by: {', '.join(query.order_by)}"] if query.order_by else []

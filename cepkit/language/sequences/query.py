@@ -1,4 +1,4 @@
-"""A sequence query as a value: a pattern of events, the conditions on them, and how they are selected."""
+"""A sequence query as a value: a pattern of events, the conditions on them, and how events are selected."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from cepkit.language.spelling import text_of
 
 @dataclass(frozen=True, slots=True)
 class SequenceQuery(WholeQuery):
-    """Events in an order, with all that belongs to them; made by `sequence_query`.
+    """A sequence of events with its conditions, windows and columns; made by `sequence_query`.
 
     Parameters
     ----------
     pattern : SequencePattern
-        Without ``conditions`` on its events: they stand in ``where``.
+        Its events have no ``conditions``; these are moved into ``where``.
     where : tuple of Expression
-        All must hold. Columns are those of variables (`Reference`); a column alone is an error.
+        Conditions that must all hold. Columns belong to variables (`Reference`); a plain column is an error.
     strategy : str
-        One of ``STRATEGIES``: what may be skipped between two events, where the pattern does not say.
+        One of ``STRATEGIES``: what may be skipped between two events, unless the pattern says so itself.
     scope : str
-        Under ``next``: ``run`` skips no event that could continue the partial match in any way, ``edge`` none
-        that could continue it in the same way.
+        Applies under ``next``. ``run`` skips no event that could continue the partial match in any way;
+        ``edge`` skips no event that could continue it in the same way.
     within : str or timedelta or int, optional
         Longest time from the first to the last event.
     within_closed : bool
-        Whether a match that lasts exactly ``within`` is one (and the same for ``gap_within``).
+        Whether a match may last exactly ``within``; also applies to ``gap_within``.
     within_events : int, optional
-        Most events of the partition from the first to the last, both counted.
+        Largest number of events of the partition from the first to the last, both included.
     gap_within : str or timedelta or int, optional
         Longest time between two successive events of the match.
     strict_time : bool
@@ -49,15 +49,15 @@ class SequenceQuery(WholeQuery):
     partition_by, order_by : tuple of str
         Columns.
     event_type : str, optional
-        The column of event types; needed where an event of the pattern has a type.
+        The column of event types. Required if an event of the pattern has a type.
     after_match : tuple of (str, str or None)
-        What a match takes from others: ``("none", None)``, ``("past_last", None)``, ``("to_next", None)``,
+        How a match excludes others: ``("none", None)``, ``("past_last", None)``, ``("to_next", None)``,
         ``("to_first", variable)``, ``("to_last", variable)``.
     evaluation_order : tuple of str
-        The variables in the order in which an engine is to look for their events; empty: it chooses. It
-        changes no match.
+        The variables in the order in which an engine searches for their events; if empty, the engine
+        chooses. It does not change the matches.
     measures : tuple of (str, Expression), optional
-        None for the default ones.
+        Output columns by name; None means the default ones.
     params, functions, sources
         As in `RegexQuery`.
     """
@@ -83,21 +83,21 @@ class SequenceQuery(WholeQuery):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of events that a match has, in reading order."""
+        """Variables of the events that a match contains, in reading order."""
         absent = self.absent_variables
         names = (event.variable for event in event_patterns(self.pattern))
         return tuple(dict.fromkeys(name for name in names if name not in absent))
 
     @property
     def absent_variables(self) -> frozenset[str]:
-        """The variables of events that must not occur."""
+        """Variables of the events that must not occur."""
         return frozenset(
             node.body.variable for node in self.pattern.walk() if isinstance(node, AbsentPattern)
         )
 
     @property
     def group_variables(self) -> frozenset[str]:
-        """The variables that stand for several events."""
+        """Variables that can name several events."""
         return group_variables(self.pattern)
 
     def parameters(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class SequenceQuery(WholeQuery):
         return tuple(dict.fromkeys(used))
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
-        """Yield (role, tree) of every condition (``where``), end of a loop (``pattern``) and measure."""
+        """Yield (role, tree) of every condition (``where``), loop end (``pattern``) and measure."""
         yield from (("where", tree) for tree in self.where)
         for node in self.pattern.walk():
             if isinstance(node, Loop) and node.until is not None:
@@ -116,7 +116,7 @@ class SequenceQuery(WholeQuery):
         yield from ((f"measure {name!r}", tree) for name, tree in self.measures or ())
 
     def underlined(self, role: str, node: ex.Expression | SequencePattern) -> str:
-        """Return the text of ``role`` with carets under ``node``, a part of its tree."""
+        """Return the text of ``role`` with carets under ``node``."""
         text = dict(self.sources).get(role)
         if text is None or node.span is None:
             return underline(str(node), 0, len(str(node)))

@@ -1,4 +1,4 @@
-"""What is given to a sequence query, as text, trees or values, made into the parts of the query."""
+"""Convert the arguments of a sequence query (text, trees or values) into the parts of the query."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cepkit.language.sequences.printing import print_sequence
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.language.sequences.reference_checks import CONDITION_CHECKS
 
-# Words are joined by blanks, '_' or '-'; SQL and Flink have more of them.
+# Words are joined by blanks, '_' or '-'; SQL and Flink write more words.
 _AFTER_MATCH = re.compile(
     r"(?ai:(?:after{_}match{_})?(?:skip{_})?"
     r"(?P<kind>none|no{_}skip|past{_}last(?:{_}row|{_}event)?|to{_}next(?:{_}row|{_}event)?|to{_}first|to{_}last))"
@@ -39,33 +39,35 @@ _AFTER_MATCH = re.compile(
 )
 
 
-def made_query(
+def make_query(
     query: SequenceQuery, more: Iterable[Any] = (), measures: Mapping[str, Any] | None = None
 ) -> SequenceQuery:
-    """Return the query with further conditions and measures, its parts in place and checked.
+    """Return the query with further conditions and measures, normalised and checked.
 
-    Conditions of events are moved into ``where``, columns and variables told apart, and trees that came
-    without text get one, for the places in errors.
+    Conditions on events move into ``where``, names are resolved to columns or variables, and trees
+    without text get a text for the positions in errors.
     """
-    pattern, own = _lifted(query.pattern)
+    pattern, own = _lift_conditions(query.pattern)
     for check in PATTERN_CHECKS:
         check(replace(query, pattern=pattern))
     sources, more = dict(query.sources), tuple(more)
     if "pattern" not in sources:
-        sources["pattern"] = _spelled(print_sequence, pattern, "pattern")
+        sources["pattern"] = _spell(print_sequence, pattern, "pattern")
         pattern = parse_sequence(sources["pattern"])
     names = {event.variable for event in event_patterns(pattern)}
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_variables(node, names))
-    where = [_resolved(condition, names, owner) for owner, condition in own]
-    where += [_resolved(condition, names) for condition in query.where]
-    added = [_resolved(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)]
+    where = [_resolve_names(condition, names, owner) for owner, condition in own]
+    where += [_resolve_names(condition, names) for condition in query.where]
+    added = [
+        _resolve_names(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)
+    ]
     if added and not where and len(more) == 1 and isinstance(more[0], str):
         sources["where"] = more[0]
     elif (where or added) and (added or "where" not in sources):
-        # Trees of several origins are read back from one text.
-        sources["where"] = " and ".join(_spelled(at_least_not, tree, "where") for tree in (*where, *added))
+        # Trees from several sources are printed and parsed again as one text.
+        sources["where"] = " and ".join(_spell(at_least_not, tree, "where") for tree in (*where, *added))
         again = parse_expression(sources["where"], role="where", references=True)
-        where, added = [_resolved(part, names) for part in ex.conjuncts(again)], []
+        where, added = [_resolve_names(part, names) for part in ex.conjuncts(again)], []
     read = query.measures if measures is None else _measures(measures, names, sources)
     made = replace(
         query, pattern=pattern, where=(*where, *added), measures=read, sources=tuple(sources.items())
@@ -78,7 +80,7 @@ def made_query(
 
 
 def read_conditions(given: Iterable[Any], role: str) -> tuple[ex.Expression, ...]:
-    """Return conditions, given as text, operands or trees, as trees."""
+    """Return conditions, given as text, operands or trees, as a list of trees."""
     return tuple(_tree(value, role)[0] for value in given)
 
 
@@ -88,9 +90,9 @@ def window(argument: str, duration: Duration | None) -> str | int | None:
     Raises
     ------
     PatternSyntaxError
-        When text is no duration.
+        If the text is not a duration.
     CepError
-        When it is neither text nor timedelta nor an integer, or is negative.
+        If it is neither text nor timedelta nor integer, or is negative.
 
     Examples
     --------
@@ -169,7 +171,7 @@ def _column(given: Any) -> str:
     return given
 
 
-# How a keyword is read, by its name.
+# The reader of each keyword, by name.
 READERS: dict[str, Callable[[Any], Any]] = {
     "strategy": _strategy,
     "scope": lambda given: given,
@@ -187,18 +189,18 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def as_mapping(argument: str, given: Any) -> Mapping:
-    """Return a keyword that is a mapping, empty when it is None."""
+    """Return a keyword that must be a mapping; None becomes an empty one."""
     if given is not None and not isinstance(given, Mapping):
         raise CepError(f"{argument}: expected a mapping of names to values, got {type(given).__name__}")
     return given or {}
 
 
 def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
-    """Return a condition or measure as a tree, and its text."""
+    """Return a condition or measure as a tree, with its text."""
     if isinstance(value, Operand):
         value = value.expression
     if isinstance(value, ex.Expression):
-        value = _spelled(print_expression, value, role)
+        value = _spell(print_expression, value, role)
     if not isinstance(value, str):
         cure = (
             "; columns of events are b['x'], and a condition is b['x'] > 5" if isinstance(value, bool) else ""
@@ -207,7 +209,7 @@ def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
     return parse_expression(value, role=role, references=True), value
 
 
-def _spelled(spell: Callable[[Any], str], tree: Any, role: str) -> str:
+def _spell(spell: Callable[[Any], str], tree: Any, role: str) -> str:
     try:
         return spell(tree)
     except ValueError as error:
@@ -219,21 +221,21 @@ def _measures(given: Any, names: set[str], sources: dict[str, str]) -> tuple[tup
     spelling_of: dict[str, str] = {}
     for name, value in as_mapping("measures", given).items():
         if not isinstance(name, str) or not name:
-            raise CepError(f"measures: the name of a measure is text, got {name!r}")
+            raise CepError(f"measures: the name of a measure must be text, got {name!r}")
         twin = spelling_of.setdefault(name.lower(), name)
         if twin != name:
             raise CepError(f"measures: {twin!r} and {name!r} differ only in case; rename one")
         role = f"measure {name!r}"
         tree, sources[role] = _tree(value, role)
-        read[name] = _resolved(tree, names)
+        read[name] = _resolve_names(tree, names)
     return tuple(read.items())
 
 
 # --- columns and variables -------------------------------------------------------------------------------
 
 
-def _lifted(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
-    """Return the pattern without conditions on its events, and these with the names of the events."""
+def _lift_conditions(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
+    """Return the pattern without conditions, and the conditions with the names of their events."""
     own = [(event.variable, tree) for event in event_patterns(pattern) for tree in event.conditions]
 
     def bare(node: SequencePattern) -> SequencePattern:
@@ -248,11 +250,11 @@ def _lifted(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, 
 
 def _with_variables(node: SequencePattern, names: set[str]) -> SequencePattern:
     is_ended = isinstance(node, Loop) and node.until is not None
-    return replace(node, until=_resolved(node.until, names)) if is_ended else node
+    return replace(node, until=_resolve_names(node.until, names)) if is_ended else node
 
 
 def _without(variable: str) -> Callable[[ex.Expression], ex.Expression]:
-    """Return the change that makes a value of ``variable`` a column alone."""
+    """Return a function that replaces values of ``variable`` by plain columns."""
 
     def change(node: ex.Expression) -> ex.Expression:
         is_own = isinstance(node, ex.Reference) and node.variable == variable and node.name is not None
@@ -261,8 +263,8 @@ def _without(variable: str) -> Callable[[ex.Expression], ex.Expression]:
     return change
 
 
-def _resolved(tree: ex.Expression, names: set[str], owner: str | None = None) -> ex.Expression:
-    """Return ``tree`` with ``count(b)`` about event b; bare columns are those of ``owner``, if given."""
+def _resolve_names(tree: ex.Expression, names: set[str], owner: str | None = None) -> ex.Expression:
+    """Return ``tree`` with ``count(b)`` over event b; plain columns become columns of ``owner``, if given."""
 
     def change(node: ex.Expression) -> ex.Expression:
         match node:

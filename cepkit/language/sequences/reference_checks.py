@@ -1,4 +1,4 @@
-"""The checks of conditions and measures of a sequence query: which values of which events they may name."""
+"""Check which events and values the conditions and measures of a sequence query name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cepkit.language.sequences.query import SequenceQuery
 
 
 class _Place:
-    """A tree of the query in which references are judged, and how errors about it begin."""
+    """A tree of the query whose references are checked, with the beginning of its error messages."""
 
     def __init__(self, query: SequenceQuery, role: str, label: str | None = None):
         self.query, self.role, self.label = query, role, label or role
         self.is_measure = role.startswith("measure")
         self.present, self.absent = query.variables, query.absent_variables
         self.groups = query.group_variables
-        # For examples: a repeated event where there is one.
+        # Events for examples in messages: a repeated one if the pattern has one.
         self.some = next((name for name in self.present if name in self.groups), self.present[0])
 
     def error(self, message: str, node: ex.Expression) -> PredicateError:
@@ -38,7 +38,7 @@ def _refuse_bad_conditions(query: SequenceQuery) -> None:
         )
         if len(absent) > 1:
             names = " and ".join(map(repr, absent))
-            message = f"{names} must not occur, each for itself; one condition can name only one of them"
+            message = f"{names} must not occur; one condition can name only one absent event"
             raise place.error(message, tree)
 
 
@@ -47,9 +47,9 @@ def _refuse_bad_untils(query: SequenceQuery) -> None:
 
 
 def _check_untils(place: _Place, pattern: SequencePattern, bound: frozenset[str]) -> frozenset[str]:
-    """Judge the ends of all loops; return the variables bound in each match behind ``pattern``.
+    """Check the ends of all loops; return the variables that are bound in each match after ``pattern``.
 
-    ``bound`` are those in front of it. Events of a repeated group are not bound: each has one for each round.
+    ``bound`` are the variables bound before it. A repeated group binds none: each round has its own events.
     """
     match pattern:
         case EventPattern(variable=variable):
@@ -77,9 +77,9 @@ def _check_until(place: _Place, until: ex.Expression, bound: frozenset[str]) -> 
         if isinstance(node, ex.Reference) and node.variable in (*place.present, *place.absent):
             if node.variable not in bound:
                 message = (
-                    f"{node} may be unknown here; until names events that each match has before the loop"
+                    f"{node} may be unknown here; until can name events that each match has before the loop"
                 )
-                cure = "columns alone are those of the event that ends it"
+                cure = "plain columns are those of the event that ends it"
                 raise place.error(f"{message}; {cure}", node)
         elif isinstance(node, ex.Aggregate) and not any(
             isinstance(part, ex.Reference) for part in node.walk()
@@ -99,11 +99,9 @@ def _check_tree(place: _Place, tree: ex.Expression, aggregate: ex.Aggregate | No
     match tree:
         case ex.Previous():
             cure = (
-                f"; the event before, of a repeated one, is {place.some}[i-1].x"
-                if not place.is_measure
-                else ""
+                f"; the event before the current one is {place.some}[i-1].x" if not place.is_measure else ""
             )
-            message = f"{tree} looks at rows, and the events of a match need not be neighbours{cure}"
+            message = f"{tree} refers to rows, but the events of a match need not be neighbours{cure}"
             raise place.error(message, tree)
         case ex.Subscript(operand=ex.Attribute(name=name)) if place.label != "until" and name in (
             *place.present,
@@ -124,7 +122,7 @@ def _check_tree(place: _Place, tree: ex.Expression, aggregate: ex.Aggregate | No
 def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate | None) -> None:
     name = quoted_name(column.name)
     if place.label == "until":
-        return  # of the event that would end the loop
+        return  # about the event that would end the loop
     if column.name in (*place.present, *place.absent):
         raise place.error(f"{column.name!r} is an event; write which of its columns: {column.name}.x", column)
     if not place.is_measure:
@@ -134,7 +132,7 @@ def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate |
             if aggregate is not None
             else f"{place.present[0]}.{name}"
         )
-        raise place.error(f"of which event is {name}? write {what}{hint and '.' + hint}", column)
+        raise place.error(f"{name} does not name its event; write {what}{hint and '.' + hint}", column)
     if aggregate is None and column.name not in place.query.partition_by:
         cure = f"write {place.present[0]}.{name}, or first({name}) or last({name}) over the whole match"
         raise place.error(f"column {column.name!r} has one value for each event of a match; {cure}", column)
@@ -151,7 +149,7 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
             raise place.error(f"{name!r} must not occur, so a match has no values of it", node)
         if node.index is not None or aggregate is not None:
             raise place.error(
-                f"{name!r} must not occur, so there are no several of it; write {name}.{column}", node
+                f"{name!r} must not occur, so it is not a repeated event; write {name}.{column}", node
             )
     if node.index is not None and name not in place.groups and name not in place.absent:
         raise place.error(f"{name!r} is a single event; write {name}.{column}", node)
@@ -169,9 +167,7 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
         raise place.error(f"{node} stands for several values; it needs an aggregate, as in max({node})", node)
     if place.is_measure and node.index in (ex.CURRENT, ex.BEFORE):
         cure = f"write {name}[1].{column}, {name}[LEN].{column} or an aggregate such as avg({name}.{column})"
-        raise place.error(
-            f"a measure is taken of the complete match, which has no current event; {cure}", node
-        )
+        raise place.error(f"a measure describes the complete match, which has no current event; {cure}", node)
     if place.is_measure and node.index is None and name in place.groups:
         own = f"{name}.{column}"
         message = f"{name!r} stands for several events; write first({own}), last({own}), avg({own}), …"
@@ -194,7 +190,7 @@ def _check_aggregate(place: _Place, node: ex.Aggregate) -> None:
             raise place.error(message, part)
         if place.is_measure and isinstance(part, ex.Reference) and part.index == ex.ALL_BEFORE:
             own = ex.Reference(part.variable, part.name)
-            message = "a measure is taken of the complete match, which has no current event"
+            message = "a measure describes the complete match, which has no current event"
             raise place.error(f"{message}; write {own}", part)
     if len(ranges) > 1 or (ranges and any(isinstance(part, ex.Attribute) for part in inside)):
         message = f"{node.function} ranges over the events of one variable, all with the same brackets"
