@@ -8,7 +8,7 @@ import importlib.util as _importlib_util
 
 import pandas as _pandas
 
-from cepkit.api import CepAccessor, explain, explore, funnel, match, simulate, tag, why_not
+from cepkit.api import CepAccessor, explain, explore, funnel, match, simulate, step, tag, why_not
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.builder import all_of, any_of, event, param, seq
 from cepkit.language.expressions.functions import function, pure
@@ -55,6 +55,7 @@ __all__ = [
     "seq",
     "sequence_query",
     "simulate",
+    "step",
     "stream",
     "tag",
     "var",

@@ -29,11 +29,11 @@ FLOORS = (
     {"widgets": ["widgets"]},
     {"parallel": ["parallel"], "shedding": ["shedding"]},
     {"frames": ["frames"], "pipelines": ["pipelines"], "planner": ["planner", "evaluation_order"]},
+    {"insight": ["insight"]},
     {
         "api": [
             "views", "api", "given", "checked", "matches", "sequence_matches", "sequence_explanation",
-            "funnels",
-            "reasons", "reason_words", "explanation", "spark_matches", "spark_sequences", "streaming",
+            "explanation", "spark_matches", "spark_sequences", "streaming",
             "regex_streaming", "sequence_streaming", "stream_files", "explorer",
         ],
     },
