@@ -13,7 +13,7 @@ from cepkit.planning.wings import add_wings as _add_wings
 from cepkit.results.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
-    from cepkit.api import explain, explore, funnel, match, simulate, tag, why_not
+    from cepkit.api import explain, explore, funnel, match, simulate, step, tag, why_not
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.errors import (
         CepError,
@@ -27,6 +27,9 @@ if _TYPE_CHECKING:
         UnsupportedQueryError,
     )
     from cepkit.explorer.explorer import Explorer
+    from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.moments import Moment
+    from cepkit.insight.why_not import WhyNot
     from cepkit.language.builder import all_of, any_of, event, param, seq
     from cepkit.language.expressions.functions import function, pure
     from cepkit.language.expressions.operands import corr, cosine, l2
@@ -52,11 +55,14 @@ __version__ = "0.1.0"
 
 # Where each public name is defined; `tests/test_api.py` compares this with the imports above.
 _NAMES_OF_MODULE = {
-    "api": "explain explore funnel match simulate tag why_not",
+    "api": "explain explore funnel match simulate step tag why_not",
     "engines.counting.estimate": "CountEstimate",
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError UnsupportedQueryError",
     "explorer.explorer": "Explorer",
+    "insight.funnel": "FunnelResult",
+    "insight.moments": "Moment",
+    "insight.why_not": "WhyNot",
     "language.builder": "all_of any_of event param seq",
     "language.expressions.functions": "function pure",
     "language.expressions.operands": "corr cosine l2",

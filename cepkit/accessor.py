@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -18,12 +18,15 @@ from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
 
 if TYPE_CHECKING:
     from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
-    from cepkit.matches import Matches
     from cepkit.parallel.agents.crew import Costs
     from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.planning.planner import EngineValue
     from cepkit.planning.queries import Query
+    from cepkit.results.explanation import Explanation
+    from cepkit.results.matches import Matches
+    from cepkit.results.spark.matches import SparkMatches
 
 _EXAMPLES = {
     "match": 'df.cep.match("a b+ c", define={"a": "x > 1", …}, partition_by="key", order_by="ts")',
@@ -31,6 +34,7 @@ _EXAMPLES = {
     "explain": 'print(df.cep.explain("a b+ c", …))',
     "funnel": 'df.cep.funnel("PATTERN SEQ(A a, B b, C c) WITHIN 1 hour", event_type="kind", order_by="ts")',
     "why_not": "df.cep.why_not(query, rows=[3, 7], …)",
+    "step": "for moment in df.cep.step(query, …): print(moment)",
     "simulate": "df.cep.simulate(query, engine=cep.Hybrid(threads=8), …).makespan",
     "explore": 'df.cep.explore("a b+ c", …)',
 }
@@ -59,7 +63,7 @@ class CepAccessor:
         engine: str | EngineValue = "auto",
         trace: bool = False,
         **keywords: Unpack[QueryKeywords],
-    ) -> Matches:
+    ) -> Matches | SparkMatches:
         """Find the matches of a query.
 
         Parameters
@@ -75,7 +79,7 @@ class CepAccessor:
 
         Returns
         -------
-        Matches
+        Matches or SparkMatches
             In the order of their last row. ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
             ``explore()`` look into them.
 
@@ -147,7 +151,7 @@ class CepAccessor:
     @takes_query_keywords
     def explain(
         self, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-    ) -> Any:
+    ) -> Explanation:
         """Say how a query is read and how it will run, without running it.
 
         Parameters
@@ -258,6 +262,56 @@ class CepAccessor:
         from cepkit import api
 
         return api.why_not(self._frame, query, rows=rows, engine=engine, **keywords)
+
+    @takes_query_keywords
+    def step(
+        self,
+        query: Query,
+        *,
+        most_live: int = 10_000,
+        engine: str | EngineValue = "auto",
+        **keywords: Unpack[QueryKeywords],
+    ) -> Iterator[Moment]:
+        """Go through the events one by one and see what each does to the partial matches of a query.
+
+        Parameters
+        ----------
+        query, engine
+            As for `match`.
+        **keywords
+        most_live : int
+            The largest number of partial matches of a sequence that are followed at once.
+
+        Returns
+        -------
+        iterator of Moment
+            One for every event, in stream order: the event, the partial matches that begin, advance and end
+            with it, those that are live after it, and the matches that it completes. A moment prints as text.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For Spark frames.
+        ResultTooLargeError
+            While iterating, when more than ``most_live`` partial matches of a sequence are live at once.
+        CepError
+            As `match`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+        >>> for moment in walk.cep.step("up+ down", define={"up": "price > 12", "down": "price <= 12"}):
+        ...     print(moment)
+        row 0: no partial match is live
+        row 1: no partial match is live
+        row 2: 1 partial match begins; 1 is live (1 at up)
+        row 3: 0 are live; match: rows 2 to 3
+        """
+        from cepkit import api
+
+        return api.step(self._frame, query, most_live=most_live, engine=engine, **keywords)
 
     @takes_query_keywords
     def simulate(

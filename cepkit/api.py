@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.bound_query import Bound
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.funnel import count_funnel
 from cepkit.engines.regex.matching import Run, match_regex
-from cepkit.errors import CepError, UnsupportedQueryError, truth
+from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.funnels import FunnelResult
+from cepkit.insight.funnel import FunnelResult
+from cepkit.insight.funnel_regex import count_regex_funnel
+from cepkit.insight.funnel_sequences import count_funnel
+from cepkit.insight.moments import Moment, moments_of
+from cepkit.insight.why_not import WhyNot, funnel_summary
+from cepkit.insight.why_not_regex import explain_regex_rows
+from cepkit.insight.why_not_text import explain_sequence_rows
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.parallel.agents.crew import Costs
@@ -32,7 +38,6 @@ from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_en
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import Progress
-from cepkit.reasons import WhyNot, explain_rows, funnel_summary
 from cepkit.results.doors import open_door
 from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
@@ -208,12 +213,14 @@ def explain(
 def funnel(
     frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> FunnelResult:
-    """Count how many events and partial matches of an event sequence reach each of its steps.
+    """Count how many events and partial matches reach each step of a query.
+
+    The steps of a sequence are its events. The steps of a regex are the parts of its pattern.
 
     Parameters
     ----------
     frame, query, engine
-        As for `match`; the query is an event sequence.
+        As for `match`; Spark frames are refused.
     **keywords
 
     Returns
@@ -224,16 +231,39 @@ def funnel(
     Raises
     ------
     UnsupportedQueryError
-        For regex queries, Spark frames, and patterns of very many alternatives.
+        For Spark frames, and sequences of very many alternatives.
+    CepError
+        As `match`.
 
     Notes
     -----
-    Counts are exact, or say that they are lower bounds (``≥``) when walking over the partial matches takes
-    too long.
+    The numbers of a step are those of the pattern cut off after it. Counts are exact. Where walking over the
+    partial matches of a sequence takes too long, they are lower bounds and say so (``≥``). A regex is run
+    once for each part of its pattern.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+    >>> define = {"rise": "price > prev(price)", "deep": "price < first(price)"}
+    >>> made = cep.funnel(walk, ". rise{2,} deep", define=define)
+    >>> made.to_frame()[["step", "events", "passing", "partial"]].head(3)
+           step  events  passing  partial
+    0         .       7        7        7
+    1  rise{2,}       7        3        1
+    2      deep       7     <NA>        0
+    >>> made.words()
+    ['no match; most is lost here: 1 partial match up to rise{2,}, 0 up to deep']
     """
-    program, source, chosen = _sequence_program(funnel, frame, query, engine, keywords)
-    events = build_events(source, program)
-    return FunnelResult(program.query, count_funnel(program, events, chosen.run))
+    program, source, chosen = _program_for(funnel, frame, query, engine, keywords)
+    return _funnel(program, build_events(source, program), chosen)
+
+
+def _funnel(program: Bound, events: Events, engine: Engine) -> FunnelResult:
+    if isinstance(program, Program):
+        return FunnelResult(program.query, count_regex_funnel(program, events))
+    return FunnelResult(program.query, count_funnel(program, events, engine.run))
 
 
 @takes_query_keywords
@@ -250,11 +280,12 @@ def why_not(
     Parameters
     ----------
     frame, query, engine
-        As for `match`; the query is an event sequence.
+        As for `match`; Spark frames are refused.
     **keywords
     rows : labels, or mapping of str to label or labels, optional
         The events you expected in one match: index labels (of tables row numbers), in any order, or by the
-        variable that each should be. None: where most partial matches are lost.
+        variable that each should be. A match of a regex has every row of its partition from its first to its
+        last. None: where most partial matches are lost, see `funnel`.
 
     Returns
     -------
@@ -266,7 +297,13 @@ def why_not(
     CepError
         For labels that no row or several rows have, rows named twice, and unknown variables.
     UnsupportedQueryError
-        For regex queries and Spark frames.
+        For Spark frames.
+
+    Notes
+    -----
+    Everything is decided by the code of the engines' kernels, run as Python on the events concerned. For a
+    regex, time is quadratic in the number of rows named. Events that fulfil all conditions are looked up
+    among the matches, so the query is run once.
 
     Examples
     --------
@@ -278,12 +315,84 @@ def why_not(
     ...     rows=[0, 2], event_type="kind", order_by="ts")
     no match: o = row 0, r = row 2; row 2 cannot follow row 0
     - from row 0 to row 2 it lasts 8, more than 5
+    >>> define = {"up": "weight > prev(weight)", "down": "weight < 3"}
+    >>> cep.why_not(scans, ". up+ down", define=define, rows=[0, 1, 2])
+    no match: rows 0 to 2; row 2 cannot follow row 1
+    - row 2: up fails: weight > prev(weight) (weight = 3, prev(weight) = 6)
+    - row 2: down fails: weight < 3 (weight = 3)
     """
-    program, source, chosen = _sequence_program(why_not, frame, query, engine, keywords)
+    program, source, chosen = _program_for(why_not, frame, query, engine, keywords)
     events = build_events(source, program)
     if rows is None:
-        return funnel_summary(FunnelResult(program.query, count_funnel(program, events, chosen.run)))
-    return explain_rows(program, source, events, chosen, rows)
+        return funnel_summary(_funnel(program, events, chosen))
+    if isinstance(program, Program):
+        return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
+    return explain_sequence_rows(program, source, events, chosen.run, rows)
+
+
+@takes_query_keywords
+def step(
+    frame: Any,
+    query: Query,
+    *,
+    most_live: int = 10_000,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> Iterator[Moment]:
+    """Go through the events one by one and see what each does to the partial matches of a query.
+
+    Parameters
+    ----------
+    frame, query, engine
+        As for `match`; Spark frames are refused.
+    **keywords
+    most_live : int
+        The largest number of partial matches of a sequence that are followed at once.
+
+    Returns
+    -------
+    iterator of Moment
+        One for every event, in stream order. It has the event, the partial matches that begin, advance and
+        end with it and those that are live after it, and the matches that it completes. Together the moments
+        complete every match of `match` once. A moment prints as text.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For Spark frames.
+    ResultTooLargeError
+        While iterating, when more than ``most_live`` partial matches of a sequence are live at once.
+    CepError
+        As `match`.
+
+    Notes
+    -----
+    Each event costs time O(live partial matches), in plain Python: some hundred events per second. Memory is
+    O(live partial matches) besides the columns that the query reads, since no moment is kept.
+
+    A partial match of a sequence is live while its pattern, window and strategy let a later event of the
+    stream be its next one. ``after_match`` changes which matches are completed, not which partial matches
+    are live. A match that ends with an absent event is completed at its last event.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14]})
+    >>> define = {"rise": "price > prev(price)", "drop": "price < prev(price)"}
+    >>> for moment in cep.step(walk, ". rise+ drop", define=define):
+    ...     print(moment)
+    row 0: 1 partial match begins; 1 is live (1 at any)
+    row 1: 1 partial match begins, 1 advances; 2 are live (1 at any, 1 at rise)
+    row 2: 1 partial match begins, 2 advance; 3 are live (1 at any, 2 at rise)
+    row 3: 1 partial match advances, 2 end; 0 are live; match: rows 0 to 3
+    row 4: 1 partial match begins; 1 is live (1 at any)
+    >>> moment.event, moment.live[0].first
+    ({'price': 14}, 4)
+    """
+    most_live = whole_number("step: most_live", most_live, 1)
+    program, source, _ = _program_for(step, frame, query, engine, keywords)
+    return moments_of(program, source, build_events(source, program), most_live)
 
 
 @takes_query_keywords
@@ -339,7 +448,7 @@ def simulate(
     (True, 8)
     """
     engine = Hybrid() if engine is None else engine
-    program, source, _ = _sequence_program(simulate, frame, query, engine, keywords)
+    program, source, _ = _program_for(simulate, frame, query, engine, keywords, sequences_only=True)
     check_engine(engine, trace=truth("simulate: trace", trace))
     if not isinstance(engine, ParallelEngine):
         raise CepError(
@@ -369,17 +478,23 @@ def _arrivals(arrival: Any, events: Events) -> np.ndarray:
     return arrival
 
 
-def _sequence_program(
-    function: Callable[..., Any], frame: Any, query: Query, engine: str | EngineValue, keywords: Any
+def _program_for(
+    function: Callable[..., Any],
+    frame: Any,
+    query: Query,
+    engine: str | EngineValue,
+    keywords: Any,
+    *,
+    sequences_only: bool = False,
 ) -> tuple:
-    """Return the program, source and engine of an event sequence for what looks at events one by one."""
+    """Return the program, source and engine of a query for functions that look at events one by one."""
     name = function.__name__
     value = as_query(query, read_arguments(function, keywords))
     check_engine(engine)
-    if not isinstance(value, SequenceQuery):
+    if sequences_only and not isinstance(value, SequenceQuery):
         raise UnsupportedQueryError(
             f"{name}() looks at event sequences, and this is a regex query; explain() says how it is "
-            "read, and count() of a shorter pattern how far rows get"
+            "read, and funnel() how far rows get"
         )
     if spark_module(frame):
         raise UnsupportedQueryError(

@@ -73,13 +73,9 @@ def longest_matches(
     ]
 
     def spelled(start: int, last: int) -> bool:
-        return last + 1 in ends_of_start[start] and in_window(start, last)
-
-    def in_window(start: int, last: int) -> bool:
-        if within is None:
-            return True
-        ticks = rows[last][order_by] - rows[start][order_by]
-        return ticks <= within if within_closed else ticks < within
+        return last + 1 in ends_of_start[start] and in_window(
+            rows, start, last, order_by=order_by, within=within, within_closed=within_closed
+        )
 
     found, clean = [], 0
     for last in range(len(rows)):
@@ -124,6 +120,86 @@ def ends(pattern: pt.Pattern, position: int, stop: int, holds: Holds) -> set[int
                 reached = reached | fresh
             return reached
     raise TypeError(f"no meaning for pattern {type(pattern).__name__}")
+
+
+def begins(pattern: pt.Pattern, position: int, stop: int, holds: Holds) -> bool:
+    """Return whether rows position..stop-1 are the beginning of a word of ``pattern``, or a whole one.
+
+    ``holds`` as for ``ends``. Every predicate is taken to be true of some row.
+    """
+
+    def any_begins(part: pt.Pattern, places: set[int]) -> bool:
+        return any(begins(part, place, stop, holds) for place in places)
+
+    def after(part: pt.Pattern, places: set[int]) -> set[int]:
+        return {end for place in places for end in ends(part, place, stop, holds)}
+
+    if position == stop:
+        return True
+    match pattern:
+        case pt.Sequence(parts=parts):
+            reached = {position}
+            for part in parts:
+                if any_begins(part, reached):
+                    return True
+                reached = after(part, reached)
+            return stop in reached
+        case pt.Alternative(options=options):
+            return any(begins(option, position, stop, holds) for option in options)
+        case pt.Repeat(body=body, high=high):
+            reached = {position}
+            for _ in range(stop - position if high is None else high):
+                if any_begins(body, reached):
+                    return True
+                reached = after(body, reached)
+            return stop in reached
+    return stop in ends(pattern, position, stop, holds)
+
+
+def live_starts(
+    pattern: pt.Pattern,
+    define: Mapping[str, ex.Expression],
+    rows: Rows,
+    *,
+    params: Mapping[str, Any] | None = None,
+    functions: Functions | None = None,
+    **window: Any,
+) -> list[list[int]]:
+    """Return for every row of one partition where the partial matches begin that are live after it.
+
+    They begin after the last row of the last match, lie within the window, and their rows up to this one are
+    the beginning of a word. A match leaves none. ``window``: of ``longest_matches``.
+    """
+    found = longest_matches(pattern, define, rows, params=params, functions=functions, **window)
+    lasts, clean, live = {last for _, last in found}, 0, []
+    for row in range(len(rows)):
+        if row in lasts:
+            clean = row + 1
+        live.append(
+            [
+                start
+                for start in range(clean, row + 1)
+                if begins(pattern, start, row + 1, _holds(define, rows, start, params, functions))
+                and in_window(rows, start, row, **window)
+            ]
+        )
+    return live
+
+
+def in_window(
+    rows: Rows,
+    start: int,
+    last: int,
+    *,
+    order_by: str | None = None,
+    within: int | None = None,
+    within_closed: bool = True,
+) -> bool:
+    """Return whether two rows lie within one window."""
+    if within is None:
+        return True
+    ticks = rows[last][order_by] - rows[start][order_by]
+    return ticks <= within if within_closed else ticks < within
 
 
 def _holds(define, rows, start, params, functions) -> Holds:

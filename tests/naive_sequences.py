@@ -157,14 +157,19 @@ class Search:
 
     def matches(self) -> Iterator[SequenceMatch]:
         """Yield the matches, in no particular order."""
+        for run in self.runs():
+            if self.is_complete(run):
+                events = zip((slot.variable for slot in self.line.slots), run, strict=True)
+                yield SequenceMatch(tuple(events), self.line.options)
+
+    def runs(self) -> Iterator[Run]:
+        """Yield every partial match and match, in no particular order."""
         slots = self.line.slots
         starts = range(len(self.rows)) if slots else ()
         waiting: list[Run] = [((row,),) for row in starts if self.begins(row) and self.in_window(row, row)]
         while waiting:
             run = waiting.pop()
-            if self.is_complete(run):
-                events = zip((slot.variable for slot in slots), run, strict=True)
-                yield SequenceMatch(tuple(events), self.line.options)
+            yield run
             if slots[len(run) - 1].high != 1:
                 waiting += self.successors(run, "take", slots[len(run) - 1].inner)
             if len(run) < len(slots):
@@ -200,6 +205,53 @@ class Search:
             if how == "next" and (kind in grown or (self.query.scope == "run" and grown)):
                 return
 
+    def is_live(self, run: Run, read: int) -> bool:
+        """Return whether a row after row ``read`` may be the next one of ``run``, whatever is in it.
+
+        The windows must let the next row of its partition in. The pattern must have a place for it. The rows
+        up to ``read`` must not end a loop that goes on, nor be ones that may not be skipped.
+        """
+        last, key = run[-1][-1], self.key_of_row[run[0][0]]
+        following = next(
+            (row for row in range(read + 1, len(self.rows)) if self.key_of_row[row] == key), None
+        )
+        if following is None or not self.fits_windows(run, following):
+            return False
+        between = [row for row in range(last + 1, read + 1)]
+        in_partition = [row for row in between if self.key_of_row[row] == key]
+
+        def may_skip(kind: str, how: str | None) -> bool:
+            match how or self.query.strategy:
+                case "any":
+                    return True
+                case "strict":
+                    return not between
+                case "partition":
+                    return not in_partition
+            grown = [self.edges(run, row) for row in in_partition]
+            return not any(kind in made or (made and self.query.scope == "run") for made in grown)
+
+        slot = self.line.slots[len(run) - 1]
+        if slot.high is None or len(run[-1]) < slot.high:
+            is_closed = any(self.is_closed(run, row) for row in in_partition)
+            if not is_closed and may_skip("take", slot.inner):
+                return True
+        return len(run) < len(self.line.slots) and may_skip("begin", self.line.steps[len(run)])
+
+    def is_broken(self, run: Run) -> bool:
+        """Return whether an absent event occurs for good: what it looks at can change no more."""
+        slots = self.line.slots
+        for absent, tests in self.absences:
+            if absent.spanning or None in (absent.after, absent.before):
+                continue
+            before = slots.index(absent.before)
+            places = {place for test in tests for place in test.place_of.values()}
+            is_decided = all(place < before or not slots[place].is_group for place in places)
+            is_decided = is_decided and before < len(run) and max(places, default=0) <= before
+            if is_decided and self.occurs(run, absent, tests):
+                return True
+        return False
+
     def edges(self, run: Run, row: int) -> dict[str, Run]:
         """Return the partial matches that ``row`` makes of ``run``, wherever it stands behind it."""
         grown: dict[str, Run] = {}
@@ -227,6 +279,12 @@ class Search:
 
     def may_follow(self, run: Run, row: int) -> bool:
         """Return whether key, clock and windows let ``row`` be the next event of ``run``."""
+        if self.query.strict_time and self.ticks(run[-1][-1], row) <= 0:
+            return False
+        return self.fits_windows(run, row)
+
+    def fits_windows(self, run: Run, row: int) -> bool:
+        """Return whether key and windows let ``row`` be the next event of ``run``."""
         query, first, last = self.query, run[0][0], run[-1][-1]
         if self.key_of_row[row] != self.key_of_row[first]:
             return False
@@ -235,8 +293,6 @@ class Search:
             if n_events > query.within_events:
                 return False
         if query.gap_within is not None and not self.lasts(last, row, query.gap_within):
-            return False
-        if query.strict_time and self.ticks(last, row) <= 0:
             return False
         return self.in_window(first, row)
 

@@ -13,11 +13,11 @@ import pytest
 from naive_sequences import sequence_matches
 from test_sequences import bound
 
-from cepkit.explorer import stepping
 from cepkit.explorer.automaton import automaton_of, drawn_automaton, states_of_match
-from cepkit.explorer.stepping import Stepping
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
+from cepkit.insight import stepping
+from cepkit.insight.stepping import Stepping
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from cepkit.planning.validation import compile_checked

@@ -18,9 +18,9 @@ import cepkit as cep
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.searched_matches import SearchedMatches
 from cepkit.errors import CepError
-from cepkit.explorer import opening
-from cepkit.explorer.opening import Opener
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Result
+from cepkit.insight import first_matches
+from cepkit.insight.first_matches import FirstMatchFinder
 from cepkit.planning.planner import engines
 
 JIT = not numba.config.DISABLE_JIT
@@ -54,12 +54,12 @@ def check(seed: int, family: str, monkeypatch, **how) -> None:
     if engines()[engine].unsupported(program):
         return
     wanted = sequence_matches(case.query, case.rows)
-    monkeypatch.setattr(opening, "_FEWEST", draw.randint(1, 6))
-    monkeypatch.setattr(opening, "_GROWTH", draw.randint(2, 4))
-    monkeypatch.setattr(opening, "_SHORT", 0)
-    monkeypatch.setattr(opening, "_MOST_MATCHES", draw.choice([1, 10, 10**6]))
+    monkeypatch.setattr(first_matches, "_FEWEST", draw.randint(1, 6))
+    monkeypatch.setattr(first_matches, "_GROWTH", draw.randint(2, 4))
+    monkeypatch.setattr(first_matches, "_SHORT", 0)
+    monkeypatch.setattr(first_matches, "_MOST_MATCHES", draw.choice([1, 10, 10**6]))
     n = draw.randint(1, 12)
-    opener = Opener(program, events, engine, how.get("is_cold", True))
+    opener = FirstMatchFinder(program, events, engine, how.get("is_cold", True))
     found = opener.first(n, 0)
     is_behind = any(
         absence.before >= len(one.branch.components)
@@ -130,8 +130,10 @@ class Closed:
             return count(result)
 
         monkeypatch.setattr(Result, "count", counted)
-        monkeypatch.setattr(opening, "_SHORT", 0)
-        monkeypatch.setattr("cepkit.explorer.running.present.stages_of", lambda result: [])  # compiles much
+        monkeypatch.setattr(first_matches, "_SHORT", 0)
+        monkeypatch.setattr(
+            "cepkit.explorer.running.present.funnel_traits", lambda result: []
+        )  # compiles much
 
 
 def wait_until(holds):

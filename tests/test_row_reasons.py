@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from random import Random
-from types import SimpleNamespace
 
 import generate
 import naive
@@ -14,10 +13,10 @@ import pytest
 
 from cepkit.compile.regex.automaton import ANY
 from cepkit.explorer.automaton import automaton_of
-from cepkit.explorer.row_conditions import failing_conditions
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import cell
-from cepkit.explorer.stepping import Stepping
+from cepkit.insight.row_conditions import failing_conditions
+from cepkit.insight.stepping import Stepping
 from cepkit.language.expressions import trees as ex
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
@@ -42,11 +41,11 @@ def test_the_conditions_that_fail_are_those_of_the_definition(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = data.compiled(as_query(case.pattern, Arguments(define=case.define, **case.keywords())))
-    result = SimpleNamespace(data=data, program=program, events=data.events(program))  # nothing is run
+    events = data.events(program)
     automaton, rng = automaton_of(program), Random(f"places {seed}")
     for _ in range(4):
-        partition = rng.randrange(max(1, result.events.n_partitions))
-        stepping = Stepping(program, result.events, partition, automaton)
+        partition = rng.randrange(max(1, events.n_partitions))
+        stepping = Stepping(program, events, partition, automaton)
         rows = [case.rows[stepping.position_of(i)] for i in range(stepping.n)]
         start = rng.randrange(stepping.n)
         k = rng.randrange(start, min(stepping.n, start + 9))
@@ -63,7 +62,7 @@ def test_the_conditions_that_fail_are_those_of_the_definition(seed):
                 for condition in ex.conjuncts(tree)
                 if naive.evaluate(condition, rows, k, start, case.params) is not True
             }
-        told = failing_conditions(result, stepping, tuple(names), start, k)
+        told = failing_conditions(program, data.source, stepping, tuple(names), start, k)
         texts = {(name, text) for name, text in told}
         assert len(texts) == len(wanted)
         for name, condition in wanted:
@@ -126,3 +125,12 @@ def test_a_row_at_which_the_window_is_over_says_so():
     explorer.why_not([2])
     texts = [line["text"] for line in explorer.wait(60).board.reasons.lines]
     assert any(text.startswith("the window of 5 is over") for text in texts)
+
+
+def test_a_partial_match_that_goes_on_to_the_end_of_its_partition():
+    frame = pd.DataFrame({"t": range(4), "k": list("ppqq"), "x": [1, 2, 1, 2]})
+    define = {"up": "x > prev(x)"}
+    explorer = frame.cep.explore(". up up", define=define, order_by="t", partition_by="k").wait(60)
+    explorer.why_not([1])
+    texts = [line["text"] for line in explorer.wait(60).board.reasons.lines]
+    assert "the partial match from event 1 (0) takes it as up, and goes on" in texts

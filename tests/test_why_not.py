@@ -16,9 +16,9 @@ from test_sequences import bound
 import cepkit as cep
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
-from cepkit.engines.steps import KINDS, Obstacle
-from cepkit.engines.why_not import Reading, read_events, standing
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.errors import CepError
+from cepkit.insight.obstacles import KINDS, Obstacle
+from cepkit.insight.why_not_sequences import Reading, read_events, standing
 
 FAMILIES = list(gs.FAMILIES)
 SEEDS = range(12)
@@ -636,11 +636,6 @@ def test_labels_of_several_rows():
     frame = FRAME.set_axis([0, 0, *range(2, 11)])
     with pytest.raises(CepError, match=r"the label 0 is that of 2 rows; call reset_index\(\) first"):
         frame.cep.why_not("PATTERN SEQ(Order o, Ready r)", rows=[0, 5], **KEYWORDS)
-
-
-def test_regex_queries():
-    with pytest.raises(UnsupportedQueryError, match=r"why_not\(\) looks at event sequences.*explain\(\)"):
-        FRAME.cep.why_not("a", define={"a": "weight > 1"}, rows=[0])
 
 
 def test_without_rows():

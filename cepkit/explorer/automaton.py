@@ -47,6 +47,11 @@ class Automaton:
     state_of_component: tuple[tuple[int, ...], ...] = ()
     note: str = ""
 
+    @property
+    def masks(self) -> tuple[int, ...]:
+        """Of a regex: the positions that each state stands for; 0 for the start."""
+        return self.states.positions_of_state
+
     def names_of(self, state: int) -> list[str]:
         """Return the names of the events that lead to a state, as the text of the query has them.
 

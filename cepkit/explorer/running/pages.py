@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cepkit.language.numbers import cell
+
 PAGE = 15  # matches
 SORTED = 100_000  # matches that are sorted by a column; more have their own order and its reverse
 CANONICAL, REVERSE = "canonical", "reverse"
@@ -145,15 +147,3 @@ def cells(frame: pd.DataFrame) -> list[list[str]]:
     """
     columns = [[cell(value) for value in frame[name]] for name in frame.columns]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def cell(value: Any) -> str:
-    """Return a value as text."""
-    if isinstance(value, list | tuple | np.ndarray):
-        shown = ", ".join(cell(one) for one in value[:8])
-        return f"[{shown}{', …' if len(value) > 8 else ''}]"
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
-        return ""
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    return str(value)

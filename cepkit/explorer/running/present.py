@@ -10,15 +10,15 @@ from cepkit.api import match
 from cepkit.errors import CepError
 from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
+from cepkit.explorer.funnel_traits import funnel_traits
 from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
-from cepkit.explorer.moments import moment_traits
+from cepkit.explorer.moment_traits import moment_traits
 from cepkit.explorer.query.text import warnings_heard
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import CANONICAL, PAGE, columns_and_rows
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.running.series import described, drawable, series_of
 from cepkit.explorer.running.worker import Turn, Worker
-from cepkit.explorer.stages import stages_of
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
@@ -447,7 +447,7 @@ class Presenter:
         turn.deliver(show)
 
     def _count_funnel(self, turn: Turn, result: Result) -> None:
-        stages = stages_of(result)
+        stages = funnel_traits(result)
         turn.deliver(
             lambda: self.board.set(self.board.funnel, {"stages": stages, "busy": False, "selected": None})
         )

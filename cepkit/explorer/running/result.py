@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -15,25 +15,23 @@ from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.sequence_measures import variables_of_items
-from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, joined
-from cepkit.events import Events
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.explorer.automaton import Automaton, states_of_match
-from cepkit.explorer.opening import Opener, Opening
+from cepkit.explorer.reason_traits import reason_traits
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.running.series import Series, described, drawable, series_of
-from cepkit.explorer.stepping import Stepping, matches_at_end
+from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
+from cepkit.insight.stepping import Stepping
+from cepkit.insight.why_not_text import explain_sequence_rows
 from cepkit.language.numbers import count_text
 from cepkit.planning.planner import Engine
-from cepkit.reasons import explain_rows
 from cepkit.results.arguments import no_such_match
 from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
 
 SPANS = 2000  # matches drawn as bands
 SHOWN_VALUES = 14  # columns of the event that is stepped to
-FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
 COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
 _LARGEST = 2**63
 
@@ -90,8 +88,8 @@ class Result:
         self.value: str | None = None  # the column that the timeline shows; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
         self.is_counted = False
-        self.opening: Opening | None = None
-        self._opener: Opener | None = None
+        self.opening: FirstMatches | None = None
+        self._opener: FirstMatchFinder | None = None
 
     @cached_property
     def matches(self) -> Matches:
@@ -114,7 +112,7 @@ class Result:
             return False
         opener = before and before._opener
         orders = opener and opener.orders
-        self._opener = Opener(self.program, self.events, engine.name, before is None, orders)
+        self._opener = FirstMatchFinder(self.program, self.events, engine.name, before is None, orders)
         self.opening = self._opener.first(SPANS, PAGE)
         if self.opening is None:
             return False
@@ -125,7 +123,7 @@ class Result:
 
     def warm_up(self, engine: Engine) -> None:
         """Compile what the next result of this shape and its pages need."""
-        Opener(self.program, self.events, engine.name, False).first(SPANS, PAGE)
+        FirstMatchFinder(self.program, self.events, engine.name, False).first(SPANS, PAGE)
         self.pages.frame(range(min(PAGE, self.count())))
 
     # --- the table
@@ -183,37 +181,13 @@ class Result:
         )
         if not isinstance(found, CountedMatches) or policy != "none":
             return None
-        places, counts = Places(self.program, self.events), self._ends[1]
-        blocks, n_rows = [], min(PAGE, self.matches.count())
-        for end in range(len(self.ends)):
-            if sum(map(len, blocks)) >= n_rows:
-                break
-            place = places.place_of_position[self.ends[end : end + 1]]
-            start, stop = int(places.window_start_of(place)[0]), int(place[0]) + 1
-            if stop - start > FEW_EVENTS or int(counts[end]) > FEW_EVENTS or self._looks_around:
-                return None
-            positions = self.events.by_partition[start:stop]
-            columns = {name: column.take(positions) for name, column in self.events.columns.items()}
-            part = Events(len(positions), columns, np.zeros(len(positions), np.int32), 1)
-            block = matches_at_end(self.program, part)
-            if block is None or len(block) != int(counts[end]):
-                return None
-            blocks.append(replace(block, event_of_item=positions[block.event_of_item]))
-        frame = as_pandas(self.matches._frame(joined(blocks).take(slice(0, n_rows))))
+        n_rows = min(PAGE, self.matches.count())
+        block = matches_of_first_ends(self.program, self.events, self.ends, self._ends[1], n_rows)
+        if block is None:
+            return None
+        frame = as_pandas(self.matches._frame(block))
         table = self.pages.described(frame, list(range(n_rows)), 1, CANONICAL)
         return {**table, "busy": True}
-
-    @property
-    def _looks_around(self) -> bool:
-        """Whether matches depend on events outside of their windows or partitions."""
-        branches = [bound.branch for bound in self.program.branches]
-        strict = any("strict" in (c.step, c.inner) for branch in branches for c in branch.components)
-        edges = any(
-            absence.after < 0 or absence.before >= len(branch.components)
-            for branch in branches
-            for absence in branch.absences
-        )
-        return strict or edges
 
     # --- which event is where
 
@@ -450,11 +424,11 @@ class Result:
         """Return the traits of the reasons' widget for events that a person expected in one match."""
         rows = self.events.rows(np.array(sorted(set(positions)), np.int64))
         if not self.is_sequence:
-            from cepkit.explorer.row_reasons import reasons_of_row
-
-            return reasons_of_row(self, int(positions[-1]))
+            return reason_traits(self, int(positions[-1]))
         source = _WithoutLabels(self.data.source)
-        told = explain_rows(self.program, source, self.events, self.matches.engine, rows.tolist())
+        told = explain_sequence_rows(
+            self.program, source, self.events, self.matches.engine.run, rows.tolist()
+        )
         lines = [{"text": text, "is_met": False} for text in told.reasons]
         if told.matches:
             lines = [{"text": "all conditions hold", "is_met": True}]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,10 +17,10 @@ from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
-from cepkit.engines.tally import Followed, Tally, outputs_of
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.language.numbers import count_text
+from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount
+from cepkit.insight.tally import Followed, Tally, outputs_of
 from cepkit.language.sequences.branches import Condition
 from cepkit.progress import checkpoint
 
@@ -30,77 +29,6 @@ MOST_BRANCHES = 32
 _MOST_PLAIN = 1 << 22  # the same where the conditions cannot be compiled
 _FEW = 20_000  # events looked at by plain Python, before a search is compiled
 _WORK_PER_CALL = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A number, or where it is not exact, one that is not larger than it."""
-
-    n: int
-    exact: bool = True
-
-    def __str__(self) -> str:
-        return count_text(self.n, exact=self.exact)
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionCount:
-    """How often a condition was looked at, and how often it held; ``conjunct`` is its number in the query."""
-
-    conjunct: int
-    text: str
-    alone: bool
-    looked_at: int
-    passed: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepCount:
-    """What happens at one component of a branch.
-
-    Parameters
-    ----------
-    variable, event_type : str and value
-        Of the component.
-    n_of_type : int
-        Events of the type.
-    n_alone : int
-        Those of them that fulfil the conditions on the event alone.
-    partial : Count
-        Matches of the branch cut off behind this component.
-    absent : Count, optional
-        Partial matches that an absent event ended here; None where none is decided.
-    looked_at, passed : int
-        Events that were tried as this component behind a partial match, and those that passed its conditions.
-    conditions : tuple of ConditionCount
-        Each on its own; those on an event alone over the events of the type.
-    followed : Followed
-        How the partial matches up to the component before are followed.
-    """
-
-    variable: str
-    event_type: Any
-    n_of_type: int
-    n_alone: int
-    partial: Count
-    absent: Count | None
-    looked_at: int
-    passed: int
-    conditions: tuple[ConditionCount, ...]
-    followed: Followed
-
-
-@dataclass(frozen=True, slots=True)
-class BranchFunnel:
-    """The steps of a branch; ``reported`` None: too many matches for the after-match policy to look at.
-
-    ``share`` is the part of the possible first events from which all extensions were looked at.
-    """
-
-    steps: tuple[StepCount, ...]
-    complete: Count
-    reported: Count | None
-    share: float
 
 
 Counter = Callable[[Places, np.ndarray, BoundBranch], Count]

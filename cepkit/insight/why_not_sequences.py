@@ -16,7 +16,7 @@ from cepkit.engines.after_match import report_matches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
-from cepkit.engines.steps import Obstacle, Partial, Steps
+from cepkit.insight.obstacles import Extender, Obstacle, Partial
 from cepkit.progress import checkpoint
 
 MOST_STEPS = 20_000  # partial readings that are looked at per branch
@@ -41,7 +41,7 @@ class Reading:
     obstacles : tuple of Obstacle
         What stops the next one, or the end; empty for a match.
     fillers : tuple of (int, Obstacle or None)
-        Where a component has no event: the events of its type that stand there, each with what would stop it
+        Where a component has no event: the events of its type that are there, each with what would stop it
         or what follows.
     """
 
@@ -96,7 +96,7 @@ class _Reader:
     """Reads events as one branch."""
 
     def __init__(self, places: Places, bound: BoundBranch, number: int, wanted, variable_of):
-        self.places, self.number, self.steps = places, number, Steps(places, bound)
+        self.places, self.number, self.extender = places, number, Extender(places, bound)
         self.bound = bound
         self.wanted, self.variable_of = wanted, variable_of
         self.components = bound.branch.components
@@ -133,7 +133,7 @@ class _Reader:
         return [place for place in self.wanted if start[place] != most]
 
     def _without(self, strays: list[int]) -> Reading:
-        """Return the reading of the events of one partition, in which the others only stand in the way."""
+        """Return the reading of the events of one partition, in which the others are only in the way."""
         kept = [place for place in self.wanted if place not in strays]
         found = _Reader(self.places, self.bound, self.number, kept, self.variable_of).best()
         missing = [one.component for one in found.obstacles if one.kind == "missing"]
@@ -147,7 +147,7 @@ class _Reader:
 
     def _with_gap(self, fits: list[list[int]]) -> Reading | None:
         """Return the reading in which one component has no event, and each event all it needs alone."""
-        holds = self.steps.conditions.failing_alone
+        holds = self.extender.conditions.failing_alone
         own = [
             [c for c in of if holds(c, place) is None] for place, of in zip(self.wanted, fits, strict=True)
         ]
@@ -164,7 +164,7 @@ class _Reader:
 
     def _fits(self, c: int, place: int) -> bool:
         wanted = self.variable_of.get(place)
-        return wanted in (None, self.components[c].variable) and self.steps.conditions.has_type(c, place)
+        return wanted in (None, self.components[c].variable) and self.extender.conditions.has_type(c, place)
 
     def _can_be_read(self, fits: list[list[int]]) -> bool:
         """Whether the events can be components in this order, as their types and numbers go."""
@@ -204,7 +204,7 @@ class _Reader:
         return list(best[key]), dict(zip(best[key], component_of[key], strict=True))
 
     def _misfit(self, i: int, fits: list[list[int]], kept: list[int], of: dict[int, int]) -> Obstacle:
-        """Return what keeps event ``i`` from being a component beside the ``kept`` ones."""
+        """Return what keeps event ``i`` from being a component together with the ``kept`` ones."""
         place = self.wanted[i]
         if not fits[i]:
             named = [c for c in range(self.n) if self.components[c].variable == self.variable_of.get(place)]
@@ -223,7 +223,7 @@ class _Reader:
     def _reach(self, events: list[tuple[int, int]]) -> int:
         partial = Partial()
         for d, (place, c) in enumerate(events):
-            if self.steps.obstacles(partial, place, c):
+            if self.extender.obstacles(partial, place, c):
                 return d
             partial = partial.grown(place, c)
         return len(events)
@@ -238,7 +238,7 @@ class _Reader:
             n_steps += 1
             partial, i = waiting.pop()
             if i == len(self.wanted):
-                best = self._better(best, partial, i, self.steps.at_end(partial), fits)
+                best = self._better(best, partial, i, self.extender.at_end(partial), fits)
                 if not best.obstacles:
                     return best
                 continue
@@ -246,11 +246,11 @@ class _Reader:
             for c in reversed(fits[i]):
                 if (
                     c < last
-                    or (c == last and self.steps.is_full(partial, c))
+                    or (c == last and self.extender.is_full(partial, c))
                     or not self._rest_fits(fits, i, c, partial)
                 ):
                     continue
-                obstacles = self.steps.obstacles(partial, self.wanted[i], c)
+                obstacles = self.extender.obstacles(partial, self.wanted[i], c)
                 if obstacles:
                     best = self._better(best, partial, i, obstacles, fits, c)
                 else:
@@ -269,7 +269,7 @@ class _Reader:
         return made if best is None or _score(made) > _score(best) else best
 
     def _rest(self, components: list[int], fits: list[list[int]]) -> list[int]:
-        """Return the first components that the events behind can be, as their types and numbers go."""
+        """Return the first components that the later events can be, by their types and numbers."""
         made = list(components)
         while len(made) < len(fits):
             last = made[-1] if made else -1
@@ -296,14 +296,14 @@ class _Reader:
         found: list[tuple[int, Obstacle | None]] = []
         for y in range(low, high):
             checkpoint()
-            if not self.steps.conditions.has_type(c, y):
+            if not self.extender.conditions.has_type(c, y):
                 continue
             if len(found) == MOST_FILLERS:
                 return replace(reading, fillers=tuple(found), more_fillers=True)
-            stops = self.steps.obstacles(partial, y, c)
+            stops = self.extender.obstacles(partial, y, c)
             if not stops:
                 grown = partial.grown(y, c)
-                stops = self.steps.obstacles(grown, *rest[0]) if rest else self.steps.at_end(grown)
+                stops = self.extender.obstacles(grown, *rest[0]) if rest else self.extender.at_end(grown)
             stops = [one for one in stops if one.kind not in ("missing", "few")]
             found.append((y, stops[0] if stops else None))
         return replace(reading, fillers=tuple(found))

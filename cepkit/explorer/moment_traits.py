@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
-    from cepkit.explorer.stepping import Stepping
+    from cepkit.insight.stepping import Stepping
 
 
 def moment_traits(result: Result, stepping: Stepping, position: int, sampled: str) -> dict[str, Any]:

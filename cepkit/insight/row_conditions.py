@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cepkit.compile.regex.automaton import ANY
-from cepkit.compile.regex.program import compile_regex
-from cepkit.engines.regex.matching import advance
+from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.errors import CepError
-from cepkit.explorer.running.pages import cell
-from cepkit.explorer.stepping import LOOK_BACK, Stepping, plain_kernel
+from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
+from cepkit.insight.stepping import Stepping
 from cepkit.language.expressions import trees as ex
+from cepkit.language.numbers import cell
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Variable
 
-if TYPE_CHECKING:
-    from cepkit.explorer.running.result import Result
-
 
 def failing_conditions(
-    result: Result, stepping: Stepping, names: tuple[str, ...], start: int, k: int
+    program: Program, source: Any, stepping: Stepping, names: tuple[str, ...], start: int, k: int
 ) -> list[tuple[str, str]]:
     """Return what keeps row ``k`` from a partial match: a predicate's name and a condition that fails.
 
     Parameters
     ----------
-    result : Result
-        Of a regex query.
+    program : Program
+        A compiled regex query.
+    source : Source
+        The frame's columns.
     stepping : Stepping
         Of the partition; ``start`` and ``k`` are numbers of its events.
     names : tuple of str
@@ -42,7 +41,7 @@ def failing_conditions(
     -----
     Each condition is asked as a query of its own, on these rows alone. Time O(conditions x (k - start)).
     """
-    defined = dict(result.program.query.define)
+    defined = dict(program.query.define)
     told = []
     for name in dict.fromkeys(names):
         if name == ANY:
@@ -51,49 +50,36 @@ def failing_conditions(
             told.append((name, f"column {name} is not true"))
             continue
         for condition in ex.conjuncts(defined[name]):
-            if not _holds(result, stepping, name, condition, start, k):
-                values = ", ".join(_values(result, stepping, condition, start, k))
+            if not _holds(program, stepping, name, condition, start, k):
+                values = ", ".join(_values(source, stepping, condition, start, k))
                 told.append((name, f"{condition}{values and f' ({values})'}"))
     return told
 
 
 def _holds(
-    result: Result, stepping: Stepping, name: str, condition: ex.Expression, start: int, k: int
+    program: Program, stepping: Stepping, name: str, condition: ex.Expression, start: int, k: int
 ) -> bool:
     """Return whether a condition holds at row ``k`` of a match of the rows ``start`` to ``k``."""
     n_before = ex.Comparison("==", ex.Aggregate("count"), ex.Literal(k - start))
     pattern = parse_pattern(f". .* {name}") if k > start else Variable(name)
     define = ((name, ex.And((condition, n_before)) if k > start else condition),)
-    query = replace(
-        result.program.query, pattern=pattern, define=define, measures=None, within=None, sources=()
-    )
+    query = replace(program.query, pattern=pattern, define=define, measures=None, within=None, sources=())
+    low = max(0, start - rows_looked_back(query))
     try:
-        program = compile_regex(query, result.data.schema)
-        low = max(0, start - LOOK_BACK)
-        own = stepping.part(low, k + 1)
-        own = replace(own, columns={of: own.columns[of] for of in program.columns})
-    except (CepError, KeyError):  # a condition that cannot stand alone is not blamed
+        partials = RegexPartials(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
+    except (CepError, KeyError):  # a condition that cannot be asked alone is not blamed
         return True
-    inputs = program.inputs(own.columns)
-    kernel = plain_kernel(program, inputs)
-    state = kernel.new_state(1)
-    for begin, stop in ((low, start), (start, k + 1)):
-        state.arrays["live"][0] = 0  # of the rows in front, only the values remain
-        rows = slice(begin - low, stop - low)
-        part = inputs.with_columns({of: values[rows] for of, values in inputs.columns.items()})
-        _, last = advance(kernel, state, np.zeros(stop - begin, np.int32), part, begin)
-    return bool(len(last)) and int(last[-1]) == k
+    _, last = partials.read(start - low, k + 1 - low)
+    return bool(len(last)) and int(last[-1]) == k - low
 
 
-def _values(
-    result: Result, stepping: Stepping, condition: ex.Expression, start: int, k: int
-) -> Iterator[str]:
+def _values(source: Any, stepping: Stepping, condition: ex.Expression, start: int, k: int) -> Iterator[str]:
     """Yield ``close = 23.4`` for what the condition compares, each once."""
     seen: set[ex.Expression] = set()
     for term in _terms(condition):
         if term not in seen:
             seen.add(term)
-            value = _value(result, stepping, term, start, k)
+            value = _value(source, stepping, term, start, k)
             if value is not None:
                 yield f"{term} = {value or 'null'}"
 
@@ -108,13 +94,12 @@ def _terms(tree: ex.Expression) -> Iterator[ex.Expression]:
                 yield from _terms(child)
 
 
-def _value(result: Result, stepping: Stepping, term: ex.Expression, start: int, k: int) -> str | None:
+def _value(source: Any, stepping: Stepping, term: ex.Expression, start: int, k: int) -> str | None:
     """Return the value of a simple term as text, None where it is more than a column's value."""
-    source = result.data.source
 
     def column(name: str, low: int, high: int) -> list[Any]:
         positions = np.array([stepping.position_of(i) for i in range(low, high)], np.int64)
-        return source.arrow(name, result.events.rows(positions)).to_pylist()
+        return source.arrow(name, stepping.events.rows(positions)).to_pylist()
 
     match term:
         case ex.Attribute(name=name) if name in source.schema:

@@ -1,7 +1,7 @@
 """The first matches of a sequence, found in its first events alone: shown before all are counted.
 
-Whether events are a match depends on no event behind the last of them, so the matches of the first events are
-the first of all matches. Absences behind the last component are the exception: they have no opening.
+Whether events are a match does not depend on later events. So the matches of the first events are the first
+of all matches. Queries with an absence after the last component are the exception.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
-from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
+from cepkit.insight.partial_matches import SequencePartials, block_of, looks_between
 from cepkit.planning.evaluation_order import branch_order
 
 _FEWEST = 64  # events of the first look
@@ -30,13 +31,15 @@ _MOST_FAILED = 4  # looks with more matches, or more work, than they may have
 _MOST_MATCHES = 1 << 14  # of a look
 _MOST_EVENTS, _MOST_EVENTS_PLAIN = 1 << 18, 1 << 14  # of a look
 _PLAIN_WORK = 20_000  # events looked at without a compiler
+_FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
+_MOST_LIVE = 300  # partial matches in them
 _SHORT = 16  # times the events of the looks: all of them are searched at once
 
 Look = Callable[[Events], SequenceSet]
 
 
 @dataclass(frozen=True)
-class Opening:
+class FirstMatches:
     """The first matches of a stream, and how far it was looked at.
 
     Parameters
@@ -54,7 +57,7 @@ class Opening:
     n_seen: int
 
 
-class Opener:
+class FirstMatchFinder:
     """Finds first matches of a program in some events.
 
     Parameters
@@ -63,11 +66,11 @@ class Opener:
     events : Events
         The whole stream.
     engine : str
-        Whose kernels are compiled: ``search``, ``ordered`` or ``chain``; another one: none.
+        The engine whose kernels are compiled: ``search``, ``ordered`` or ``chain``. For others nothing is.
     is_cold : bool
         Whether kernels of this shape are not compiled yet: then they run as Python.
     orders : list of tuple of int, optional
-        Of ``ordered``: those for which a kernel of this shape was compiled; else they are chosen.
+        For ``ordered``: the orders whose kernels are compiled. None: they are chosen.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Opener:
 
     @property
     def is_short(self) -> bool:
-        """Whether what is behind the events of a look is sure to take little more."""
+        """Whether all matches are sure to take little more time than those of a look."""
         window = self.program.window
         return not self.is_cold and (window.within is not None or window.within_events is not None)
 
@@ -111,23 +114,20 @@ class Opener:
     def is_local(self) -> bool:
         """Whether the matches in a part of a partition are those of the partition there."""
         branches = [bound.branch for bound in self.program.branches]
-        looks_around = any(
-            "strict" in (component.step, component.inner)
-            for branch in branches
-            for component in branch.components
+        absent_first = any(absence.after < 0 for branch in branches for absence in branch.absences)
+        return not (
+            looks_between(self.program) or absent_first or self.program.query.after_match[0] != "none"
         )
-        absent_in_front = any(absence.after < 0 for branch in branches for absence in branch.absences)
-        return not looks_around and not absent_in_front and self.program.query.after_match[0] == "none"
 
-    def first(self, n: int, enough: int) -> Opening | None:
+    def first(self, n: int, enough: int) -> FirstMatches | None:
         """Return the first ``n`` matches, or fewer; None where ``enough`` are not cheap to find."""
         found = self._opening(None, n, enough)
         if found is None or not (found.is_all or len(found.block) >= enough):
             return None
         return None if self.is_short and self.events.n_events <= _SHORT * found.n_seen else found
 
-    def first_of(self, positions: np.ndarray, since: int, n: int) -> Opening | None:
-        """Return the first matches that end at or behind ``positions[since]`` in a part of one partition.
+    def first_of(self, positions: np.ndarray, since: int, n: int) -> FirstMatches | None:
+        """Return the first matches that end at ``positions[since]`` or later in a part of one partition.
 
         ``positions`` are all places of the partition, rising. None where they cannot be found alone.
         """
@@ -139,7 +139,9 @@ class Opener:
             low = int(places.window_start_of(np.array([since]))[0])
         return self._opening(positions[low:], n, 1, int(positions[min(since, len(positions) - 1)]))
 
-    def _opening(self, positions: np.ndarray | None, n: int, enough: int, since: int = 0) -> Opening | None:
+    def _opening(
+        self, positions: np.ndarray | None, n: int, enough: int, since: int = 0
+    ) -> FirstMatches | None:
         """Look at more and more events until there are ``n`` matches that end at ``since`` or later.
 
         Where the next look fails, ``enough`` will do.
@@ -163,7 +165,7 @@ class Opener:
             if len(found) >= (enough if n_failed else n) or n_failed == _MOST_FAILED:
                 break
             size = min(_GROWTH * known, most) if beyond is None else (known + beyond) // 2
-        return Opening(found.take(slice(0, n)), known == n_events and len(found) <= n, known)
+        return FirstMatches(found.take(slice(0, n)), known == n_events and len(found) <= n, known)
 
     def _matches(self, part: Events) -> MatchBlock | None:
         """Return all matches in a few events, None where there are too many."""
@@ -184,3 +186,71 @@ def _part(events: Events, own: slice | np.ndarray) -> Events:
 def _plain(program: SequenceProgram, text: str, name: str) -> Any:
     """Return a function of a generated module that runs as Python."""
     return plain_module(program, text)[name]
+
+
+# --- matches of the first last events
+
+
+def matches_of_first_ends(
+    program: SequenceProgram, events: Events, ends: np.ndarray, counts: Any, n: int
+) -> MatchBlock | None:
+    """Return the first ``n`` matches, or all of fewer, from the few events before their last ones.
+
+    Nothing is compiled.
+
+    Parameters
+    ----------
+    program, events
+        A query without an after-match policy, and the whole stream.
+    ends : ndarray of int64
+        Positions where matches end, rising.
+    counts : sequence of int
+        How many matches end at each.
+    n : int
+        How many matches are wanted.
+
+    Returns
+    -------
+    MatchBlock or None
+        None where too many events or matches are concerned, or where matches depend on other events.
+    """
+    if _looks_around(program):
+        return None
+    places, blocks = Places(program, events), []
+    for end in range(len(ends)):
+        if sum(map(len, blocks)) >= n:
+            break
+        place = places.place_of_position[ends[end : end + 1]]
+        start, stop = int(places.window_start_of(place)[0]), int(place[0]) + 1
+        if stop - start > _FEW_EVENTS or int(counts[end]) > _FEW_EVENTS:
+            return None
+        positions = events.by_partition[start:stop]
+        columns = {name: column.take(positions) for name, column in events.columns.items()}
+        part = Events(len(positions), columns, np.zeros(len(positions), np.int32), 1)
+        block = _matches_at_end(program, part)
+        if block is None or len(block) != int(counts[end]):
+            return None
+        blocks.append(replace(block, event_of_item=positions[block.event_of_item]))
+    return joined(blocks).take(slice(0, n))
+
+
+def _looks_around(program: SequenceProgram) -> bool:
+    """Return whether matches depend on events outside of their windows or partitions."""
+    branches = [bound.branch for bound in program.branches]
+    edges = any(
+        absence.after < 0 or absence.before >= len(branch.components)
+        for branch in branches
+        for absence in branch.absences
+    )
+    return looks_between(program) or edges
+
+
+def _matches_at_end(program: SequenceProgram, events: Events) -> MatchBlock | None:
+    """Return the matches that end with the last of a few events of one partition, in canonical order.
+
+    None where there are more partial matches than are kept.
+    """
+    partials, completed = SequencePartials(program, events, _MOST_LIVE), []
+    for j in range(events.n_events):
+        completed = partials.read(j).completed
+    return None if partials.n_left_out else block_of(completed, partials.places.position_of_place)

@@ -20,7 +20,7 @@ MOST_TALLIED = 200_000  # events looked at to see which extensions pass
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What comes behind ``n`` partial matches that were looked at.
+    """What follows ``n`` partial matches that were looked at.
 
     For ``n_late`` of them the first event that fulfils the next component's conditions on the event alone
     lies beyond the window or gap, for ``n_never`` there is none in the partition.
@@ -106,7 +106,7 @@ class Tally:
 
 
 def _next_accepted(accept: np.ndarray) -> np.ndarray:
-    """Return for every place, and the one behind all, the first accepted one from there on; else ``n``."""
+    """Return the first accepted place from each place on, and from the end; ``n`` where there is none."""
     n = len(accept)
     at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
     return np.minimum.accumulate(at[::-1])[::-1]

@@ -13,16 +13,28 @@ import pandas as pd
 from cepkit.compile.sequences.elements import ALL, EACH, EARLIER, LAST, PREVIOUS
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Derived, Prepared, Term
-from cepkit.engines.funnel import conditions_alone
 from cepkit.engines.measures.vectors import similarity
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import Seen
-from cepkit.engines.steps import Obstacle
-from cepkit.engines.why_not import Reading
-from cepkit.events import BOOLEAN, DURATION, NULL_CODE, NULL_INTEGER, TEXT, TIME, shared_categories
+from cepkit.engines.shared.sequence_set import SequenceSet
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    NULL_CODE,
+    NULL_INTEGER,
+    TEXT,
+    TIME,
+    Events,
+    shared_categories,
+)
+from cepkit.insight.funnel_sequences import conditions_alone
+from cepkit.insight.obstacles import Obstacle
+from cepkit.insight.why_not import WhyNot, named_rows
+from cepkit.insight.why_not_sequences import Reading, Standing, read_events, standing
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.language.numbers import row_text
 from cepkit.language.sequences.printing import duration_text, type_text
 
 _SHOWN_FILLERS = 3
@@ -52,9 +64,7 @@ class Words:
 
     def row(self, place: int) -> str:
         """Return the event's label in the frame: ``row 17``."""
-        label = self.source.index_labels(self._rows([place]))[0]
-        label = label.item() if isinstance(label, np.generic) else label
-        return f"row {label!r}" if isinstance(label, str) else f"row {label}"
+        return row_text(self.source.index_labels(self._rows([place]))[0])
 
     def rows(self, places: Sequence[int]) -> str:
         """Return the labels of several events."""
@@ -108,7 +118,7 @@ class Words:
         return ", ".join(said)
 
     def table(self, reasons: Sequence[str]) -> pd.DataFrame:
-        """Return a row per event; the reasons stand beside the one that they stop, or the last."""
+        """Return a row per event; the reasons are with the one that they stop, or the last."""
         rows = self._rows(self.read.places)
         n = len(rows)
         made = {"index": self.source.index_labels(rows)}
@@ -441,3 +451,65 @@ def _typed(variable: str, event_type: Any) -> str:
 
 def _given(n: int) -> str:
     return f"{n} is given" if n == 1 else f"{n} are given"
+
+
+# --- rows that were expected to match ----------------------------------------------------------------------
+
+
+def explain_sequence_rows(
+    program: SequenceProgram,
+    source: Any,
+    events: Events,
+    run: Callable[[SequenceProgram, Events], SequenceSet],
+    rows: Any,
+) -> WhyNot:
+    """Return why the rows are no match of a sequence.
+
+    Parameters
+    ----------
+    program, source, events, run
+        The bound query, the frame and its events, and what finds its matches: an engine's.
+    rows : labels, or mapping of str to label or labels
+        Index labels of a pandas frame, row numbers of a table; by variable or in any order.
+
+    Raises
+    ------
+    CepError
+        For labels that no row or several rows have, rows named twice, and unknown variables.
+    """
+    query = program.query
+    numbers, variables = named_rows(source, rows, query.variables, query.absent_variables)
+    places = Places(program, events)
+    row_of_position = events.rows(np.arange(events.n_events))
+    position_of_row = np.empty(events.n_events, np.int64)
+    position_of_row[row_of_position] = np.arange(events.n_events)
+    wanted = [int(places.place_of_position[position_of_row[row]]) for row in numbers]
+    variable_of = {place: name for place, name in zip(wanted, variables, strict=True) if name is not None}
+    reading = read_events(places, wanted, variable_of)
+    words = Words(program, source, places, reading, variable_of)
+    if not reading.obstacles:
+        found = standing(program, run(program, events), reading, places)
+        return _matching(program, words, found)
+    reasons = tuple(words.reason(obstacle) for obstacle in reading.obstacles)
+    kinds = tuple(obstacle.kind for obstacle in reading.obstacles)
+    head = f"no match: {words.reading()}"
+    if reading.reached == len(wanted):
+        head += "; a partial match"
+    elif reading.reached:
+        last, following = reading.places[reading.reached - 1 : reading.reached + 1]
+        head += f"; {words.row(following)} cannot follow {words.row(last)}"
+    return WhyNot(head, reasons, kinds, tuple(words.fillers()), False, None, words.table(reasons))
+
+
+def _matching(program: SequenceProgram, words: Words, found: Standing) -> WhyNot:
+    if found.taker is None:
+        which = "a match" if found.number is None else f"match {found.number:,}"
+        return WhyNot(
+            f"they match: {words.reading()} is {which}", (), (), (), True, found.number, words.table(())
+        )
+    policy, variable = program.query.after_match
+    policy += f"({variable})" if variable else ""
+    taker = words.rows(words.places.place_of_position[found.taker.event_of_item].tolist())
+    reason = f"after_match={policy!r} leaves it out: the match of {taker} was reported before"
+    head = f"no match: {words.reading()} fulfils all conditions"
+    return WhyNot(head, (reason,), ("after_match",), (), False, None, words.table((reason,)))

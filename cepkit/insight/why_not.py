@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.shared.places import Places
-from cepkit.engines.why_not import Standing, read_events, standing
 from cepkit.errors import CepError, nearest
-from cepkit.events import Events
-from cepkit.funnels import FunnelResult
-from cepkit.planning.planner import Engine
-from cepkit.reason_words import Words
+from cepkit.insight.funnel import FunnelResult
 
 MOST_ROWS = 1000  # expected in one match
 
@@ -33,10 +27,10 @@ class WhyNot:
     reasons : tuple of str
         What stopped them, all that is in the way of the next event.
     kinds : tuple of str
-        The kind of each reason: ``condition``, ``window``, ``absence``, … (`cepkit.engines.steps.KINDS`), or
-        ``after_match``.
+        The kind of each reason: ``condition``, ``window``, ``absence``, … or ``after_match``. They are
+        listed in `cepkit.insight.obstacles.KINDS` and `cepkit.insight.why_not_regex.KINDS`.
     more : tuple of str
-        What else is worth knowing: the events that could stand where one is missing.
+        What else is worth knowing: for example the events that could be where one is missing.
     matches : bool
         Whether the events are a match that is reported.
     number : int, optional
@@ -95,81 +89,37 @@ def funnel_summary(result: FunnelResult) -> WhyNot:
     )
 
 
-def explain_rows(
-    program: SequenceProgram,
-    source: Any,
-    events: Events,
-    engine: Engine,
-    rows: Any,
-) -> WhyNot:
-    """Return why the rows are no match.
+# --- which rows ------------------------------------------------------------------------------------------
+
+
+def named_rows(
+    source: Any, rows: Any, variables: Sequence[str], absent: Sequence[str] = ()
+) -> tuple[list[int], list[str | None]]:
+    """Return the row numbers that ``rows`` means, and the variable of each or None.
 
     Parameters
     ----------
-    program, source, events, engine
-        The bound query, the frame and its events, and the engine that finds its matches.
+    source : Source
+        The frame.
     rows : labels, or mapping of str to label or labels
         Index labels of a pandas frame, row numbers of a table; by variable or in any order.
+    variables, absent : sequence of str
+        The variables of the pattern, and those of events that must be absent.
 
     Raises
     ------
     CepError
         For labels that no row or several rows have, rows named twice, and unknown variables.
     """
-    numbers, variables = _numbers(program, source, rows)
-    places = Places(program, events)
-    row_of_position = events.rows(np.arange(events.n_events))
-    position_of_row = np.empty(events.n_events, np.int64)
-    position_of_row[row_of_position] = np.arange(events.n_events)
-    wanted = [int(places.place_of_position[position_of_row[row]]) for row in numbers]
-    variable_of = {place: name for place, name in zip(wanted, variables, strict=True) if name is not None}
-    reading = read_events(places, wanted, variable_of)
-    words = Words(program, source, places, reading, variable_of)
-    if not reading.obstacles:
-        found = standing(program, engine.run(program, events), reading, places)
-        return _matching(program, words, found)
-    reasons = tuple(words.reason(obstacle) for obstacle in reading.obstacles)
-    kinds = tuple(obstacle.kind for obstacle in reading.obstacles)
-    head = f"no match: {words.reading()}"
-    if reading.reached == len(wanted):
-        head += "; a partial match"
-    elif reading.reached:
-        last, following = reading.places[reading.reached - 1 : reading.reached + 1]
-        head += f"; {words.row(following)} cannot follow {words.row(last)}"
-    return WhyNot(head, reasons, kinds, tuple(words.fillers()), False, None, words.table(reasons))
-
-
-def _matching(program: SequenceProgram, words: Words, found: Standing) -> WhyNot:
-    if found.taker is None:
-        which = "a match" if found.number is None else f"match {found.number:,}"
-        return WhyNot(
-            f"they match: {words.reading()} is {which}", (), (), (), True, found.number, words.table(())
-        )
-    policy, variable = program.query.after_match
-    policy += f"({variable})" if variable else ""
-    taker = words.rows(words.places.place_of_position[found.taker.event_of_item].tolist())
-    reason = f"after_match={policy!r} leaves it out: the match of {taker} was reported before"
-    head = f"no match: {words.reading()} fulfils all conditions"
-    return WhyNot(head, (reason,), ("after_match",), (), False, None, words.table((reason,)))
-
-
-# --- which rows
-
-
-def _numbers(program: SequenceProgram, source: Any, rows: Any) -> tuple[list[int], list[str | None]]:
-    """Return the row numbers that ``rows`` means, and the variable of each or None."""
-    query = program.query
     index = _index(source)
     if isinstance(rows, Mapping):
         for name in rows:
-            if name in query.absent_variables:
+            if name in absent:
+                raise CepError(f"rows: {name!r} must not occur in a match; name rows of {list(variables)}")
+            if name not in variables:
                 raise CepError(
-                    f"rows: {name!r} must not occur in a match; name rows of {list(query.variables)}"
-                )
-            if name not in query.variables:
-                raise CepError(
-                    f"rows: {name!r} is no variable of the pattern.{nearest(str(name), query.variables)} "
-                    f"Variables: {list(query.variables)}"
+                    f"rows: {name!r} is no variable of the pattern.{nearest(str(name), variables)} "
+                    f"Variables: {list(variables)}"
                 )
         pairs = [(label, name) for name, labels in rows.items() for label in _labels(labels, index)]
     else:

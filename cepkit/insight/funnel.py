@@ -1,14 +1,16 @@
-"""The funnel of a sequence query as users hold it: where its partial matches are lost, step by step."""
+"""The funnel of a query as users hold it: where its partial matches are lost, step by step."""
 
 from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from cepkit.engines.funnel import BranchFunnel, Count, StepCount
+from cepkit.insight.tally import Followed
+from cepkit.language.numbers import count_text
+from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.printing import duration_text
 from cepkit.language.sequences.query import SequenceQuery
 
@@ -16,13 +18,92 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _LARGEST = 2**63 - 1
+_NOTHING_FOLLOWED = Followed()
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number, or where it is not exact, one that is not larger than it."""
+
+    n: int
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return count_text(self.n, exact=self.exact)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionCount:
+    """How often a condition was looked at, and how often it held; ``conjunct`` is its number in the query.
+
+    Both numbers are None for a condition of a regex that looks at the rows matched before.
+    """
+
+    conjunct: int
+    text: str
+    alone: bool
+    looked_at: int | None
+    passed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepCount:
+    """What happens at one step: a component of a branch, or a part of a regex.
+
+    Parameters
+    ----------
+    variable, event_type : str and value
+        The component's variable and type, or the part's text and None.
+    n_of_type : int
+        Events of the type; for a regex all rows.
+    n_alone : int, optional
+        Those of them that fulfil the conditions on the event alone; None where that has no answer.
+    partial : Count
+        Matches of the branch, or of the regex, cut off after this step.
+    absent : Count, optional
+        Partial matches that an absent event ended here; None where none is decided.
+    looked_at, passed : int
+        Events that were tried as this component after a partial match, and those that passed its conditions.
+        For a regex the matches cut off before this step (first: all rows), and those cut off after it.
+    conditions : tuple of ConditionCount
+        Each on its own; those on an event alone over the events of the type.
+    followed : Followed
+        How the partial matches up to the component before are followed.
+    """
+
+    variable: str
+    event_type: Any
+    n_of_type: int
+    n_alone: int | None
+    partial: Count
+    absent: Count | None
+    looked_at: int
+    passed: int
+    conditions: tuple[ConditionCount, ...]
+    followed: Followed = _NOTHING_FOLLOWED
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFunnel:
+    """The steps of a branch; ``reported`` None: too many matches for the after-match policy to look at.
+
+    ``share`` is the part of the possible first events from which all extensions were looked at.
+    """
+
+    steps: tuple[StepCount, ...]
+    complete: Count
+    reported: Count | None
+    share: float
 
 
 @dataclass(frozen=True)
 class FunnelResult:
-    """How many events and partial matches reach each step of each branch; made by ``df.cep.funnel``."""
+    """How many events and partial matches reach each step of each branch; made by ``df.cep.funnel``.
 
-    query: SequenceQuery
+    The steps of a regex are the parts of its pattern, in one branch.
+    """
+
+    query: RegexQuery | SequenceQuery
     branches: tuple[BranchFunnel, ...]
 
     def to_frame(self) -> pd.DataFrame:
@@ -31,13 +112,17 @@ class FunnelResult:
         Returns
         -------
         pandas.DataFrame
-            ``branch`` (number), ``step`` (the variable, ``matches`` or ``reported``), ``event_type``;
-            ``events`` of the type and those ``passing`` the conditions on the event alone; ``partial``:
-            matches of the pattern cut off behind this step, with ``exact`` False where it is a lower bound;
-            ``tried``: events looked at behind a partial match; ``passed``: those that fulfil the conditions
-            decided here; ``selectivity``: their share; ``absent``: partial matches that an absent event
-            ended; ``share``: the part of the possible first events behind which ``tried`` and ``passed`` are
-            counted in full, 1 where nothing is left out. Null where a number has no meaning.
+            ``branch`` (number), ``step`` (the variable or part of the pattern, ``matches`` or ``reported``),
+            ``event_type``.
+            ``events`` of the type and those ``passing`` the conditions on the event alone.
+            ``partial``: matches of the pattern cut off after this step; ``exact`` is False where the number
+            is a lower bound.
+            ``tried``: events looked at after a partial match; for a regex the matches cut off before this
+            step, and first all rows. ``passed``: those that fulfil the conditions decided here; for a regex
+            ``partial``. ``selectivity``: their share.
+            ``absent``: partial matches that an absent event ended.
+            ``share``: the part of the possible first events for which ``tried`` and ``passed`` are counted in
+            full, 1 where nothing is left out. A number without a meaning is null.
         """
         rows = []
         for b, branch in enumerate(self.branches):
@@ -60,8 +145,10 @@ class FunnelResult:
         Returns
         -------
         pandas.DataFrame
-            ``branch``, ``step``, ``condition`` (its text), ``alone`` (whether it is on the event alone),
-            ``tried`` and ``passed``, and ``selectivity``, each by itself; ``share`` as in `to_frame`.
+            ``branch``, ``step``, ``condition`` (its text), ``alone`` (whether it is on the event alone; of a
+            regex also on the rows before it), ``tried`` and ``passed``, and ``selectivity``, each by itself;
+            ``share`` as in `to_frame`. The numbers are null for conditions of a regex that look at the rows
+            matched before.
         """
         rows = [
             (
@@ -79,7 +166,10 @@ class FunnelResult:
             for one in step.conditions
         ]
         names = ["branch", "step", "condition", "alone", "tried", "passed", "selectivity", "share"]
-        return pd.DataFrame(rows, columns=names).astype({"selectivity": "float64", "share": "float64"})
+        frame = pd.DataFrame(rows, columns=names)
+        if any(row[names.index("tried")] is None for row in rows):
+            frame = frame.assign(tried=_integers(frame["tried"]), passed=_integers(frame["passed"]))
+        return frame.astype({"selectivity": "float64", "share": "float64"})
 
     def count(self) -> Count:
         """Return the number of matches over all branches, before any after-match policy."""
@@ -174,7 +264,7 @@ def _number(count: Count | None) -> dict:
     return {} if count is None else {"partial": count.n, "exact": count.exact}
 
 
-def _share(passed: int, looked_at: int) -> float:
+def _share(passed: int | None, looked_at: int | None) -> float:
     return passed / looked_at if looked_at else float("nan")
 
 
@@ -215,7 +305,7 @@ def _losses(branch: BranchFunnel, limits: str):
             yield n.n / before.partial.n, text
         if lost:
             total = Count(lost + step.partial.n)
-            text = f"an absent event ends {_partials(step.absent)} of {total} in front of {step.variable}"
+            text = f"an absent event ends {_partials(step.absent)} of {total} before {step.variable}"
             yield step.partial.n / total.n, text
         if step.partial.n == 0:
             return
@@ -226,7 +316,7 @@ def _losses(branch: BranchFunnel, limits: str):
 
 
 def _why(step: StepCount, limits: str, share: float) -> str:
-    """Return what stops most partial matches in front of a step."""
+    """Return what stops most partial matches before a step."""
     n, late, never = step.followed.n, step.followed.n_late, step.followed.n_never
     if not n:
         return ""
@@ -251,21 +341,21 @@ def _tried(step: StepCount, share: float) -> str:
 
 
 def _behind(share: float) -> str:
-    """Return of which part of the data numbers are, that were not counted in full."""
+    """Return which part of the data was counted, for numbers that were not counted in full."""
     if share == 0:
-        return "a sample, as behind every possible first event there was too much to look at"
+        return "a sample, since there was too much to look at after every possible first event"
     part = f"{share:.2%}" if share >= 0.0001 else "less than 0.01%"
-    return f"in full behind {part} of the possible first events only"
+    return f"in full after {part} of the possible first events only"
 
 
-def _limits(query: SequenceQuery) -> str:
+def _limits(query: RegexQuery | SequenceQuery) -> str:
     """Return what ends the time for the next event: ``window of 5 min``."""
     made = []
     if query.within is not None:
         made.append(f"window of {duration_text(query.within)}")
-    if query.within_events is not None:
+    if isinstance(query, SequenceQuery) and query.within_events is not None:
         made.append(f"window of {query.within_events:,} events")
-    if query.gap_within is not None:
+    if isinstance(query, SequenceQuery) and query.gap_within is not None:
         made.append(f"gap of {duration_text(query.gap_within)}")
     return " or the ".join(made) or "window"
 

@@ -1,4 +1,4 @@
-"""One step of a partial match, and everything that may stand in its way.
+"""What keeps an event from being the next one of a partial match of a sequence.
 
 Everything is decided by the code of the kernels, run as Python on the events concerned.
 """
@@ -72,8 +72,8 @@ class Partial:
         return self.components.count(c)
 
 
-class Steps:
-    """The steps of the partial matches of one branch."""
+class Extender:
+    """Extends the partial matches of one branch by an event, or says what is against it."""
 
     def __init__(self, places: Places, bound: BoundBranch):
         self.places, self.bound = places, bound

@@ -1,0 +1,63 @@
+"""The funnel of a query, of either kind, as a widget draws it: how many reach which part of the pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cepkit.insight.funnel import FunnelResult
+from cepkit.insight.funnel_regex import beginnings, count_regex_funnel
+from cepkit.insight.funnel_sequences import count_funnel
+
+if TYPE_CHECKING:
+    from cepkit.explorer.running.result import Result
+
+STEPS = 8  # of a regex
+
+
+def funnel_traits(result: Result) -> list[dict[str, Any]]:
+    """Return the steps of a result's funnel: ``label``, ``n``, ``share``, ``selectivity``, ``note``.
+
+    See `cepkit.funnel` for their numbers. ``share`` is the share of the largest step.
+    """
+    return _of_sequence(result) if result.is_sequence else _of_regex(result)
+
+
+def _of_sequence(result: Result) -> list[dict[str, Any]]:
+    made = FunnelResult(
+        result.program.query, count_funnel(result.program, result.events, result.matches.engine.run)
+    )
+    best = max(made.branches, key=lambda branch: branch.complete.n)
+    most = max([1, *(step.partial.n for step in best.steps), best.complete.n])
+    steps = []
+    for step in best.steps:
+        kind = "any event" if step.event_type is None else str(step.event_type)
+        tried = f"{step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
+        alone = f"{step.n_alone:,} of {step.n_of_type:,} events fit alone"
+        share = step.passed / step.looked_at if step.looked_at else None
+        steps.append(
+            _step(f"{step.variable} ({kind})", str(step.partial), step.partial.n / most, share,
+                  "; ".join(part for part in (alone, tried) if part))
+        )  # fmt: skip
+    of_branch = "" if len(made.branches) == 1 else f" of the alternative with most, of {len(made.branches)}"
+    last = best.complete if best.reported is None else best.reported
+    words = "; ".join(made.words())
+    return [*steps, _step(f"matches{of_branch}", str(last), last.n / most, None, words)]
+
+
+def _of_regex(result: Result) -> list[dict[str, Any]]:
+    program, n_rows = result.program, result.events.n_events
+    [branch] = count_regex_funnel(
+        program, result.events, result.matches.count(), STEPS, with_conditions=False
+    )
+    labels = [str(part) for part in beginnings(program.query.pattern, STEPS)]
+    most = max(1, *(step.partial.n for step in branch.steps))
+    steps = []
+    for label, step in zip(labels, branch.steps, strict=True):
+        note = f"matches of this beginning alone; {n_rows:,} rows" if label != labels[-1] else ""
+        share = step.passed / step.looked_at if step.looked_at else None
+        steps.append(_step(label, str(step.partial), step.partial.n / most, share, note))
+    return steps
+
+
+def _step(label: str, n: str, share: float, selectivity: float | None, note: str = "") -> dict[str, Any]:
+    return {"label": label, "n": n, "share": share, "selectivity": selectivity, "note": note}

@@ -1,0 +1,340 @@
+"""The moments of a stream, one per event: what the event does to the partial matches of a query.
+
+`cepkit.step` goes through all events once and keeps no moment; `cepkit.insight.stepping` jumps to any one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.regex.automaton import ANY
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.after_match import Reporter
+from cepkit.errors import ResultTooLargeError
+from cepkit.events import Events
+from cepkit.insight.obstacles import Partial
+from cepkit.insight.partial_matches import Branched, RegexPartials, SequencePartials, block_of
+from cepkit.language.numbers import row_text
+
+MOST_LISTED = 20  # partial matches of a kind that a moment lists; the others are counted
+MOST_LIVE = 10_000  # partial matches of a sequence that are followed at once
+_SHOWN = 3  # partial matches and matches that a moment prints
+_SHOWN_EVENTS = 6  # of each
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatch:
+    """The beginning of a match, or a whole one, after some events.
+
+    Parameters
+    ----------
+    state : str
+        What its newest event stands for: a variable. In a regex several may be possible: ``"up or top"``.
+    first, last : label
+        Index labels of its first and its newest event.
+    n_events : int
+        Number of its events. A regex has all events of the partition from the first to the newest.
+    positions : tuple of int
+        Places of its events in the stream, from 0; for a regex those of the first and the newest one.
+    events : tuple of (str, label)
+        Only for sequences: the variable and the index label of every event.
+    """
+
+    state: str
+    first: Any
+    last: Any
+    n_events: int
+    positions: tuple[int, ...]
+    events: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        if self.events:
+            more = f", … {self.n_events:,} events" if self.n_events > _SHOWN_EVENTS else ""
+            return ", ".join(f"{name} = {row_text(of)}" for name, of in self.events[:_SHOWN_EVENTS]) + more
+        return f"{self.span}, at {self.state}"
+
+    @property
+    def span(self) -> str:
+        """Its first and its newest event in words: ``rows 3 to 7``."""
+        first, last = row_text(self.first), row_text(self.last)
+        return first if self.n_events == 1 else f"rows {first[4:]} to {last[4:]}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What one event does to the partial matches of a query; prints as text.
+
+    Parameters
+    ----------
+    position : int
+        Place of the event in the stream, from 0.
+    label : label
+        Index label of its row; of a table the row number.
+    began, advanced, ended : tuple of PartialMatch
+        The partial matches that begin with the event, those that take it, and those that are over: they
+        cannot take it and cannot go on without it. At most ``MOST_LISTED`` of each are listed.
+    live : tuple of PartialMatch
+        The partial matches of the event's partition that a later event may advance. At most ``MOST_LISTED``
+        are listed, the oldest.
+    completed : tuple of PartialMatch
+        The matches whose last event this is, all of them.
+    n_began, n_advanced, n_ended, n_live : int
+        How many there are, listed or not.
+    n_elsewhere : int
+        Live partial matches of other partitions.
+    n_left_out : int
+        Complete matches that ``after_match`` does not report.
+    states : tuple of (str, int)
+        How many of the live partial matches are in each state.
+    """
+
+    position: int
+    label: Any
+    began: tuple[PartialMatch, ...] = ()
+    advanced: tuple[PartialMatch, ...] = ()
+    ended: tuple[PartialMatch, ...] = ()
+    live: tuple[PartialMatch, ...] = ()
+    completed: tuple[PartialMatch, ...] = ()
+    n_began: int = 0
+    n_advanced: int = 0
+    n_ended: int = 0
+    n_live: int = 0
+    n_elsewhere: int = 0
+    n_left_out: int = 0
+    states: tuple[tuple[str, int], ...] = ()
+    _row: Any = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def event(self) -> dict[str, Any]:
+        """The values of the event's row by column, read when they are asked for."""
+        return {} if self._row is None else self._row.values()
+
+    @property
+    def text(self) -> str:
+        """The moment in one line."""
+        counts = (("begin", self.n_began), ("advance", self.n_advanced), ("end", self.n_ended))
+        did = [f"{n:,} {verb}{'s' if n == 1 else ''}" for verb, n in counts if n]
+        if did:
+            n, verb = did[0].split(" ")
+            did[0] = f"{n} partial {'match' if n == '1' else 'matches'} {verb}"
+        happened = ", ".join(did) or "no partial match changes"
+        states = f" ({', '.join(f'{n:,} at {state}' for state, n in self.states)})" if self.states else ""
+        live = f"{self.n_live:,} {'is' if self.n_live == 1 else 'are'} live{states}"
+        made = [f"match: {match if match.events else match.span}" for match in self.completed[:_SHOWN]]
+        if len(self.completed) > _SHOWN:
+            made.append(f"{len(self.completed) - _SHOWN:,} more matches")
+        if self.n_left_out:
+            made.append(f"after_match leaves out {self.n_left_out:,}")
+        return "; ".join([f"{row_text(self.label)}: {happened}", live, *made])
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        lines = [self.text]
+        for name in ("began", "advanced", "ended", "live"):
+            listed, n = getattr(self, name), getattr(self, f"n_{name}")
+            lines += [f"  {name}: {one}" for one in listed[:_SHOWN]]
+            if n > min(len(listed), _SHOWN):
+                lines.append(f"  {name}: {n - min(len(listed), _SHOWN):,} more")
+        return "\n".join(lines)
+
+
+def moments_of(
+    program: Program | SequenceProgram, source: Any, events: Events, most_live: int = MOST_LIVE
+) -> Iterator[Moment]:
+    """Return an iterator over the moments of the events, in stream order.
+
+    Parameters
+    ----------
+    program : Program or SequenceProgram
+        A compiled query.
+    source : Source
+        The frame's columns and index labels.
+    events : Events
+        All events of the frame.
+    most_live : int
+        Partial matches of a sequence that are followed at once.
+
+    Raises
+    ------
+    ResultTooLargeError
+        While iterating, when more partial matches of a sequence are live at once.
+
+    Notes
+    -----
+    An event costs time O(live partial matches), in plain Python. No moment is kept.
+    """
+    of = _RegexMoments if isinstance(program, Program) else _SequenceMoments
+    made = of(program, _Rows(source, events), events, most_live)
+    return (made.read(k) for k in range(events.n_events))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The row of one event: its values are read when they are asked for."""
+
+    source: Any
+    number: int
+
+    def values(self) -> dict[str, Any]:
+        rows, source = np.array([self.number]), self.source
+        names = (name for name in source.schema if name not in source.duplicates)
+        return {name: source.arrow(name, rows).to_pylist()[0] for name in names}
+
+
+class _Rows:
+    """The index labels and rows of events."""
+
+    def __init__(self, source: Any, events: Events):
+        self.source, self.events = source, events
+
+    def labels(self, positions: Iterable[int]) -> dict[int, Any]:
+        """Return the index labels of events by their positions."""
+        positions = sorted(set(positions))
+        found = self.source.index_labels(self.events.rows(np.array(positions, np.int64)))
+        labels = (label.item() if isinstance(label, np.generic) else label for label in found)
+        return dict(zip(positions, labels, strict=True))
+
+    def row(self, position: int) -> _Row:
+        """Return the row of an event."""
+        return _Row(self.source, int(self.events.rows(np.array([position]))[0]))
+
+
+def names_of_mask(names: tuple[str, ...], mask: int) -> str:
+    """Return the predicates of some positions of a regex in words: ``up or top``."""
+    own = dict.fromkeys("any" if name == ANY else name for p, name in enumerate(names) if mask >> p & 1)
+    return " or ".join(own) or "nothing"
+
+
+# --- regex
+
+
+class _RegexMoments:
+    """The moments of a regex; partial matches are told apart by their first events."""
+
+    def __init__(self, program: Program, rows: _Rows, events: Events, most_live: int):
+        self.rows, self.events, self.rank = rows, events, events.rank_by_partition
+        self.partials = RegexPartials(program, events)
+        self.names = program.automaton.names
+        self.done = names_of_mask(self.names, program.automaton.accepting)
+        self._state_of_mask: dict[int, str] = {}
+
+    def read(self, k: int) -> Moment:
+        """Return the moment of event ``k``, the next one."""
+        events = self.events
+        before = self._live(k)
+        completed = self.partials.read(k)[0].tolist()
+        after = self._live(k)
+        began = [k] if k in after or completed == [k] else []
+        advanced = [start for start in (*after, *completed) if start in before]
+        ended = [start for start in before if start not in after and start not in completed]
+        newest = int(events.by_partition[self.rank[k] - 1]) if before else k  # before this event
+        kinds = {
+            "began": (began, after, k), "advanced": (advanced, after, k), "ended": (ended, before, newest),
+            "live": (list(after), after, k), "completed": (completed, after, k),
+        }  # fmt: skip
+        shown = {
+            name: starts if name == "completed" else starts[:MOST_LISTED]
+            for name, (starts, _, _) in kinds.items()
+        }
+        label = self.rows.labels([k, newest, *(start for starts in shown.values() for start in starts)])
+        listed = {
+            name: tuple(self._partial(start, kinds[name][2], kinds[name][1], label) for start in starts)
+            for name, starts in shown.items()
+        }
+        return Moment(
+            k, label[k], **listed,
+            n_began=len(began), n_advanced=len(advanced), n_ended=len(ended), n_live=len(after),
+            n_elsewhere=self.partials.n_live - len(after),
+            states=tuple(sorted(Counter(after.values()).items())), _row=self.rows.row(k),
+        )  # fmt: skip
+
+    def _live(self, k: int) -> dict[int, str]:
+        """Return the states of the live partial matches in the partition of event ``k`` by their starts."""
+        starts, masks = self.partials.live(int(self.events.partition_of_event[k]))
+        return {start: self._state(mask) for start, mask in zip(starts.tolist(), masks.tolist(), strict=True)}
+
+    def _state(self, mask: int) -> str:
+        if mask not in self._state_of_mask:
+            self._state_of_mask[mask] = names_of_mask(self.names, mask)
+        return self._state_of_mask[mask]
+
+    def _partial(
+        self, start: int, newest: int, states: dict[int, str], label: dict[int, Any]
+    ) -> PartialMatch:
+        n = int(self.rank[newest] - self.rank[start]) + 1
+        return PartialMatch(states.get(start, self.done), label[start], label[newest], n, (start, newest))
+
+
+# --- sequences
+
+
+class _SequenceMoments:
+    """The moments of a sequence."""
+
+    def __init__(self, program: SequenceProgram, rows: _Rows, events: Events, most_live: int):
+        self.program, self.rows, self.events, self.most_live = program, rows, events, most_live
+        self.partials = SequencePartials(program, events, most_live)
+        self.reporter = None if program.query.after_match[0] == "none" else Reporter(program)
+        self.variables = [
+            [component.variable for component in bound.branch.components] for bound in program.branches
+        ]
+
+    def read(self, k: int) -> Moment:
+        """Return the moment of event ``k``, the next one."""
+        places = self.partials.places
+        j = int(places.place_of_position[k])
+        change = self.partials.read(j)
+        if self.partials.n_left_out:
+            raise ResultTooLargeError(
+                f"step: at {row_text(self.rows.labels([k])[k])}, more than most_live={self.most_live:,} "
+                "partial matches are live. Narrow the window, use strategy='next', step through fewer rows, "
+                "or give a larger most_live"
+            )
+        completed = self._reported(change.completed)
+        live = self.partials.live(j)
+        kinds = {"began": change.began, "advanced": change.advanced, "ended": change.ended, "live": live}
+        shown = {name: some[:MOST_LISTED] for name, some in kinds.items()} | {"completed": completed}
+        position = places.position_of_place
+        label = self.rows.labels(
+            [k, *(int(position[place]) for some in shown.values() for _, one in some for place in one.path)]
+        )
+        states = Counter(self.variables[b][one.components[-1]] for b, one in live)
+        return Moment(
+            k, label[k],
+            **{name: tuple(self._partial(one, label) for one in some) for name, some in shown.items()},
+            **{f"n_{name}": len(some) for name, some in kinds.items()},
+            n_elsewhere=self.partials.n_live - len(live), n_left_out=len(change.completed) - len(completed),
+            states=tuple(sorted(states.items())), _row=self.rows.row(k),
+        )  # fmt: skip
+
+    def _reported(self, completed: list[Branched]) -> list[Branched]:
+        """Return the matches that ``after_match`` reports, in canonical order."""
+        if not completed:
+            return []
+        places = self.partials.places
+        block = block_of(completed, places.position_of_place)
+        if self.reporter is not None:
+            block = self.reporter.reported(block, self.events.partition_of_event[block.last])
+        made = []
+        for m, branch in enumerate(block.branch_of_match.tolist()):
+            items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])
+            path = places.place_of_position[block.event_of_item[items]].tolist()
+            made.append((branch, Partial(tuple(path), tuple(block.component_of_item[items].tolist()))))
+        return made
+
+    def _partial(self, one: Branched, label: dict[int, Any]) -> PartialMatch:
+        names, partial = self.variables[one[0]], one[1]
+        positions = tuple(self.partials.places.position_of_place[list(partial.path)].tolist())
+        events = tuple(
+            (names[c], label[position]) for c, position in zip(partial.components, positions, strict=True)
+        )
+        return PartialMatch(events[-1][0], events[0][1], events[-1][1], len(positions), positions, events)

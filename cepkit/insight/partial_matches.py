@@ -1,0 +1,283 @@
+"""The partial matches of a query, read event by event: what each event begins, advances, ends and completes.
+
+The generated kernels run as Python, so that partial matches mean here what they mean to the engines. For a
+regex that is the whole kernel without its shortcuts, for a sequence the conditions in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.regex.matching_source import write_matching
+from cepkit.compile.regex.plan import SLOTS
+from cepkit.compile.regex.program import Kernel, Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.regex.matching import advance
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.sequence_set import MatchBlock
+from cepkit.events import Events
+from cepkit.insight.obstacles import Extender, Partial
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex.query import RegexQuery
+
+# --- regex -------------------------------------------------------------------------------------------------
+
+
+def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kernel:
+    """Return the kernel of a regex as Python, with one list of all partial matches and nothing else.
+
+    Parameters
+    ----------
+    program : Program
+        A compiled regex query.
+    inputs : Inputs
+        Columns of the events that the kernel will read.
+    reports : bool
+        False: no match is ever reported. A partial match that is complete stays for one event, and no match
+        ends the others.
+    """
+    plan = program.plan
+    slots = [t for c in plan.start_conjuncts for t in c.term.walk() if t.op in SLOTS]
+    plan = replace(plan, dominated=0, queues=(), slots=tuple(dict.fromkeys(slots)))
+    if not reports:
+        plan = replace(plan, automaton=replace(plan.automaton, accepting=0))
+    dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
+    source = write_matching(plan, dtypes, functions=tuple(program.functions), compiled=program.compiled)
+    return Kernel(plain_module(program, source.text)["advance"], source, is_compiled=False)
+
+
+def rows_looked_back(query: RegexQuery) -> int:
+    """Return how many rows before a row the predicates of a regex look at.
+
+    Examples
+    --------
+    >>> from cepkit.language.regex.construction import regex_query
+    >>> rows_looked_back(regex_query("a b", define={"a": "prev(x + prev(x, 2), 3) > 1", "b": "x > 1"}))
+    5
+    """
+    return max((_looked_back(tree) for _, tree in query.define), default=0)
+
+
+def _looked_back(tree: ex.Expression) -> int:
+    own = tree.offset if isinstance(tree, ex.Previous) else 0
+    return own + max(map(_looked_back, tree.children()), default=0)
+
+
+class RegexPartials:
+    """The live partial matches of a regex.
+
+    Parameters
+    ----------
+    program : Program
+        A compiled regex query.
+    events : Events
+        The events to read, of any number of partitions. They are numbered by their places in them.
+    first : int
+        The first event that a partial match may begin with. Of earlier events only the values are read.
+    reports : bool
+        As for `plain_kernel`.
+    """
+
+    def __init__(self, program: Program, events: Events, first: int = 0, *, reports: bool = True):
+        columns = {name: events.columns[name] for name in program.columns}
+        self._inputs = program.inputs(columns)
+        self._kernel = plain_kernel(program, self._inputs, reports=reports)
+        self._state = self._kernel.new_state(max(1, events.n_partitions))
+        self._partition = events.partition_of_event
+        self.read(0, first)
+        self._state.arrays["live"][:] = 0
+
+    def read(self, low: int, high: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Read the next events, from ``low`` to before ``high`` or ``low`` alone.
+
+        Returns
+        -------
+        first, last : ndarray of int64
+            The first and the last events of the matches that they complete.
+        """
+        high = low + 1 if high is None else high
+        columns = {name: values[low:high] for name, values in self._inputs.columns.items()}
+        inputs = self._inputs.with_columns(columns)
+        return advance(self._kernel, self._state, self._partition[low:high], inputs, low)
+
+    def live(self, partition: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first events of the live partial matches, and the positions that they are at.
+
+        Returns
+        -------
+        first : ndarray of int64
+            Rising.
+        mask : ndarray of int64
+            Bit p: the newest event can stand for position p of the automaton.
+        """
+        arrays = self._state.arrays
+        n = int(arrays["live"][partition])
+        starts, masks = arrays["list_start"][partition, :n], arrays["list_mask"][partition, :n]
+        return starts.copy(), masks.astype(np.int64)
+
+    @property
+    def n_live(self) -> int:
+        """Number of live partial matches in all partitions."""
+        return int(self._state.arrays["live"].sum())
+
+
+# --- sequences ---------------------------------------------------------------------------------------------
+
+Branched = tuple[int, Partial]  # number of a branch, and a partial match of it
+
+
+@dataclass(slots=True)
+class Change:
+    """What an event does to the partial matches of a sequence.
+
+    Parameters
+    ----------
+    began, advanced : list of (int, Partial)
+        The partial matches that the event is the newest one of: those it is the first event of, and those
+        that were there before and take it.
+    ended : list of (int, Partial)
+        Those that were live before, take the event not, and are not live any more.
+    completed : list of (int, Partial)
+        Those of ``began`` and ``advanced`` that are matches.
+    """
+
+    began: list[Branched] = field(default_factory=list)
+    advanced: list[Branched] = field(default_factory=list)
+    ended: list[Branched] = field(default_factory=list)
+    completed: list[Branched] = field(default_factory=list)
+
+
+class SequencePartials:
+    """The live partial matches of a sequence.
+
+    A partial match is live while its pattern, its window, its strategy and the events that were read let a
+    later event of the stream be its next one. The conditions on later events are not looked at.
+
+    Parameters
+    ----------
+    program : SequenceProgram
+        A compiled sequence query.
+    events : Events
+        The events to read. Absences look at those that follow, too.
+    most_live : int
+        The largest number of partial matches of a partition that are kept. The oldest ones are left out.
+    """
+
+    def __init__(self, program: SequenceProgram, events: Events, most_live: int):
+        self.places, self.most_live = Places(program, events), most_live
+        self.n_live = self.n_left_out = 0
+        self._live: dict[int, list[Branched]] = {}  # by the first place of their partition
+        self._extenders = [Extender(self.places, bound) for bound in program.branches]
+        self._is_strict = looks_between(program)
+
+    def live(self, j: int | None = None) -> list[Branched]:
+        """Return the live partial matches of the partition of place ``j``; None: of all partitions."""
+        if j is None:
+            return [one for own in self._live.values() for one in own]
+        return self._live.get(int(self.places.start_of_partition[j]), [])
+
+    def read(self, j: int) -> Change:
+        """Read the event at place ``j``, the next one in the stream."""
+        partition, change = int(self.places.start_of_partition[j]), Change()
+        before = self._live.get(partition, [])
+        takers = self._extend(before, j, change)
+        kept = []
+        for i, one in enumerate(before):
+            if self._is_live(*one, j):
+                kept.append(one)
+            elif i not in takers:
+                change.ended.append(one)
+        made = sorted([*change.began, *change.advanced], key=lambda one: one[0])
+        kept += [one for one in made if self._is_live(*one, None)]
+        self._keep(partition, kept)
+        if self._is_strict:
+            for other in [other for other in self._live if other != partition]:
+                kept, ended = [], change.ended
+                for one in self._live[other]:
+                    (kept if self._is_live(*one, j) else ended).append(one)
+                self._keep(other, kept)
+        return change
+
+    def _extend(self, before: list[Branched], j: int, change: Change) -> set[int]:
+        """Note what event ``j`` begins, advances and completes; return which of ``before`` take it."""
+        takers = set()
+        for b, extender in enumerate(self._extenders):
+            fits = [extender.conditions.failing_alone(c, j) is None for c in range(extender.n)]
+            own = [(i, partial) for i, (branch, partial) in enumerate(before) if branch == b]
+            for i, partial in ((-1, Partial()), *own):
+                for c in _next_components(extender, partial):
+                    if fits[c] and not extender.obstacles(partial, j, c):
+                        made = b, partial.grown(j, c)
+                        (change.advanced if partial.path else change.began).append(made)
+                        takers.add(i)
+                        if not extender.at_end(made[1]):
+                            change.completed.append(made)
+        return takers
+
+    def _keep(self, partition: int, kept: list[Branched]) -> None:
+        self.n_left_out += max(0, len(kept) - self.most_live)
+        kept = kept[-self.most_live :]
+        self.n_live += len(kept) - len(self._live.get(partition, ()))
+        if kept:
+            self._live[partition] = kept
+        else:
+            self._live.pop(partition, None)
+
+    def _is_live(self, b: int, partial: Partial, j: int | None) -> bool:
+        """Return whether a partial match may go on after event ``j``; None: after its own last one."""
+        extender, places = self._extenders[b], self.places
+        s, p, c = partial.path[0], partial.path[-1], partial.components[-1]
+        may_take, may_begin = not extender.is_full(partial, c), c + 1 < extender.n
+        if j is not None and places.start_of_partition[j] != places.start_of_partition[p]:
+            # An event of another partition ends nothing, but a strict step may not skip it.
+            may_take = may_take and extender.components[c].inner != "strict"
+            may_begin = may_begin and extender.components[c + 1].step != "strict"
+            return may_take or may_begin
+        last = p if j is None else j
+        if last + 1 >= min(places.window_end[s], places.gap_end[p]):
+            return False
+        if last == p:
+            return may_take or may_begin
+        how_take = extender.components[c].inner if may_take else "strict"
+        how_begin = extender.components[c + 1].step if may_begin else "strict"
+        if how_begin == "any" or (how_take == "any" and extender.bound.untils[c] is None):
+            return True  # whatever lies between may be skipped
+        ended = extender.ender(partial, last) is not None
+        hit_take, hit_begin = extender.hits(partial, last, ended=ended)
+        either = extender.query.scope == "run" and (hit_take or hit_begin)
+
+        def goes_on(how: str, hit: bool) -> bool:
+            return how == "any" or (how == "next" and not hit and not either)
+
+        return (not ended and goes_on(how_take, hit_take)) or goes_on(how_begin, hit_begin)
+
+
+def looks_between(program: Program | SequenceProgram) -> bool:
+    """Return whether matches depend on the events of other partitions between their own."""
+    if isinstance(program, Program):
+        return False
+    components = (c for bound in program.branches for c in bound.branch.components)
+    return any("strict" in (c.step, c.inner) for c in components)
+
+
+def block_of(completed: list[Branched], position_of_place: np.ndarray) -> MatchBlock:
+    """Return matches as a block in canonical order, by the positions of their events."""
+    first_item = np.cumsum([0, *(len(partial.path) for _, partial in completed)])
+    places = np.array([place for _, partial in completed for place in partial.path], np.int64)
+    return MatchBlock(
+        position_of_place[places],
+        np.array([c for _, partial in completed for c in partial.components], np.int16),
+        first_item.astype(np.int64),
+        np.array([b for b, _ in completed], np.int16),
+    ).sorted()
+
+
+def _next_components(extender: Extender, partial: Partial) -> list[int]:
+    if not partial.path:
+        return [0]
+    c = partial.components[-1]
+    return [c] if c + 1 == extender.n else [c, c + 1]

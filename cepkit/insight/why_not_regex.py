@@ -1,0 +1,469 @@
+"""Why rows are no match of a regex: how far they are one, and what becomes of the partial matches there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.regex.automaton import ANY
+from cepkit.compile.regex.program import Program, compile_regex
+from cepkit.engines.regex.matching import label_rows
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.events import Events
+from cepkit.insight.funnel_regex import looks_at_match, row_query
+from cepkit.insight.moments import names_of_mask
+from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
+from cepkit.insight.row_conditions import failing_conditions
+from cepkit.insight.stepping import RegexWalk, Stepping
+from cepkit.insight.why_not import MOST_ROWS, WhyNot, named_rows
+from cepkit.language.numbers import cell, row_text
+from cepkit.language.regex.patterns import variables
+from cepkit.language.sequences.printing import duration_text
+
+# What can stop a reading. ``skipped``: a row between the others is not named; ``missing``: the pattern is not
+# complete; ``earliest_end``: it is complete before the last row; ``after_match``: another match is reported.
+KINDS = (
+    "partition", "skipped", "condition", "window", "variable", "missing", "earliest_end", "after_match",
+)  # fmt: skip
+MOST_PARTIALS = 4  # partial matches that a row meets and that are described
+
+
+# --- rows that were expected to match ----------------------------------------------------------------------
+
+
+@dataclass
+class Reading:
+    """Rows of one partition read as the beginning of a match.
+
+    Parameters
+    ----------
+    low, high : int
+        The first and the last row, as numbers in their partition.
+    masks : list of int
+        The positions that each row can stand for, as far as the reading gets.
+    kinds, reasons : list of str
+        What stops the reading; empty for rows that spell the pattern.
+    """
+
+    low: int
+    high: int
+    masks: list[int] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def reached(self) -> int:
+        """Number of rows that are a partial match."""
+        return len(self.masks)
+
+    def stop(self, kind: str, reason: str) -> None:
+        """Note what stops the reading."""
+        self.kinds.append(kind)
+        self.reasons.append(reason)
+
+
+def explain_regex_rows(
+    program: Program, source: Any, events: Events, find: Callable[[], MatchSet], rows: Any
+) -> WhyNot:
+    """Return why the rows are no match of a regex.
+
+    Parameters
+    ----------
+    program, source, events
+        The bound query, the frame and its events.
+    find : callable
+        Returns the matches of the program in the events.
+    rows : labels, or mapping of str to label or labels
+        Index labels of a pandas frame, row numbers of a table; by variable or in any order.
+
+    Raises
+    ------
+    CepError
+        For labels that no row or several rows have, rows named twice, and unknown variables.
+
+    Notes
+    -----
+    The rows are read once by the kernel as Python, in time O(rows squared). Each condition that may have
+    stopped them is asked as a query of its own.
+    """
+    names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
+    numbers, given = named_rows(source, rows, names)
+    position_of_row = np.empty(events.n_events, np.int64)
+    position_of_row[events.rows(np.arange(events.n_events))] = np.arange(events.n_events)
+    named = {int(position_of_row[row]): name for row, name in zip(numbers, given, strict=True)}
+    return _Explainer(program, source, events, find, dict(sorted(named.items()))).explain()
+
+
+class _Explainer:
+    """Explains some rows; ``named`` has the variable of each by its position in the stream, or None."""
+
+    def __init__(self, program, source, events: Events, find, named: dict[int, str | None]):
+        self.program, self.source, self.events, self.find, self.named = program, source, events, find, named
+        self.names = program.automaton.names
+        self.positions = list(named)
+
+    def row(self, position: int) -> str:
+        """Return the row's label in words: ``row 17``."""
+        return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
+
+    def rows(self, low: int, high: int) -> str:
+        """Return the rows from one of the partition to another in words: ``rows 3 to 7``."""
+        first, last = (self.row(self.stepping.position_of(k)) for k in (low, high))
+        return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
+
+    def _verb(self, one: str, many: str) -> str:
+        return one if len(self.positions) == 1 else many
+
+    def explain(self) -> WhyNot:
+        """Return the answer."""
+        if strays := self._strays():
+            return strays
+        partition = int(self.events.partition_of_event[self.positions[0]])
+        self.stepping = Stepping(self.program, self.events, partition)
+        own = [self.stepping.index_of(position) for position in self.positions]
+        reading = Reading(own[0], own[-1])
+        if len(own) <= own[-1] - own[0]:
+            return self._with_gap(reading, own)
+        self._read(reading)
+        span = self.rows(reading.low, reading.high)
+        if not reading.kinds:
+            return self._standing(reading, span)
+        head, more = f"no match: {span}", []
+        if reading.reached > reading.high - reading.low:
+            head += "; a partial match" if reading.kinds == ["missing"] else ""
+        elif reading.reached:
+            last, following = (self._row_at(reading.low + reading.reached + d) for d in (-1, 0))
+            head += f"; {following} cannot follow {last}"
+        else:
+            head += f"; {self._row_at(reading.low)} cannot be the first row of a match"
+        if len(own) == 1:
+            more = self._met(own[0])
+        return self._answer(head, reading, more)
+
+    def _row_at(self, k: int) -> str:
+        return self.row(self.stepping.position_of(k))
+
+    def _answer(self, head: str, reading: Reading, more: Sequence[str] = ()) -> WhyNot:
+        return WhyNot(
+            head, tuple(reading.reasons), tuple(reading.kinds), tuple(more), False, None, self._table(reading)
+        )
+
+    def _table(self, reading: Reading, spelled: Sequence[str] | None = None) -> pd.DataFrame:
+        n = len(self.positions)
+        if spelled is None:
+            spelled = [names_of_mask(self.names, mask) for mask in reading.masks]
+        texts = [""] * n
+        texts[min(reading.reached, n - 1)] = "; ".join(reading.reasons)
+        return pd.DataFrame(
+            {
+                "index": self.source.index_labels(self.events.rows(np.array(self.positions, np.int64))),
+                "variable": pd.array([*spelled, *[None] * n][:n], dtype="string"),
+                "reached": np.arange(n) < reading.reached,
+                "reason": pd.array(texts, dtype="string"),
+            }
+        )
+
+    # --- which rows
+
+    def _strays(self) -> WhyNot | None:
+        """Return the answer for rows of several partitions."""
+        codes = self.events.partition_of_event[self.positions]
+        found, counts = np.unique(codes, return_counts=True)
+        if len(found) < 2:
+            return None
+        most = found[int(np.argmax(counts))]
+        other = self._key(self.positions[int(np.argmax(codes == most))])
+        reading = Reading(0, len(self.positions) - 1)
+        for position, code in zip(self.positions, codes, strict=True):
+            if code != most:
+                reading.stop(
+                    "partition", f"{self.row(position)} is of {self._key(position)}, the others of {other}"
+                )
+        return self._answer("no match: the rows are of several partitions", reading)
+
+    def _key(self, position: int) -> str:
+        row, by = self.events.rows(np.array([position])), self.program.query.partition_by
+        return ", ".join(f"{name} {cell(self.source.arrow(name, row).to_pylist()[0])}" for name in by)
+
+    def _with_gap(self, reading: Reading, own: list[int]) -> WhyNot:
+        """Return the answer for rows with others of their partition between them."""
+        between = sorted(set(range(own[0], own[-1])) - set(own))
+        n_more = len(between) - 1
+        others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
+        reading.stop(
+            "skipped",
+            f"{self._row_at(between[0])}{others} {'are' if n_more else 'is'} not named, and a match of a "
+            "regex has every row of its partition from its first to its last",
+        )
+        more = []
+        if own[-1] - own[0] < MOST_ROWS:
+            named = {self.stepping.position_of(k): None for k in range(own[0], own[-1] + 1)} | self.named
+            whole = _Explainer(self.program, self.source, self.events, self.find, dict(sorted(named.items())))
+            told = whole.explain()
+            more = [f"with every row between: {told.headline}", *told.reasons]
+        return self._answer(f"no match: {', '.join(map(self.row, self.positions))}", reading, more)
+
+    # --- reading them
+
+    def _read(self, reading: Reading) -> None:
+        """Read the rows as a match that begins with the first of them, whatever other matches there are."""
+        low, automaton = reading.low, self.program.automaton
+        front = max(0, low - rows_looked_back(self.program.query))
+        part = self.stepping.part(front, reading.high + 1)
+        partials = RegexPartials(self.program, part, low - front, reports=False)
+        wanted = automaton.first
+        for k in range(low, reading.high + 1):
+            partials.read(k - front)
+            starts, masks = partials.live()
+            reached = int(masks[0]) if len(starts) and starts[0] == low - front else 0
+            name = self.named[self.stepping.position_of(k)]
+            meant = automaton.mask_of_name(name) if name is not None else -1
+            own = wanted & reached & meant
+            if not own:
+                self._stop_at(reading, k, wanted, meant)
+                return
+            reading.masks.append(own)
+            if reached & automaton.accepting and k < reading.high:
+                done = self.rows(low, k)
+                reading.stop(
+                    "earliest_end",
+                    f"{done} {'is' if k == low else 'are'} the whole pattern already, and a match ends with "
+                    "the first row that completes it",
+                )
+                return
+            wanted = automaton.follow_of_mask(own)
+        if not own & automaton.accepting:
+            needed = names_of_mask(self.names, wanted)
+            reading.stop("missing", f"after {self._row_at(reading.high)} the pattern still needs {needed}")
+
+    def _stop_at(self, reading: Reading, k: int, wanted: int, meant: int) -> None:
+        """Note why row ``k`` is none of the positions that the pattern wants there."""
+        row, needed = self._row_at(k), names_of_mask(self.names, wanted)
+        if not wanted & meant:
+            name = self.named[self.stepping.position_of(k)]
+            where = "the first row" if k == reading.low else f"after {self._row_at(k - 1)} the next one"
+            reading.stop("variable", f"{row} is given as {name!r}, and {where} must be {needed}")
+            return
+        asked = names_in(self.names, wanted & meant)
+        failing = failing_conditions(self.program, self.source, self.stepping, asked, reading.low, k)
+        for name, text in failing:
+            reading.stop("condition", f"{row}: {name} fails: {text}")
+        within = self.program.query.within
+        if set(asked) <= {name for name, _ in failing}:
+            return
+        if within is not None:
+            reading.stop(
+                "window",
+                f"{row} is outside the window of {duration_text(within)} from {self._row_at(reading.low)}",
+            )
+        elif not failing:
+            reading.stop("condition", f"{row} is not {names_of_mask(self.names, wanted & meant)}")
+
+    # --- rows that spell the pattern
+
+    def _standing(self, reading: Reading, span: str) -> WhyNot:
+        """Return whether the match is reported, or which one is instead."""
+        found, stepping = self.find(), self.stepping
+        first, last = (stepping.position_of(k) for k in (reading.low, reading.high))
+        own = found.partition == self.events.partition_of_event[last]
+        taker = int(np.flatnonzero(own & (found.last >= first))[0])
+        if (int(found.first[taker]), int(found.last[taker])) != (first, last):
+            taken = self.rows(
+                stepping.index_of(int(found.first[taker])), stepping.index_of(int(found.last[taker]))
+            )
+            why = (
+                "it ends with the same row and begins before"
+                if found.last[taker] == last
+                else "it ends before, and the search continues after its last row"
+            )
+            reading.stop("after_match", f"the match of {taken} is reported instead: {why}")
+            return self._answer(
+                f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions",
+                reading,
+            )
+        spelled = self._spelled(found, taker)
+        for position, is_read in zip(self.positions, spelled, strict=True):
+            name = self.named[position]
+            if name is not None and name != is_read:
+                text = (
+                    f"{self.row(position)} stands for {is_read}, not for {name}: each variable takes as many"
+                )
+                reading.stop("variable", f"{text} rows as it can, from left to right")
+        if reading.kinds:
+            return self._answer(
+                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables",
+                reading,
+            )
+        told = ", ".join(
+            f"{name} = {self.row(position).removeprefix('row ')}"
+            for position, name in zip(self.positions[:8], spelled, strict=False)
+        )
+        more = ", …" if len(spelled) > 8 else ""
+        table = self._table(reading, spelled)
+        return WhyNot(
+            f"they match: {span} {self._verb('is', 'are')} match {taker:,} ({told}{more})",
+            (),
+            (),
+            (),
+            True,
+            taker,
+            table,
+        )
+
+    def _spelled(self, found: MatchSet, number: int) -> list[str]:
+        """Return the variable of every row of a match."""
+        positions = label_rows(self.program, found.take(np.array([number])))
+        return ["any" if self.names[p] == ANY else self.names[p] for p in positions.tolist()]
+
+    # --- one row alone
+
+    def _met(self, k: int) -> list[str]:
+        """Return what becomes of the partial matches that a single row meets."""
+        found, position = self.find(), self.stepping.position_of(k)
+        own = found.partition == self.events.partition_of_event[position]
+        there = np.flatnonzero(own & (found.first <= position) & (found.last >= position))
+        if len(there):
+            number = int(there[0])
+            low, high = (self.stepping.index_of(int(ends[number])) for ends in (found.first, found.last))
+            return [f"{self._row_at(k)} is in match {number:,}: {self.rows(low, high)}"]
+        partition = int(self.events.partition_of_event[position])
+        ends = found.last[found.partition == partition]
+        fates, _ = fates_at(Stepping(self.program, self.events, partition, ends=ends), k)
+        told = [
+            f"the partial match from {self._row_at(fate.start)} "
+            f"{fate_text(self.names, fate, k, self._row_at, self._row_at)}"
+            for fate in fates[:MOST_PARTIALS]
+        ]
+        if len(fates) > MOST_PARTIALS:
+            told.append(f"{len(fates) - MOST_PARTIALS:,} more partial matches were live")
+        return told or ["no partial match was live before this row"]
+
+
+# --- what becomes of the partial matches at a row ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a partial match that a row meets.
+
+    Parameters
+    ----------
+    start, end : int
+        Where it began, and the event at which it ends; past the last one that is looked at, it still lives.
+    taken : int
+        Positions of the automaton as which it takes the row; 0 where it ends there.
+    wanted : int or None
+        Positions it could go on with where it ends; None where it does not fail.
+    rival : int or None
+        Where the match began that is complete at the end.
+    """
+
+    start: int
+    end: int
+    taken: int
+    wanted: int | None = None
+    rival: int | None = None
+
+    @property
+    def is_match(self) -> bool:
+        """Whether it becomes a match."""
+        return self.rival == self.start
+
+
+def fates_at(stepping: Stepping, k: int) -> tuple[list[Fate], bool]:
+    """Return what becomes of the partial matches that are live before event ``k``.
+
+    Returns
+    -------
+    fates : list of Fate
+        First the match, then those that fail, the longest first, then those that a match ends, then those
+        that go on as far as is looked.
+    is_whole : bool
+        Whether none of them began before the neighbourhood that is looked at.
+    """
+    walk, follow = stepping.walk_to(k), stepping.program.automaton.follow_of_mask
+    for passed in range(walk.begin, k):
+        walk.after(passed)
+    before = _partials(walk)
+    waiting, taken, fates = list(before), dict.fromkeys(before, 0), []
+    for j in range(k, walk.stop):
+        completed = walk.after(j).completed
+        after = _partials(walk)
+        if j == k:
+            taken |= {start: after.get(start, 0) for start in waiting}
+        for start in waiting:
+            if completed:
+                fates.append(Fate(start, j, taken[start], None, completed[0][0]))
+            elif start not in after:
+                fates.append(Fate(start, j, taken[start], follow(before[start])))
+        waiting = [start for start in waiting if start in after and not completed]
+        before = after
+        if not waiting:
+            break
+    fates += [Fate(start, walk.stop, taken[start]) for start in waiting]
+    fates.sort(
+        key=lambda fate: (not fate.is_match, fate.wanted is None, fate.rival is None, -fate.end, fate.start)
+    )
+    return fates, walk.is_whole
+
+
+def _partials(walk: RegexWalk) -> dict[int, int]:
+    """Return the positions of the live partial matches by their starts."""
+    return dict(zip(*(array.tolist() for array in walk.partials()), strict=True))
+
+
+def fate_text(
+    names: tuple[str, ...],
+    fate: Fate,
+    k: int,
+    name: Callable[[int], str],
+    name_with_time: Callable[[int], str],
+) -> str:
+    """Return what becomes of a partial match in words: ``needs up or top here, and ends``.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The predicate of every position of the automaton.
+    fate : Fate
+    k : int
+        The event at which the partial match is looked at.
+    name, name_with_time : callable
+        Take an event's number and return what it is called.
+    """
+    takes = f"takes it as {names_of_mask(names, fate.taken)}" if fate.taken else ""
+    if fate.wanted is None and fate.rival is None:
+        return f"{takes}, and goes on"  # past the last event that is looked at, which has no name
+    there = "here" if fate.end == k else f"at {name_with_time(fate.end)}"
+    if fate.is_match:
+        return f"{takes}, and is completed {there}" if takes else "is completed"
+    if fate.rival is not None:
+        rival = f"the match from {name(fate.rival)} is reported"
+        return f"{takes}, and ends {there}: {rival}" if takes else f"ends: {rival}"
+    wanted = names_of_mask(names, fate.wanted)
+    return (
+        f"{takes}, and ends {there}, where it needs {wanted}" if takes else f"needs {wanted} here, and ends"
+    )
+
+
+def names_in(names: tuple[str, ...], mask: int) -> tuple[str, ...]:
+    """Return the predicates of the positions in a mask."""
+    return tuple(name for p, name in enumerate(names) if mask >> p & 1)
+
+
+def predicates_at(program: Program, stepping: Stepping, k: int) -> list[tuple[str, str, bool]]:
+    """Return name, text and truth at a row of the predicates that do not look at the rows matched before."""
+    defined, told = dict(program.query.define), []
+    for name in dict.fromkeys(program.automaton.names):
+        if name == ANY or (name in defined and looks_at_match(defined[name])):
+            continue
+        query = row_query(program.query, name, defined.get(name))
+        low = max(0, k - rows_looked_back(query))
+        partials = RegexPartials(compile_regex(query, program.schema), stepping.part(low, k + 1), k - low)
+        _, last = partials.read(k - low)
+        told.append((name, str(defined.get(name, f"column {name}")), bool(len(last))))
+    return told
