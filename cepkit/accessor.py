@@ -210,8 +210,10 @@ class CepAccessor:
         >>> import pandas as pd
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
         >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WITHIN 1", event_type="kind", order_by="ts")
-        >>> funnel.to_frame()["partial_matches"].tolist()
-        [2, 1]
+        >>> funnel.to_frame()[["step", "partial"]].head(2)
+          step  partial
+        0    a        2
+        1    b        1
         """
         from cepkit import api
 
@@ -304,10 +306,10 @@ class CepAccessor:
         >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
         >>> for moment in walk.cep.step("up+ down", define={"up": "price > 12", "down": "price <= 12"}):
         ...     print(moment)
-        row 0: no partial match is live
-        row 1: no partial match is live
+        row 0: no partial match changes; 0 are live
+        row 1: no partial match changes; 0 are live
         row 2: 1 partial match begins; 1 is live (1 at up)
-        row 3: 0 are live; match: rows 2 to 3
+        row 3: 1 partial match advances; 0 are live; match: rows 2 to 3
         """
         from cepkit import api
 

@@ -634,7 +634,7 @@ def test_matches_open_an_explorer(of_trades, trades):
 
 
 def test_wrong_keywords_are_one_error_before_work(trades):
-    with pytest.raises(TypeError, match="unexpected keyword argument 'ordr_by'. Did you mean 'order_by'"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'ordr_by'\. Did you mean 'order_by'"):
         trades.cep.explore("a", ordr_by="ts")
     with pytest.raises(ColumnNotFoundError, match="partition_by: column 'symbl' not found"):
         trades.cep.explore(partition_by="symbl")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from cepkit.events import Events
 from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import Stepping
+from cepkit.insight.value_text import cell
 from cepkit.insight.why_not_regex import (
     MOST_PARTIALS,
     Fate,
@@ -16,18 +18,35 @@ from cepkit.insight.why_not_regex import (
     names_in,
     predicates_at,
 )
-from cepkit.language.numbers import cell
-
-if TYPE_CHECKING:
-    from cepkit.explorer.running.result import Result
 
 
-def reason_traits(result: Result, position: int) -> dict[str, Any]:
+class ReadResult(Protocol):
+    """The result of a regex query, as far as the reasons read it."""
+
+    program: Any
+    events: Events
+    data: Any
+    matches: Any
+
+    def stepping(self, partition: int | None) -> Stepping:
+        """Return the events of a partition, to go through one by one."""
+        ...
+
+    def event(self, position: int) -> list[list[str]]:
+        """Return an event as names and values."""
+        ...
+
+    def chosen(self, number: int) -> Any:
+        """Return what the explorer shows of a match."""
+        ...
+
+
+def reason_traits(result: ReadResult, position: int) -> dict[str, Any]:
     """Return the traits of the reasons' widget for a row.
 
     Parameters
     ----------
-    result : Result
+    result : ReadResult
         Of a regex query.
     position : int
         The row's place in the stream.
@@ -64,7 +83,7 @@ def reason_traits(result: Result, position: int) -> dict[str, Any]:
     return {"title": title, "lines": lines, "note": note}
 
 
-def _failing(result: Result, stepping: Stepping, fate: Fate, k: int) -> list[dict[str, Any]]:
+def _failing(result: ReadResult, stepping: Stepping, fate: Fate, k: int) -> list[dict[str, Any]]:
     """Return lines for the conditions that a partial match fails at its end."""
     program = result.program
     wanted = names_in(program.automaton.names, fate.wanted)
@@ -81,21 +100,21 @@ def _number(k: int) -> str:
     return f"event {k + 1:,}"
 
 
-def _event(result: Result, stepping: Stepping, k: int) -> str:
+def _event(result: ReadResult, stepping: Stepping, k: int) -> str:
     time = _time(result, stepping.position_of(k)).rpartition(" ")[2]  # the day stands in the title
     return f"{_number(k)}{time and f' ({time})'}"
 
 
-def _time(result: Result, position: int) -> str:
+def _time(result: ReadResult, position: int) -> str:
     """Return the value of the column that orders the events, empty without one."""
     order_by = result.program.query.order_by
     row = result.events.rows(np.array([position]))
     return cell(result.data.source.arrow(order_by[0], row).to_pylist()[0]) if order_by else ""
 
 
-def _place(result: Result, position: int) -> str:
+def _place(result: ReadResult, position: int) -> str:
     """Return whether the row is in a match."""
-    found = result.matches._matchset
+    found = result.matches._found.whole
     own = np.flatnonzero((found.first <= position) & (found.last >= position))
     partition = result.events.partition_of_event
     own = own[partition[found.last[own]] == partition[position]]

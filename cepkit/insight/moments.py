@@ -21,7 +21,7 @@ from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
 from cepkit.insight.obstacles import Partial
 from cepkit.insight.partial_matches import Branched, RegexPartials, SequencePartials, block_of
-from cepkit.language.numbers import row_text
+from cepkit.insight.value_text import row_text
 
 MOST_LISTED = 20  # partial matches of a kind that a moment lists; the others are counted
 MOST_LIVE = 10_000  # partial matches of a sequence that are followed at once

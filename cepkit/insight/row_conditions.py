@@ -13,8 +13,8 @@ from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.errors import CepError
 from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
 from cepkit.insight.stepping import Stepping
+from cepkit.insight.value_text import cell
 from cepkit.language.expressions import trees as ex
-from cepkit.language.numbers import cell
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Variable
 

@@ -19,8 +19,8 @@ from cepkit.insight.moments import names_of_mask
 from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
 from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import RegexWalk, Stepping
+from cepkit.insight.value_text import cell, row_text
 from cepkit.insight.why_not import MOST_ROWS, WhyNot, named_rows
-from cepkit.language.numbers import cell, row_text
 from cepkit.language.regex.patterns import variables
 from cepkit.language.sequences.printing import duration_text
 

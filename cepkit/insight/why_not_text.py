@@ -29,12 +29,12 @@ from cepkit.events import (
 )
 from cepkit.insight.funnel_sequences import conditions_alone
 from cepkit.insight.obstacles import Obstacle
+from cepkit.insight.value_text import row_text
 from cepkit.insight.why_not import WhyNot, named_rows
 from cepkit.insight.why_not_sequences import Reading, Standing, read_events, standing
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
-from cepkit.language.numbers import row_text
 from cepkit.language.sequences.printing import duration_text, type_text
 
 _SHOWN_FILLERS = 3

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
-import pandas as pd
 
 MOST_DIGITS = 21  # shown in full
 
@@ -55,27 +51,3 @@ def _three_digits(n: int, *, is_bound: bool = False) -> str:
     if digits == 1000:
         digits, exponent = 100, exponent + 1
     return f"{digits // 100}.{digits % 100:02d}e{exponent}"
-
-
-def cell(value: Any) -> str:
-    """Return a value as text."""
-    if isinstance(value, list | tuple | np.ndarray):
-        shown = ", ".join(cell(one) for one in value[:8])
-        return f"[{shown}{', …' if len(value) > 8 else ''}]"
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
-        return ""
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    return str(value)
-
-
-def row_text(label: Any) -> str:
-    """Return the index label of a row in words.
-
-    Examples
-    --------
-    >>> row_text(np.int64(17)), row_text("a1")
-    ('row 17', "row 'a1'")
-    """
-    label = label.item() if isinstance(label, np.generic) else label
-    return f"row {label!r}" if isinstance(label, str) else f"row {label}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.regex.matching_source import VERSION as KERNEL_VERSION
+from cepkit.compile.shared.kernel_source import VERSION as KERNEL_VERSION
 from cepkit.errors import CepError
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cepkit.compile.counting.state_graph import StateGraph, elements_of
-from cepkit.compile.regex.matching_source import decorator, module_header
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.kernel_source import decorator, module_header
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter
 from cepkit.compile.shared.terms import Term
 from cepkit.events import LIST

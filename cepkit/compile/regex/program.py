@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cepkit.compile.regex.automaton import ANY, Positions, positions
-from cepkit.compile.regex.matching_source import KernelSource, write_labelling, write_matching
+from cepkit.compile.regex.matching_source import write_labelling, write_matching
 from cepkit.compile.regex.plan import Plan, plan_matching
 from cepkit.compile.shared.binding import Binder
 from cepkit.compile.shared.bound_query import Bound, Inputs
+from cepkit.compile.shared.kernel_source import KernelSource
 from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.state_layout import StateArray
 from cepkit.compile.shared.terms import EVENT, START, Constant, Term

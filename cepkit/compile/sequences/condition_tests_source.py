@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cepkit.compile.regex.matching_source import KernelSource, decorator, module_header
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import SearchWriter
+from cepkit.compile.shared.kernel_source import KernelSource, decorator, module_header
 from cepkit.compile.shared.term_writing import similarity_lines
 
 

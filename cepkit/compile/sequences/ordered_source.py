@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cepkit.compile.regex.matching_source import decorator, module_header
 from cepkit.compile.sequences.elements import EACH, LAST
 from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.shared.kernel_source import decorator, module_header
 from cepkit.compile.shared.terms import Term
 
 # Indices of the search's report.

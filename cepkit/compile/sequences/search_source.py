@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cepkit.compile.regex.matching_source import KernelSource, decorator, module_header
 from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.shared.kernel_source import KernelSource, decorator, module_header
 from cepkit.compile.shared.terms import Term
 
 # Only kernels call these functions; without wrappers for Python they compile in half the time (measured).

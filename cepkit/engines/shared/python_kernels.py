@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.matching_source import module_header
 from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.shared.kernel_source import module_header
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.kernels import dtypes_of
 from cepkit.engines.shared.places import Places

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.language.numbers import cell
+from cepkit.insight.value_text import cell
 
 PAGE = 15  # matches
 SORTED = 100_000  # matches that are sorted by a column; more have their own order and its reverse

@@ -1,0 +1,32 @@
+"""Values and rows as text for readers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def cell(value: Any) -> str:
+    """Return a value as text."""
+    if isinstance(value, list | tuple | np.ndarray):
+        shown = ", ".join(cell(one) for one in value[:8])
+        return f"[{shown}{', …' if len(value) > 8 else ''}]"
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+        return ""
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def row_text(label: Any) -> str:
+    """Return the index label of a row in words.
+
+    Examples
+    --------
+    >>> row_text(np.int64(17)), row_text("a1")
+    ('row 17', "row 'a1'")
+    """
+    label = label.item() if isinstance(label, np.generic) else label
+    return f"row {label!r}" if isinstance(label, str) else f"row {label}"

@@ -1,1 +1,0 @@
-"""Operators over streams of events."""
