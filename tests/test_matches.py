@@ -173,6 +173,8 @@ def test_parts(found):
         pd.testing.assert_frame_equal(found.take(numbers), whole.iloc[numbers].reset_index(drop=True))
     with pytest.raises(IndexError, match="no match has number 4; there are 4"):
         found.take([0, 4])
+    with pytest.raises(TypeError):
+        found.take([1.5])
     chunks = list(found.chunks(3))
     assert [len(chunk) for chunk in chunks] == [3, 1]
     pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)

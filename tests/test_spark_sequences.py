@@ -461,6 +461,10 @@ def test_every_question_has_the_answer_of_pandas(events, events_on_spark, keywor
     columns = [name for name in ("match", "variable", "k", "t", "n") if name != "k" or keywords is KEYED]
     assert rows_of(found.lineage())[0] == columns
     assert rows_of(found.lineage())[1] == rows_of(expected.to_frame("all")[columns])[1]
+    last = expected.lineage(-1)
+    assert (
+        rows_of(found.lineage(-1).select("match", "variable"))[1] == rows_of(last[["match", "variable"]])[1]
+    )
 
 
 def test_samples_do_not_depend_on_the_tasks(session, events_on_spark):
@@ -715,7 +719,7 @@ def test_what_spark_cannot_run_is_refused(session, events_on_spark):
         found.chunks()
     with pytest.raises(UnsupportedQueryError, match=r"toPandas\(\)\.cep\.match"):
         found.plot()
-    assert found.run is None and found.engine.name == "chain"
+    assert found.run is None and found.engine.name == "search"
     with pytest.raises(cep.CepError, match="rows='many'"):
         found.to_frame("many")
     with pytest.raises(ColumnNotFoundError, match="aggregate 'm': column 'xx' not found"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal
 
 import numpy as np
@@ -99,7 +100,7 @@ def number_of(key: int, n: int) -> int:
     Traceback (most recent call last):
     IndexError: no match has number 4; there are 4, numbered from 0
     """
-    key = int(key)
+    key = operator.index(key)
     if not -n <= key < n:
         raise no_such_match(key, n)
     return key % n
