@@ -164,6 +164,14 @@ class Extender:
         d, p = len(partial.path), partial.path[-1]
         return next((y for y in range(p + 1, j + 1) if self._ends(c, path, first, d, y)), None)
 
+    def is_ended_at(self, partial: Partial, j: int) -> bool:
+        """Whether event ``j`` ends the loop of the last component."""
+        c = partial.components[-1]
+        if self.bound.untils[c] is None:
+            return False
+        path, first = partial.arrays(self.n, 1)
+        return self._ends(c, path, first, len(partial.path), j)
+
     def _ends(self, c: int, path: np.ndarray, first: np.ndarray, d: int, y: int) -> bool:
         path[d] = y
         return self.conditions.ends(c, path, first, d, y)

@@ -128,6 +128,9 @@ class RegexPartials:
 # --- sequences ---------------------------------------------------------------------------------------------
 
 Branched = tuple[int, Partial]  # number of a branch, and a partial match of it
+# What a partial match may do: take one more event as its newest component, or begin the next component.
+# Ended: the ``until`` of its loop was true.
+_TAKE, _BEGIN, _ENDED = 1, 2, 4
 
 
 @dataclass(slots=True)
@@ -171,6 +174,7 @@ class SequencePartials:
         self.places, self.most_live = Places(program, events), most_live
         self.n_live = self.n_left_out = 0
         self._live: dict[int, list[Branched]] = {}  # by the first place of their partition
+        self._ways: dict[int, list[int]] = {}  # of the same: what they may still do
         self._extenders = [Extender(self.places, bound) for bound in program.branches]
         self._is_strict = looks_between(program)
 
@@ -185,22 +189,33 @@ class SequencePartials:
         partition, change = int(self.places.start_of_partition[j]), Change()
         before = self._live.get(partition, [])
         takers = self._extend(before, j, change)
-        kept = []
-        for i, one in enumerate(before):
-            if self._is_live(*one, j):
+        kept, ways = [], []
+        for i, (one, way) in enumerate(zip(before, self._ways.get(partition, ()), strict=True)):
+            if (way := self._ways_after(*one, way, j)) & (_TAKE | _BEGIN):
                 kept.append(one)
+                ways.append(way)
             elif i not in takers:
                 change.ended.append(one)
-        made = sorted([*change.began, *change.advanced], key=lambda one: one[0])
-        kept += [one for one in made if self._is_live(*one, None)]
-        self._keep(partition, kept)
+        for one in sorted([*change.began, *change.advanced], key=lambda one: one[0]):
+            if way := self._ways_at_first(*one):
+                kept.append(one)
+                ways.append(way)
+        self._keep(partition, kept, ways)
         if self._is_strict:
-            for other in [other for other in self._live if other != partition]:
-                kept, ended = [], change.ended
-                for one in self._live[other]:
-                    (kept if self._is_live(*one, j) else ended).append(one)
-                self._keep(other, kept)
+            self._end_elsewhere(partition, j, change)
         return change
+
+    def _end_elsewhere(self, partition: int, j: int, change: Change) -> None:
+        """End the partial matches of other partitions that may not skip event ``j``."""
+        for other in [other for other in self._live if other != partition]:
+            kept, ways = [], []
+            for one, way in zip(self._live[other], self._ways[other], strict=True):
+                if (way := self._ways_after(*one, way, j)) & (_TAKE | _BEGIN):
+                    kept.append(one)
+                    ways.append(way)
+                else:
+                    change.ended.append(one)
+            self._keep(other, kept, ways)
 
     def _extend(self, before: list[Branched], j: int, change: Change) -> set[int]:
         """Note what event ``j`` begins, advances and completes; return which of ``before`` take it."""
@@ -218,42 +233,48 @@ class SequencePartials:
                             change.completed.append(made)
         return takers
 
-    def _keep(self, partition: int, kept: list[Branched]) -> None:
+    def _keep(self, partition: int, kept: list[Branched], ways: list[int]) -> None:
         self.n_left_out += max(0, len(kept) - self.most_live)
-        kept = kept[-self.most_live :]
+        kept, ways = kept[-self.most_live :], ways[-self.most_live :]
         self.n_live += len(kept) - len(self._live.get(partition, ()))
         if kept:
-            self._live[partition] = kept
+            self._live[partition], self._ways[partition] = kept, ways
         else:
             self._live.pop(partition, None)
+            self._ways.pop(partition, None)
 
-    def _is_live(self, b: int, partial: Partial, j: int | None) -> bool:
-        """Return whether a partial match may go on after event ``j``; None: after its own last one."""
+    def _ways_at_first(self, b: int, partial: Partial) -> int:
+        """Return what a partial match may do after its own newest event."""
         extender, places = self._extenders[b], self.places
         s, p, c = partial.path[0], partial.path[-1], partial.components[-1]
-        may_take, may_begin = not extender.is_full(partial, c), c + 1 < extender.n
-        if j is not None and places.start_of_partition[j] != places.start_of_partition[p]:
+        if p + 1 >= min(places.window_end[s], places.gap_end[p]):
+            return 0
+        return (0 if extender.is_full(partial, c) else _TAKE) | (_BEGIN if c + 1 < extender.n else 0)
+
+    def _ways_after(self, b: int, partial: Partial, ways: int, j: int) -> int:
+        """Return what is left of ``ways`` after event ``j``."""
+        extender, places = self._extenders[b], self.places
+        s, p, c = partial.path[0], partial.path[-1], partial.components[-1]
+        how_take = extender.components[c].inner
+        how_begin = extender.components[c + 1].step if c + 1 < extender.n else "strict"
+        if places.start_of_partition[j] != places.start_of_partition[p]:
             # An event of another partition ends nothing, but a strict step may not skip it.
-            may_take = may_take and extender.components[c].inner != "strict"
-            may_begin = may_begin and extender.components[c + 1].step != "strict"
-            return may_take or may_begin
-        last = p if j is None else j
-        if last + 1 >= min(places.window_end[s], places.gap_end[p]):
-            return False
-        if last == p:
-            return may_take or may_begin
-        how_take = extender.components[c].inner if may_take else "strict"
-        how_begin = extender.components[c + 1].step if may_begin else "strict"
-        if how_begin == "any" or (how_take == "any" and extender.bound.untils[c] is None):
-            return True  # whatever lies between may be skipped
-        ended = extender.ender(partial, last) is not None
-        hit_take, hit_begin = extender.hits(partial, last, ended=ended)
-        either = extender.query.scope == "run" and (hit_take or hit_begin)
-
-        def goes_on(how: str, hit: bool) -> bool:
-            return how == "any" or (how == "next" and not hit and not either)
-
-        return (not ended and goes_on(how_take, hit_take)) or goes_on(how_begin, hit_begin)
+            return ways & ~((how_take == "strict") * _TAKE | (how_begin == "strict") * _BEGIN)
+        if j + 1 >= min(places.window_end[s], places.gap_end[p]):
+            return 0
+        if how_take in ("strict", "partition"):
+            ways &= ~_TAKE
+        if how_begin in ("strict", "partition"):
+            ways &= ~_BEGIN
+        if not ways & _ENDED and extender.is_ended_at(partial, j):
+            ways = (ways | _ENDED) & ~_TAKE
+        nexts = (how_take == "next") * _TAKE | (how_begin == "next") * _BEGIN
+        if ways & nexts:
+            hits = extender.hits(partial, j, ended=bool(ways & _ENDED))
+            if extender.query.scope == "run" and any(hits):
+                ways &= ~nexts
+            ways &= ~(nexts & (hits[0] * _TAKE | hits[1] * _BEGIN))
+        return ways
 
 
 def looks_between(program: Program | SequenceProgram) -> bool:
