@@ -256,9 +256,9 @@ def test_what_keys_cannot_divide():
     assert reason("PATTERN SEQ(A a, B+ b)") == "has no key that all events of a match share"
     keyed = "PATTERN SEQ(A a, B+ b) WHERE [k]"
     assert all(reason(keyed, strategy=how) is None for how in ("any", "next", "partition"))
-    assert reason(keyed, strategy="strict") == "may skip no event in front of 'b', whichever its key"
+    assert reason(keyed, strategy="strict") == "may skip no event before 'b', whichever its key"
     loop = "PATTERN SEQ(B+ b) WHERE [k]"
-    assert reason(loop, strategy="strict") == "may skip no event in front of 'b', whichever its key"
+    assert reason(loop, strategy="strict") == "may skip no event before 'b', whichever its key"
     assert reason("PATTERN SEQ(B b) WHERE [k]", strategy="strict") is None
 
 

@@ -187,7 +187,7 @@ ERRORS = {
     ),
     "contiguous": (
         {"query": "PATTERN SEQ(A a, B b) WHERE strict_contiguity", "engine": cep.Hybrid(2)},
-        "engine Hybrid(threads=2) cannot run this query: it may not skip everything in front of 'b'",
+        "engine Hybrid(threads=2) cannot run this query: it may not skip everything before 'b'",
     ),
     "no time": (
         {"query": "PATTERN SEQ(A a, B b) WITHIN 5 events", "engine": cep.RIP(2, multiple=2)},
@@ -211,11 +211,11 @@ ERRORS = {
     "a call as text": ({"engine": "cep.RIP(2)"}, "Parallel engines are values: engine=cep.RIP(threads=4)."),
     "threads": (
         {"engine": cep.Hybrid(3, "static")},
-        "2 agents take at least 4 threads. Let neighbours share them (fuse='auto')",
+        "2 agents need at least 4 threads. Let neighbours share them (fuse='auto')",
     ),
     "threads of pairs": (
         {"engine": cep.Hybrid(1, "static", fuse="auto")},
-        "threads=1: 2 agents take at least 2 with neighbours fused. allocation='fully_dynamic' takes any",
+        "threads=1: 2 agents need at least 2 with neighbours fused. allocation='fully_dynamic' takes any",
     ),
     "threads and a pair": (
         {"engine": cep.Hybrid(1, "state_dynamic", [("b", "c")])},
@@ -291,7 +291,7 @@ def test_errors_of_values():
 def test_errors_of_threads(frame):
     """What `match` says of threads and pairs, explain and simulate say, too."""
     for engine, said in (
-        (cep.Hybrid(3, "static"), "2 agents take at least 4 threads"),
+        (cep.Hybrid(3, "static"), "2 agents need at least 4 threads"),
         (cep.Hybrid(2, fuse=[("a", "z")]), "a pair of agents is meant, of ['b', 'c']"),
     ):
         for call in (frame.cep.simulate, frame.cep.explain):

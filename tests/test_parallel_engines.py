@@ -9,7 +9,7 @@ import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.engine import divided, engines
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
@@ -69,10 +69,10 @@ def test_values_that_are_not_known(make, message):
 @pytest.mark.parametrize("allocation", ["static", "state_dynamic"])
 def test_too_few_threads(allocation):
     program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
-    both(Hybrid(5, allocation), program, events, r"3 agents take at least 6 threads. Let neighbours share")
+    both(Hybrid(5, allocation), program, events, r"3 agents need at least 6 threads. Let neighbours share")
     fused = Hybrid(3, allocation, fuse=[("b", "c")])
-    both(fused, program, events, r"2 agents take at least 4 threads")
-    both(Hybrid(3, allocation, fuse="auto"), program, events, "threads=3: 3 agents take at least 4 with")
+    both(fused, program, events, r"2 agents need at least 4 threads")
+    both(Hybrid(3, allocation, fuse="auto"), program, events, "threads=3: 3 agents need at least 4 with")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_queries_for_other_engines():
     both(RIP(multiple=2), program, events, "it has no window in time", UnsupportedQueryError)
     program, events = ac.sequences(frame, "PATTERN SEQ(A a, B b) WHERE skip_till_next_match", within=9)
     for engine in (Sequential(), StateParallel(), RIP(), Hybrid()):
-        both(engine, program, events, "it may not skip everything in front of 'b'", UnsupportedQueryError)
+        both(engine, program, events, "it may not skip everything before 'b'", UnsupportedQueryError)
 
 
 def test_intervals_shorter_than_the_window():
@@ -145,6 +145,6 @@ def test_crew_that_does_not_fit():
         (Crew("static", 6, fused=((0, 1), (1, 2))), "an agent is in one pair only"),
     ):
         with pytest.raises(CepError, match=message):
-            AgentRun(Agents(program, events), crew, Terms())
+            AgentRun(Agents(program, events), crew, RunSettings())
     with pytest.raises(CepError, match="removal 'often' is not known"):
-        AgentRun(Agents(program, events), Crew("static", 6), Terms(removal="often"))
+        AgentRun(Agents(program, events), Crew("static", 6), RunSettings(removal="often"))

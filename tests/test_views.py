@@ -395,7 +395,7 @@ def test_a_view_of_utilities():
     assert utility_figure(utilities(pd.DataFrame(GOOD))).layout.barmode == "stack"
     with pytest.raises(TypeError):
         UtilityView(pd.DataFrame(GOOD), bins=3)
-    with pytest.raises(CepError, match=r"utilities: list is no DataFrame\. Its columns are \['utility'"):
+    with pytest.raises(CepError, match=r"utilities: got list\. Give a pandas DataFrame with the columns \['utility'"):
         UtilityView([1])
 
 

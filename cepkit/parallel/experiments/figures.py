@@ -21,7 +21,7 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.experiments.sweeps import sweep
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, Terms
+from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine, Sequential
@@ -142,9 +142,9 @@ def simulated(
     """Return a run in virtual time, in which events are passed on as soon as they have arrived."""
     if arrival is None or not isinstance(engine, Hybrid):
         return engine.simulate(program, events, costs=costs_of(engine, costs), arrival=arrival)
-    terms = replace(engine.terms(), keep=False, chunk=1, trace=trace)
+    settings = replace(engine.settings(), keep=False, chunk=1, trace=trace)
     agents, crew = Agents(program, events), engine.crew(program, events)
-    return simulate_agents(agents, crew, terms, costs=costs, arrival=arrival)
+    return simulate_agents(agents, crew, settings, costs=costs, arrival=arrival)
 
 
 def costs_of(engine: ParallelEngine, costs: Costs) -> Costs:
@@ -325,13 +325,13 @@ def never_pruned(
         part = replace(workload, frame=workload.frame.iloc[:n])
         program, events = prepared(part, window_min or workload.windows_min[0])
         fast = Hybrid(threads=threads).simulate(program, events, costs=costs)
-        for name, terms in (
-            ("scoped", Terms(keep=False)),
-            ("not scoped", Terms(keep=False, scoped=False, removal="window")),
-            ("never pruned", Terms(keep=False, scoped=False, removal="never")),
+        for name, settings in (
+            ("scoped", RunSettings(keep=False)),
+            ("not scoped", RunSettings(keep=False, scoped=False, removal="window")),
+            ("never pruned", RunSettings(keep=False, scoped=False, removal="never")),
         ):
             own = replace(costs, lock=0.0)
-            run = simulate_agents(Agents(program, events), ONE_BY_ONE, terms, costs=own)
+            run = simulate_agents(Agents(program, events), ONE_BY_ONE, settings, costs=own)
             rows.append(
                 {
                     "events": events.n_events,

@@ -26,7 +26,7 @@ _GROUND = {"source": 0.35, "events": 1.0, "partials": 0.4, "removal": 0.15}
 _WORDS = {"source": "delivering", "events": "events", "partials": "partial matches", "removal": "removing"}
 
 
-class Kind(NamedTuple):
+class ActionKind(NamedTuple):
     """A kind of work for an agent; None: for the source."""
 
     agent: str | None
@@ -268,7 +268,7 @@ def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
         raise CepError(f"{who}: {role} {unknown[0]!r} is not known. There are {list(ACTIONS)}")
 
 
-def _by_kind(rows: pd.DataFrame) -> list[tuple[Kind, pd.DataFrame]]:
+def _by_kind(rows: pd.DataFrame) -> list[tuple[ActionKind, pd.DataFrame]]:
     """Return the rows of each agent and action, in the order of agents, then of ACTIONS."""
     agents, actions = rows["agent"].astype(object), rows["action"].astype(object)
     made = []
@@ -277,7 +277,7 @@ def _by_kind(rows: pd.DataFrame) -> list[tuple[Kind, pd.DataFrame]]:
         for action in ACTIONS:
             found = rows[own & (actions == action)]
             if len(found):
-                made.append((Kind(agent, action), found))
+                made.append((ActionKind(agent, action), found))
     return made
 
 
@@ -295,7 +295,7 @@ def _colours(column: pd.Series) -> dict[str | None, str]:
     }
 
 
-def _marker(kind: Kind, colours: dict[str | None, str]) -> dict:
+def _marker(kind: ActionKind, colours: dict[str | None, str]) -> dict:
     """Return the colour and the pattern of a kind of work."""
     colour = colours[kind.agent]
     if not _PATTERNS[kind.action]:
@@ -312,11 +312,11 @@ def _marker(kind: Kind, colours: dict[str | None, str]) -> dict:
     return {"color": colour, "line": {"width": 0}, "pattern": pattern}
 
 
-def _group(kind: Kind) -> str:
+def _group(kind: ActionKind) -> str:
     return SOURCE_LABEL if kind.agent is None else f"agent {kind.agent}"
 
 
-def _named(kind: Kind) -> str:
+def _named(kind: ActionKind) -> str:
     who = SOURCE_LABEL if kind.agent is None else escaped(cut(kind.agent))
     return f"{who}, {_WORDS[kind.action]}"
 
@@ -370,7 +370,7 @@ def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
     edges = np.append(bins["start"].to_numpy(), bins["end"].to_numpy()[-1:]) / size
     agents = states["agent"].astype(object).where(states["agent"].notna(), None)
     words = [
-        IDLE if action == IDLE else _named(Kind(agent, action))
+        IDLE if action == IDLE else _named(ActionKind(agent, action))
         for agent, action in zip(agents, states["action"].astype(object), strict=True)
     ]
     lines = pd.DataFrame(
@@ -445,8 +445,8 @@ def _add_legend(figure: go.Figure, work: pd.DataFrame, colours: dict[str | None,
     kinds = [kind for kind, _ in _by_kind(work)]
     for agent in dict.fromkeys(kind.agent for kind in kinds if kind.agent is not None):
         marker = {"color": colours[agent], "line": {"width": 0}}
-        group = {"legendgroup": _group(Kind(agent, "events")), "legendgrouptitle": None}
+        group = {"legendgroup": _group(ActionKind(agent, "events")), "legendgrouptitle": None}
         figure.add_bar(x=[None], y=[None], marker=marker, name=escaped(cut(agent)), **group)
     for action in [of for of in ACTIONS if any(kind.action == of for kind in kinds)]:
-        marker = _marker(Kind(None, action), colours)
+        marker = _marker(ActionKind(None, action), colours)
         figure.add_bar(x=[None], y=[None], marker=marker, name=_WORDS[action], legendgroup="work")
