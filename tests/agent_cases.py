@@ -83,7 +83,7 @@ def drawn_crew(agents: Agents, draw: Random, allocation: str | None = None) -> C
 
 
 def draw_settings(draw: Random) -> RunSettings:
-    """Return how threads work."""
+    """Return random settings of a run."""
     return RunSettings(
         batch=draw.choice([1, 1, 2, 3, 32, 100]), chunk=draw.choice([1, 3, 64]), scoped=draw.random() < 0.8,
         removal=draw.choice(["watermark", "watermark", "window", "never"]),
@@ -113,7 +113,9 @@ def found(program, run: ParallelRun) -> Counter[SequenceMatch]:
     return Counter(as_matches(program, run.block))
 
 
-def check_run(agents: Agents, settings: RunSettings, run: ParallelRun, arrival: np.ndarray | None = None) -> None:
+def check_run(
+    agents: Agents, settings: RunSettings, run: ParallelRun, arrival: np.ndarray | None = None
+) -> None:
     """Assert what holds of every run, whatever it finds."""
     assert len(run.block) == len(run.found_at) == run.n_matches
     assert run.left == 0 or settings.removal == "never"

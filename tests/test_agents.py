@@ -55,7 +55,7 @@ def few_hits(monkeypatch):
 
 @pytest.mark.parametrize("family", ac.FAMILIES)
 def test_agents_find_each_match_once(seed, family, few_hits):
-    """One run in virtual time and one on real threads, of a crew and settings that are drawn."""
+    """One run in virtual time and one on real threads, of a random crew with random settings."""
     case = ac.drawn(seed, family)
     if case is None:
         pytest.skip("not a query for agents")
@@ -166,7 +166,8 @@ def test_simulation_repeats_itself_whatever_its_room(stream, few_hits):
         first = simulate_agents(agents, crew, settings, room=1, **how)
         assert first.n_matches
         for room in (1, 5, 3000):
-            assert same(simulate_agents(agents, crew, settings, room=room, **how), first), (crew, settings, room)
+            run = simulate_agents(agents, crew, settings, room=room, **how)
+            assert same(run, first), (crew, settings, room)
 
 
 @pytest.mark.parametrize("allocation", ["sequential", "static", "state_dynamic", "fully_dynamic"])

@@ -85,7 +85,7 @@ def test_costs_of_a_simulated_run_are_found_again(text, threads, monkeypatch):
     monkeypatch.setattr(simulation, "AgentRun", kept)
     crew, settings = Crew("fully_dynamic", threads), RunSettings(trace=True, keep=False, batch=8)
     ran = simulation.simulate_agents(agents, crew, settings, costs=wanted)
-    found = calibration._fitted(made[0], calibration._timed_steps(made[0]))
+    found = calibration._fit(made[0], calibration._timed_steps(made[0]))
     found = dataclasses.replace(found, lock=found.lock / threads)  # a step begins with a buffer of each
     assert ran.n_matches > 20
     assert ran.looked.sum() == made[0].trace[:, made[0].k.WITH_LOOKED].sum()
@@ -117,7 +117,7 @@ def test_one_thread_takes_the_same_steps_every_time(text):
     program, events = prepared(text)
     agents = Agents(program, events)
     crew = Crew("fully_dynamic", 1)
-    one, other = (calibration._timed(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
+    one, other = (calibration._time_part(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
     clock = [getattr(agent_kernels, name) for name in CLOCK]
     rows = [np.delete(steps[0][0], clock, axis=1) for steps in (one, other)]
     assert len(rows[0]) > 10

@@ -293,7 +293,7 @@ def test_arguments_out_of_range():
         rip_chunks(np.array([1]), 0, 1)
     with pytest.raises(CepError, match=r"multiple=0.5: intervals are at least one window long"):
         interval_chunks(np.array([1]), 4, 0.5, 1)
-    with pytest.raises(CepError, match="window=0: intervals take a window in time"):
+    with pytest.raises(CepError, match="window=0: intervals need a window in time"):
         interval_chunks(np.array([1]), 0, 2, 1)
     with pytest.raises(CepError, match=r"how='modulo' is not known. There are \['least_loaded', 'hash'\]"):
         key_blocks(np.array([0]), 1, "modulo")

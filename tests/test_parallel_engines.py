@@ -54,8 +54,8 @@ def both(engine, program, events, message: str, error=CepError):
         (lambda: StateParallel(batch=0), "StateParallel: batch=0"),
         (lambda: RIP(0), "RIP: threads=0"),
         (lambda: RIP(chunk=0), "RIP: chunk=0"),
-        (lambda: RIP(chunk=5, multiple=2), "RIP: chunk and multiple say the same thing in two ways"),
-        (lambda: RIP(start_filter=False), "RIP: start_filter=False goes with multiple"),
+        (lambda: RIP(chunk=5, multiple=2), "RIP: chunk and multiple both set the chunk size. Give only one"),
+        (lambda: RIP(start_filter=False), "RIP: start_filter=False needs multiple. Give multiple as well"),
         (lambda: DataParallel(0), "DataParallel: threads=0"),
         (lambda: DataParallel(how="fair"),
          r"how='fair' is not known. There are \['least_loaded', 'hash'\]"),
@@ -78,11 +78,11 @@ def test_too_few_threads(allocation):
 @pytest.mark.parametrize(
     ("fuse", "message"),
     [
-        ([("b", "x")], r"fuse=\('b', 'x'\): a pair of agents is meant, of \['b', 'c', 'd'\]"),
-        ([("a", "b")], r"fuse=\('a', 'b'\): a pair of agents is meant"),
-        ([("b", "d")], r"fuse=\('b', 'd'\): neighbours are meant, of \['b', 'c', 'd'\]"),
-        ([("b", "b")], r"fuse=\('b', 'b'\): neighbours are meant"),
-        ([("b", "c"), ("c", "d")], r"fuse=\('c', 'd'\): an agent is in one pair only"),
+        ([("b", "x")], r"fuse=\('b', 'x'\) is not a pair of agents. The agents are \['b', 'c', 'd'\]"),
+        ([("a", "b")], r"fuse=\('a', 'b'\) is not a pair of agents"),
+        ([("b", "d")], r"fuse=\('b', 'd'\): not neighbours. The agents are \['b', 'c', 'd'\]"),
+        ([("b", "b")], r"fuse=\('b', 'b'\): not neighbours"),
+        ([("b", "c"), ("c", "d")], r"fuse=\('c', 'd'\): an agent is in another pair already"),
     ],
 )
 def test_agents_that_cannot_be_fused(fuse, message):
@@ -93,7 +93,7 @@ def test_agents_that_cannot_be_fused(fuse, message):
 def test_agents_of_two_branches_are_no_neighbours():
     text = "PATTERN OR(SEQ(A a, B b), SEQ(C c, D d))"
     program, events = ac.sequences(ac.in_row("ABCD"), text, within=9)
-    both(Hybrid(8, fuse=[("0:b", "1:d")]), program, events, "neighbours are meant")
+    both(Hybrid(8, fuse=[("0:b", "1:d")]), program, events, "not neighbours")
 
 
 def test_queries_for_other_engines():
@@ -114,7 +114,7 @@ def test_queries_for_other_engines():
 
 
 def test_intervals_shorter_than_the_window():
-    with pytest.raises(CepError, match=r"RIP: multiple=0\.5: a number is meant, 1 window or more"):
+    with pytest.raises(CepError, match=r"RIP: multiple=0\.5. Give a number of windows, 1 or more"):
         RIP(multiple=0.5)
 
 
@@ -135,14 +135,14 @@ def test_crew_that_does_not_fit():
     program, events = ac.sequences(ac.in_row("ABCD"), TEXT, within=9)
     for crew, message in (
         (Crew("fair", 6), "allocation 'fair' is not known"),
-        (Crew("static", 5), "threads=5: 3 agents, static, take at least 6 threads"),
-        (Crew("sequential", 2), "threads=2: 3 agents, sequential, take 1 thread"),
+        (Crew("static", 5), "threads=5: 3 agents, static, need at least 6 threads"),
+        (Crew("sequential", 2), "threads=2: 3 agents, sequential, need 1 thread"),
         (Crew("static", 6, (2, 4)), r"threads by agent \[2, 4\] do not fit 3 agents and 6 threads"),
         (Crew("static", 6, (1, 3, 2)), "no thread for its events or for its partial matches"),
         (Crew("static", 6, (2, 2, 2), (0, 1, 1)), "no thread for its events or for its partial matches"),
         (Crew("state_dynamic", 3, (2, 1, 0)), "no thread for its events or for its partial matches"),
-        (Crew("static", 6, fused=((0, 2),)), "neighbours are meant"),
-        (Crew("static", 6, fused=((0, 1), (1, 2))), "an agent is in one pair only"),
+        (Crew("static", 6, fused=((0, 2),)), "not neighbours"),
+        (Crew("static", 6, fused=((0, 1), (1, 2))), "an agent is in another pair already"),
     ):
         with pytest.raises(CepError, match=message):
             AgentRun(Agents(program, events), crew, RunSettings())

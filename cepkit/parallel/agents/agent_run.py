@@ -1,4 +1,4 @@
-"""The arrays of one run of agents: the work of every thread, and queues, logs and blocks that grow if full."""
+"""The arrays of one run of agents: the work of every thread, and growing queues, logs and blocks."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class AgentRun:
         if np.ndim(costs.comparison) and n_given != n_agents:
             raise CepError(
                 f"Costs: comparison has {n_given} values for {n_agents} agents, {list(agents.labels)}. "
-                "Give one value per agent, or one number for all"
+                "Give one per agent, or one for all"
             )
         cost[list(agents.stage_of_agent), :, k.COMPARE] = np.reshape(costs.comparison, (-1, 1))
         cost[:, :, k.SEND] = np.where(stages[:, k.IS_FUSED], 0.0, costs.send)[:, None]
@@ -126,7 +126,11 @@ class AgentRun:
         options[k.ALLOCATION] = ALLOCATIONS.index(self.crew.allocation)
         options[k.BATCH], options[k.CHUNK] = settings.batch, 1 if is_sequential else settings.chunk
         options[k.IS_SCOPED], options[k.REMOVAL] = settings.scoped, REMOVALS.index(settings.removal)
-        options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = settings.keep, settings.backlog, settings.trace
+        options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = (
+            settings.keep,
+            settings.backlog,
+            settings.trace,
+        )
         options[k.START_END] = k.END if own is None else own[1]
         options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
         options[k.IS_RISING], options[k.IS_TIMED] = agents.places.is_one_partition, arrival is not None
@@ -238,9 +242,7 @@ class AgentRun:
     def _grow_blocks(self) -> None:
         k, old, n = self.k, self.blocks, len(self.blocks.state)
         if 2 * n >= 1 << 24:
-            raise CepError(
-                "agents: more than 2^24 blocks of partial matches are in use. Give a larger batch"
-            )
+            raise CepError("agents: more than 2^24 blocks of partial matches are in use. Give a larger batch")
         queue = np.full((self.n_stages, 2 * n), -1, np.int64)
         for s in range(self.n_stages):
             numbers = np.arange(self.of_stage[s, k.HEAD], self.of_stage[s, k.TAIL])

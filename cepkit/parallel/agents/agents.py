@@ -200,7 +200,7 @@ class Agents:
                     np.ascontiguousarray(self._accept),
                     np.array(floats, np.float64).reshape(len(floats), places.n),
                     np.array(integers, np.int64).reshape(len(integers), places.n),
-                    _stacked(vectors, places.n),
+                    _stack(vectors, places.n),
                     np.array([c for c, f in zip(inputs.constants, is_float, strict=True) if f], np.float64),
                     np.array([*whole, *starts], np.int64),
                     np.concatenate(tables) if tables else np.zeros(0, np.uint8),
@@ -209,7 +209,7 @@ class Agents:
         )
 
 
-def _stacked(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
+def _stack(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
     """Return matrices as one array, padded with zeros, which change no sum."""
     if len(matrices) == 1:
         return np.ascontiguousarray(matrices[0], np.float64)[None]

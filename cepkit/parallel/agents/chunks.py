@@ -179,7 +179,7 @@ def interval_chunks(
     Overlap costs a factor of 1 + 1 / multiple.
     Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
     Differs: OpenCEP begins runs at all events, as without ``start_filter``. It also sends the first window of
-    a stream to the last unit, and it does not look behind.
+    a stream to the last unit, and it has no ``look_behind``.
 
     Examples
     --------

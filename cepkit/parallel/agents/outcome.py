@@ -229,7 +229,7 @@ def _rates_of(run: AgentRun) -> Callable[[], tuple[AgentRates, ...]]:
     return partial(agent_statistics, agents.program, agents.events, agents.orders)
 
 
-def summed(
+def sum_runs(
     engine: str, runs: list[ParallelRun], makespan: float, busy: np.ndarray, unit: list[int]
 ) -> ParallelRun:
     """Return the runs of a stream's parts as one run; ``unit`` has the thread of each part."""

@@ -24,7 +24,7 @@ from cepkit.parallel.agents.chunks import (
     rip_chunks,
 )
 from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, RunSettings
-from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, summed
+from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, sum_runs
 from cepkit.parallel.agents.threads import run_agents, run_units
 from cepkit.parallel.engine.engines import ParallelEngine
 from cepkit.parallel.simulation.simulation import simulate_agents
@@ -120,7 +120,7 @@ class _Divided(ParallelEngine):
             return replace(
                 nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
             )
-        return summed(str(self), alone, makespan, busy, units)
+        return sum_runs(str(self), alone, makespan, busy, units)
 
 
 def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
@@ -168,7 +168,7 @@ class RIP(_Divided):
         if self.chunk is not None:
             whole_number("RIP: chunk", self.chunk, 1)
             if self.multiple is not None:
-                raise CepError("RIP: chunk and multiple both set the size of a chunk. Give only one of them")
+                raise CepError("RIP: chunk and multiple both set the chunk size. Give only one of them")
         elif not self.start_filter and self.multiple is None:
             raise CepError("RIP: start_filter=False needs multiple. Give multiple as well")
 

@@ -180,7 +180,9 @@ def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
     ((1,), (0, 2))
     """
     if not 0 <= n_pairs <= len(loads) // 2:
-        raise CepError(f"{n_pairs} fused pairs of {len(loads)} agents. At most {len(loads) // 2} are possible")
+        raise CepError(
+            f"{n_pairs} fused pairs of {len(loads)} agents. At most {len(loads) // 2} are possible"
+        )
 
     @cache
     def best(first: int, left: int) -> tuple[float, tuple[int, ...]]:

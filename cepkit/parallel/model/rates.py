@@ -80,7 +80,7 @@ class AgentRates:
     def __post_init__(self):
         n = len(self.rates)
         if not n:
-            raise CepError("rates is empty. Give one rate per component of the pattern, at least one")
+            raise CepError("rates is empty. A pattern has at least one component")
         left_out = {
             "loop_selectivities": lambda: self.selectivities,
             "repeats": lambda: ((1, 1),) * n,

@@ -54,8 +54,8 @@ def calibrate_costs(
         Whether to keep matches; False only counts them.
     crew : Crew
         The crew to simulate later. For ``sequential``, one thread takes single events. Otherwise as many
-        threads as the crew has, but at most one per core, take batches, which cost less per pair. The measured
-        times include cache misses on data that another thread wrote.
+        threads as the crew has, but at most one per core, take batches, which cost less per pair. The
+        measured times include cache misses on data that another thread wrote.
     seed : int
         Seed of the random position of the part.
 

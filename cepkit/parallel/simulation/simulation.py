@@ -71,8 +71,8 @@ def simulate_agents(
     Notes
     -----
     Source: HYPERSONIC, sections III to V.
-    Differs: tickets and watermarks correct the protocol; see `cepkit.parallel.experiments.protocol`. No thread
-    waits for a lock. Threads read buffers while others write them, and starting a buffer costs ``lock``.
+    Differs: tickets and watermarks correct the protocol; see `cepkit.parallel.experiments.protocol`. No
+    thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.
     """
     run = AgentRun(agents, crew, settings, costs=costs, arrival=arrival, own=own, seed=seed, room=room)
     k, n_threads = run.k, crew.n_threads
