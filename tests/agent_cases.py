@@ -1,4 +1,4 @@
-"""Random crews, terms and costs for agents, and what must hold of every run of theirs."""
+"""Random crews, settings and costs for agents, and what must hold of every run of theirs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
-from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, Terms
+from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.trace.trace import EVENTS, PARTIALS, SOURCE
 
@@ -82,9 +82,9 @@ def drawn_crew(agents: Agents, draw: Random, allocation: str | None = None) -> C
     return Crew(allocation, sum(of_agent), tuple(of_agent), tuple(of_events), fused)
 
 
-def drawn_terms(draw: Random) -> Terms:
-    """Return how threads work."""
-    return Terms(
+def draw_settings(draw: Random) -> RunSettings:
+    """Return random settings of a run."""
+    return RunSettings(
         batch=draw.choice([1, 1, 2, 3, 32, 100]), chunk=draw.choice([1, 3, 64]), scoped=draw.random() < 0.8,
         removal=draw.choice(["watermark", "watermark", "window", "never"]),
         backlog=draw.choice([1, 7, 4096]), trace=draw.random() < 0.4,
@@ -113,10 +113,12 @@ def found(program, run: ParallelRun) -> Counter[SequenceMatch]:
     return Counter(as_matches(program, run.block))
 
 
-def check_run(agents: Agents, terms: Terms, run: ParallelRun, arrival: np.ndarray | None = None) -> None:
+def check_run(
+    agents: Agents, settings: RunSettings, run: ParallelRun, arrival: np.ndarray | None = None
+) -> None:
     """Assert what holds of every run, whatever it finds."""
     assert len(run.block) == len(run.found_at) == run.n_matches
-    assert run.left == 0 or terms.removal == "never"
+    assert run.left == 0 or settings.removal == "never"
     assert (run.compared <= run.looked).all()
     assert ((run.busy >= 0).all() and (run.busy <= run.makespan * (1 + 1e-9) + 1).all()) or run.measured
     if not run.measured and run.n_matches:
@@ -125,10 +127,10 @@ def check_run(agents: Agents, terms: Terms, run: ParallelRun, arrival: np.ndarra
         assert np.isclose(late.mean(), run.mean_latency) and np.isclose(late.max(), run.greatest_latency)
         assert run.found_at.max() <= run.makespan
     if run.trace is not None:
-        check_trace(agents, terms, run)
+        check_trace(agents, settings, run)
 
 
-def check_trace(agents: Agents, terms: Terms, run: ParallelRun) -> None:
+def check_trace(agents: Agents, settings: RunSettings, run: ParallelRun) -> None:
     """Assert that a trace adds up to the counts of its run, and that nothing leaves before it has come."""
     done, n_agents = run.trace.done, len(run.agents)
     assert run.trace.agents == run.agents
@@ -154,7 +156,7 @@ def check_trace(agents: Agents, terms: Terms, run: ParallelRun) -> None:
         own, mine = done.agent == a, read.agent == a
         last = [int(length[mine][-1]) if mine.any() else 0 for length in read[2:]]
         assert last[:2] == [0, 0]
-        assert last[2:] == [0, 0] or terms.removal == "never"
+        assert last[2:] == [0, 0] or settings.removal == "never"
         taken = [np.where(own & (done.action == kind), done.n_items, 0) for kind in (EVENTS, PARTIALS)]
         for of, gone in zip(taken, (done.removed_events, done.removed_partials), strict=True):
             assert least_length(of, done.start, np.where(own, gone, 0), done.end) >= 0

@@ -363,11 +363,11 @@ def test_what_is_left_goes_to_those_below_their_share():
 
 
 def test_too_few_threads():
-    with pytest.raises(CepError, match=r"threads=5: 3 agents take at least 6$"):
+    with pytest.raises(CepError, match=r"threads=5: 3 agents need at least 6$"):
         allocate_threads([1.0, 1.0, 1.0], 5)
-    with pytest.raises(CepError, match="threads=3: 3 agents take at least 6, 4 with neighbours fused"):
+    with pytest.raises(CepError, match="threads=3: 3 agents need at least 6, 4 with neighbours fused"):
         allocate_agents(FOUR, 3)
-    with pytest.raises(CepError, match="threads=5: 3 agents take at least 6"):
+    with pytest.raises(CepError, match="threads=5: 3 agents need at least 6"):
         allocate_agents(FOUR, 5, n_fused=0)
 
 
@@ -468,7 +468,7 @@ def test_measured_counts_decide():
     assert fused.agents == ((1,), (2, 3)) and fused.fused == ((2, 3),) and fused.loads == (4500.0, 500.0)
     with pytest.raises(CepError, match="needs the counts of a run"):
         allocate_agents(FOUR, 16, "measured")
-    with pytest.raises(CepError, match=r"sent: counts of 2 agents. There are 3"):
+    with pytest.raises(CepError, match=r"sent: 2 counts. There must be 3"):
         allocate_agents(FOUR, 16, "measured", compared=counts, sent=[0, 0])
     with pytest.raises(CepError, match="cost_model 'best' is not known"):
         allocate_agents(FOUR, 16, "best")

@@ -23,7 +23,7 @@ from cepkit.errors import CepError
 from cepkit.kernels import agents as kernel
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
@@ -55,23 +55,23 @@ def few_hits(monkeypatch):
 
 @pytest.mark.parametrize("family", ac.FAMILIES)
 def test_agents_find_each_match_once(seed, family, few_hits):
-    """One run in virtual time and one on real threads, of a crew and terms that are drawn."""
+    """One run in virtual time and one on real threads, of a random crew with random settings."""
     case = ac.drawn(seed, family)
     if case is None:
         pytest.skip("not a query for agents")
     program, events, wanted = case
     draw = Random(f"{seed} {family}")
     agents = Agents(program, events, ac.drawn_orders(program, draw))
-    crew, terms = ac.drawn_crew(agents, draw), ac.drawn_terms(draw)
+    crew, settings = ac.drawn_crew(agents, draw), ac.draw_settings(draw)
     arrival = ac.drawn_arrival(draw, events.n_events)
     how = {"costs": ac.drawn_costs(draw, len(agents.labels)), "arrival": arrival, "seed": draw.randint(0, 99)}
-    simulated = simulate_agents(agents, crew, terms, room=draw.choice([1, 4, 64]), **how)
-    assert ac.found(program, simulated) == wanted, (crew, terms, how)
-    ac.check_run(agents, terms, simulated, arrival)
-    measured = run_agents(agents, crew, terms, room=draw.choice([1, 4, 64]), seed=seed)
-    assert ac.found(program, measured) == wanted, (crew, terms)
-    ac.check_run(agents, terms, measured)
-    counted = simulate_agents(agents, crew, replace(terms, keep=False, trace=False), **how)
+    simulated = simulate_agents(agents, crew, settings, room=draw.choice([1, 4, 64]), **how)
+    assert ac.found(program, simulated) == wanted, (crew, settings, how)
+    ac.check_run(agents, settings, simulated, arrival)
+    measured = run_agents(agents, crew, settings, room=draw.choice([1, 4, 64]), seed=seed)
+    assert ac.found(program, measured) == wanted, (crew, settings)
+    ac.check_run(agents, settings, measured)
+    counted = simulate_agents(agents, crew, replace(settings, keep=False, trace=False), **how)
     assert (counted.n_matches, counted.makespan) == (simulated.n_matches, simulated.makespan)
 
 
@@ -125,10 +125,10 @@ def test_every_engine_is_the_definition(engine_seed, family):
         except CepError as error:  # neighbours that cannot be fused, as each is alone in its branch
             assert "with neighbours fused" in str(error), engine
             continue
-        terms = engine.terms() if hasattr(engine, "terms") else Terms()
+        settings = engine.settings() if hasattr(engine, "settings") else RunSettings()
         for run in made:
             assert ac.found(program, run) == wanted, engine
-            ac.check_run(agents, terms, run, arrival)
+            ac.check_run(agents, settings, run, arrival)
             assert run.engine == str(engine)
 
 
@@ -161,12 +161,13 @@ def test_simulation_repeats_itself_whatever_its_room(stream, few_hits):
     program, events = ac.sequences(pairs_of(60, stream), "PATTERN SEQ(A a, B+ b, C c)", within=8)
     agents = Agents(program, events)
     for allocation in ("static", "state_dynamic", "fully_dynamic"):
-        crew, terms = ac.drawn_crew(agents, draw, allocation), replace(ac.drawn_terms(draw), trace=True)
+        crew, settings = ac.drawn_crew(agents, draw, allocation), replace(ac.draw_settings(draw), trace=True)
         how = {"costs": ac.drawn_costs(draw, 2), "arrival": ac.drawn_arrival(draw, 60), "seed": stream}
-        first = simulate_agents(agents, crew, terms, room=1, **how)
+        first = simulate_agents(agents, crew, settings, room=1, **how)
         assert first.n_matches
         for room in (1, 5, 3000):
-            assert same(simulate_agents(agents, crew, terms, room=room, **how), first), (crew, terms, room)
+            run = simulate_agents(agents, crew, settings, room=room, **how)
+            assert same(run, first), (crew, settings, room)
 
 
 @pytest.mark.parametrize("allocation", ["sequential", "static", "state_dynamic", "fully_dynamic"])
@@ -176,9 +177,9 @@ def test_costs_times_a_number_are_time_times_it(allocation):
     costs = Costs(item=100.0, look=2.0, comparison=(5.0, 7.0), lock=50.0, send=30.0, delivery=11.0)
     times = Costs(item=400.0, look=8.0, comparison=(20.0, 28.0), lock=200.0, send=120.0, delivery=44.0)
     arrival = np.cumsum(np.full(60, 250.0))
-    for terms in (Terms(batch=1, chunk=1), Terms(batch=4, removal="window")):
-        once = simulate_agents(agents, crew, terms, costs=costs, arrival=arrival)
-        more = simulate_agents(agents, crew, terms, costs=times, arrival=4 * arrival)
+    for settings in (RunSettings(batch=1, chunk=1), RunSettings(batch=4, removal="window")):
+        once = simulate_agents(agents, crew, settings, costs=costs, arrival=arrival)
+        more = simulate_agents(agents, crew, settings, costs=times, arrival=4 * arrival)
         assert once.makespan > arrival[-1]
         assert more.makespan == 4 * once.makespan and np.array_equal(more.busy, 4 * once.busy)
         assert more.mean_latency == pytest.approx(4 * once.mean_latency)
@@ -190,7 +191,7 @@ def test_source_takes_its_time_for_every_event():
     program, events = ac.sequences(pairs_of(60), "PATTERN SEQ(A a, B b, C c)", within=8)
     agents, nothing = Agents(program, events), Costs(0.0, 0.0, 0.0, 0.0, 0.0, 10.0)
     for chunk in (1, 7, 64):
-        run = simulate_agents(agents, Crew("static", 4), Terms(chunk=chunk), costs=nothing)
+        run = simulate_agents(agents, Crew("static", 4), RunSettings(chunk=chunk), costs=nothing)
         assert 600 - 10 * chunk < run.makespan <= 600
 
 
@@ -221,18 +222,18 @@ def test_several_components_behind_a_long_loop(n, crew):
 
 def test_trace_of_a_source_that_is_faster_than_all():
     program, events = ac.sequences(ac.in_row("AB" * 3000), "PATTERN SEQ(A a, B b)", within=2)
-    agents, terms = Agents(program, events), Terms(batch=100, chunk=1, trace=True)
-    run = simulate_agents(agents, Crew("static", 2), terms, costs=Costs(item=1e6))
+    agents, settings = Agents(program, events), RunSettings(batch=100, chunk=1, trace=True)
+    run = simulate_agents(agents, Crew("static", 2), settings, costs=Costs(item=1e6))
     assert run.n_matches == by_definition(ac.in_row("AB" * 9), "PATTERN SEQ(A a, B b)", within=2) * 3000 // 9
-    ac.check_run(agents, terms, run)
+    ac.check_run(agents, settings, run)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 64])
 def test_nothing_is_found_before_it_has_arrived(chunk):
     program, events = ac.sequences(ac.in_row("AB" * 30), "PATTERN SEQ(A a, B b)", within=1)
-    agents, terms, arrival = Agents(program, events), Terms(chunk=chunk), np.arange(60) * 1e6
-    run = simulate_agents(agents, Crew("fully_dynamic", 2), terms, arrival=arrival)
-    ac.check_run(agents, terms, run, arrival)
+    agents, settings, arrival = Agents(program, events), RunSettings(chunk=chunk), np.arange(60) * 1e6
+    run = simulate_agents(agents, Crew("fully_dynamic", 2), settings, arrival=arrival)
+    ac.check_run(agents, settings, run, arrival)
     assert run.n_matches == 30 and run.greatest_latency < 1e6  # each is found long before the next arrives
 
 
@@ -241,9 +242,9 @@ def test_more_stages_than_a_byte_counts():
     """All orders of five are 120 rows of joins; each removes by its own watermarks."""
     kinds = "EDCBA" * 3
     program, events = ac.sequences(ac.in_row(kinds), "PATTERN AND(A a, B b, C c, D d, E e)", within=6)
-    agents, terms = Agents(program, events), Terms(batch=1, chunk=1)
+    agents, settings = Agents(program, events), RunSettings(batch=1, chunk=1)
     assert len(agents.stages) == 600
-    run = simulate_agents(agents, Crew("fully_dynamic", 3), terms)
+    run = simulate_agents(agents, Crew("fully_dynamic", 3), settings)
     position = [[i for i, kind in enumerate(kinds) if kind == of] for of in "ABCDE"]
     wanted = [rows for rows in itertools.product(*position) if max(rows) - min(rows) <= 6]
     assert len(set(wanted)) == run.n_matches == len(run.block) and run.left == 0
@@ -271,7 +272,7 @@ def test_agents_of_one_variable_have_names_of_their_own():
     assert agents.labels == ("b+", "a", "b (2)+")
     run = Hybrid(2).simulate(program, events, keep=True, trace=True)
     assert run.n_matches == by_definition(ac.in_row("ABBABAB"), text, within=9)
-    ac.check_run(agents, Terms(), run)
+    ac.check_run(agents, RunSettings(), run)
 
 
 def test_matches_of_all_branches_were_found_when_it_is_said():
@@ -293,7 +294,7 @@ def test_matches_that_a_chunk_drops_are_late_for_nobody():
         for of in (True, False)
     ]
     for run in runs:
-        ac.check_run(Agents(program, events), Terms(), run, arrival)
+        ac.check_run(Agents(program, events), RunSettings(), run, arrival)
     assert ac.found(program, runs[0]) == ac.found(program, runs[1]) and runs[0].n_matches
     assert runs[1].looked.sum() > runs[0].looked.sum()
 
@@ -308,7 +309,7 @@ def test_neighbours_are_fused_where_two_pairs_are_needed():
     assert len(Hybrid(6, "state_dynamic", fuse="auto").crew(program, events).fused) == 1
     assert Hybrid(8, "state_dynamic", fuse="auto").crew(program, events).fused == ()
     assert len(Hybrid(1, fuse="auto").crew(program, events).fused) == 2
-    with pytest.raises(CepError, match="threads=3: 4 agents take at least 4 with neighbours fused"):
+    with pytest.raises(CepError, match="threads=3: 4 agents need at least 4 with neighbours fused"):
         Hybrid(3, "static", fuse="auto").crew(program, events)
 
 
@@ -327,7 +328,7 @@ def test_error_in_a_condition_ends_all_threads():
     for make in (run_agents, simulate_agents):
         calls.clear()
         with pytest.raises(ZeroDivisionError, match="of one thread"):
-            make(agents, Crew("static", 4), Terms(batch=1, chunk=1))
+            make(agents, Crew("static", 4), RunSettings(batch=1, chunk=1))
         assert set(threading.enumerate()) == before
 
 

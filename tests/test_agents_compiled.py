@@ -25,7 +25,7 @@ from cepkit.datasets.poisson_types import poisson_types
 from cepkit.kernels import agents as kernel
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
-from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.threads import on_threads, run_agents
 from cepkit.parallel.compile import join_source
 from cepkit.parallel.compile.join_source import memo_partner, memo_size
@@ -119,7 +119,7 @@ def test_engines_find_what_the_search_engine_finds(name):
             engine.run(agents.program, agents.events),
         ):
             assert rows_of(run.block) == wanted, engine
-            ac.check_run(agents, Terms(), run)
+            ac.check_run(agents, RunSettings(), run)
 
 
 @SLOW
@@ -149,15 +149,15 @@ def test_one_shape_on_many_streams(shape):
         wanted = Counter(sequence_matches(case.query, case.rows))
         draw = Random(f"{shape} {stream}")
         agents = Agents(program, events)
-        crew, terms = ac.drawn_crew(agents, draw), ac.drawn_terms(draw)
+        crew, settings = ac.drawn_crew(agents, draw), ac.draw_settings(draw)
         arrival = ac.drawn_arrival(draw, events.n_events)
         costs = ac.drawn_costs(draw, len(agents.labels))
-        simulated = simulate_agents(agents, crew, terms, costs=costs, arrival=arrival, room=1)
-        assert Counter(as_matches(program, simulated.block)) == wanted, (crew, terms)
-        ac.check_run(agents, terms, simulated, arrival)
-        measured = run_agents(agents, crew, terms, room=1)
-        assert Counter(as_matches(program, measured.block)) == wanted, (crew, terms)
-        ac.check_run(agents, terms, measured)
+        simulated = simulate_agents(agents, crew, settings, costs=costs, arrival=arrival, room=1)
+        assert Counter(as_matches(program, simulated.block)) == wanted, (crew, settings)
+        ac.check_run(agents, settings, simulated, arrival)
+        measured = run_agents(agents, crew, settings, room=1)
+        assert Counter(as_matches(program, measured.block)) == wanted, (crew, settings)
+        ac.check_run(agents, settings, measured)
 
 
 # --- real threads -----------------------------------------------------------------------------------------
@@ -171,22 +171,22 @@ def test_no_match_is_lost_or_found_twice_on_real_threads(number):
     crew = ac.drawn_crew(agents, draw, allocation)
     if allocation == "fully_dynamic" or crew.n_threads > 6:
         crew = Crew("fully_dynamic", draw.choice([2, 3, 4]), fused=((0, 1),) if draw.random() < 0.3 else ())
-    terms = Terms(
+    settings = RunSettings(
         batch=draw.choice([1, 2, 4]), chunk=draw.choice([1, 8, 64]), trace=draw.random() < 0.5,
         removal=draw.choice(["watermark", "watermark", "window"]), backlog=draw.choice([16, 4096]),
     )  # fmt: skip
-    run = run_agents(agents, crew, terms, seed=number, room=draw.choice([1, 256]))
-    assert rows_of(run.block) == wanted, (crew, terms)
+    run = run_agents(agents, crew, settings, seed=number, room=draw.choice([1, 256]))
+    assert rows_of(run.block) == wanted, (crew, settings)
     assert run.taken[:, 0].sum() == sum(len(agents.events_of_stage[s]) for s in agents.stage_of_agent)
-    ac.check_run(agents, terms, run)
-    counted = run_agents(agents, crew, replace(terms, keep=False), seed=number)
+    ac.check_run(agents, settings, run)
+    counted = run_agents(agents, crew, replace(settings, keep=False), seed=number)
     assert counted.n_matches == run.n_matches and counted.left == 0
 
 
 @pytest.mark.parametrize("allocation", ["fully_dynamic", "state_dynamic"])
 def test_threads_that_serve_all_agents_go_on_with_what_they_made(allocation):
     agents, wanted = prepared("loop")
-    run = AgentRun(agents, Crew(allocation, 4), Terms(batch=2))
+    run = AgentRun(agents, Crew(allocation, 4), RunSettings(batch=2))
     on_threads(run)
     assert rows_of(run.block()) == wanted
     taken, queued = (run.of_stage[:, number].sum() for number in (run.k.PARTIALS_NEXT, run.k.HEAD))
@@ -263,10 +263,10 @@ def test_what_is_remembered_of_pairs_changes_nothing(order, bits, monkeypatch):
     plan, tested = agents.plans[0], []
     assert len(wanted) > 1000 and any(memo_partner(plan, join) is not None for join in plan.joins)
     for crew in (Crew("fully_dynamic", 1), Crew("fully_dynamic", 2), Crew("state_dynamic", 3)):
-        runs = [run_agents(agents, crew, Terms(batch=5)), simulate_agents(agents, crew, Terms())]
+        runs = [run_agents(agents, crew, RunSettings(batch=5)), simulate_agents(agents, crew, RunSettings())]
         assert all(rows_of(run.block) == wanted for run in runs), crew
         assert len({tuple(run.compared.sum(axis=1)) for run in runs}) == 1
-        done = simulate_agents(agents, crew, Terms(keep=False, trace=True)).trace.done
+        done = simulate_agents(agents, crew, RunSettings(keep=False, trace=True)).trace.done
         tested.append((done.tested.sum(), done.compared.sum()))
     assert len({compared for _, compared in tested}) == 1
     # A pair is tested once, whoever meets it. The other order's first join, which remembers none, meets most.

@@ -17,7 +17,7 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.kernels import agents as agent_kernels
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.simulation import calibration, simulation
 from cepkit.parallel.simulation.calibration import calibrate_costs, robust_nonnegative
 from cepkit.planning.arguments import Arguments
@@ -83,9 +83,9 @@ def test_costs_of_a_simulated_run_are_found_again(text, threads, monkeypatch):
 
     AgentRun = simulation.AgentRun
     monkeypatch.setattr(simulation, "AgentRun", kept)
-    crew, terms = Crew("fully_dynamic", threads), Terms(trace=True, keep=False, batch=8)
-    ran = simulation.simulate_agents(agents, crew, terms, costs=wanted)
-    found = calibration._fitted(made[0], calibration._timed_steps(made[0]))
+    crew, settings = Crew("fully_dynamic", threads), RunSettings(trace=True, keep=False, batch=8)
+    ran = simulation.simulate_agents(agents, crew, settings, costs=wanted)
+    found = calibration._fit(made[0], calibration._timed_steps(made[0]))
     found = dataclasses.replace(found, lock=found.lock / threads)  # a step begins with a buffer of each
     assert ran.n_matches > 20
     assert ran.looked.sum() == made[0].trace[:, made[0].k.WITH_LOOKED].sum()
@@ -108,7 +108,7 @@ def test_measured_costs_fit_their_query(text, crew):
     numbers = [costs.item, costs.look, costs.lock, costs.send, costs.delivery, costs.match, *costs.comparison]
     assert all(np.isfinite(of) and of >= 0 and isinstance(of, float) for of in numbers), costs
     assert sum(numbers) > 0
-    again = simulation.simulate_agents(agents, Crew("fully_dynamic", 2), Terms(keep=False), costs=costs)
+    again = simulation.simulate_agents(agents, Crew("fully_dynamic", 2), RunSettings(keep=False), costs=costs)
     assert again.makespan > 0
 
 
@@ -117,7 +117,7 @@ def test_one_thread_takes_the_same_steps_every_time(text):
     program, events = prepared(text)
     agents = Agents(program, events)
     crew = Crew("fully_dynamic", 1)
-    one, other = (calibration._timed(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
+    one, other = (calibration._time_part(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
     clock = [getattr(agent_kernels, name) for name in CLOCK]
     rows = [np.delete(steps[0][0], clock, axis=1) for steps in (one, other)]
     assert len(rows[0]) > 10

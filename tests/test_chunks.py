@@ -256,9 +256,9 @@ def test_what_keys_cannot_divide():
     assert reason("PATTERN SEQ(A a, B+ b)") == "has no key that all events of a match share"
     keyed = "PATTERN SEQ(A a, B+ b) WHERE [k]"
     assert all(reason(keyed, strategy=how) is None for how in ("any", "next", "partition"))
-    assert reason(keyed, strategy="strict") == "may skip no event in front of 'b', whichever its key"
+    assert reason(keyed, strategy="strict") == "may skip no event before 'b', whichever its key"
     loop = "PATTERN SEQ(B+ b) WHERE [k]"
-    assert reason(loop, strategy="strict") == "may skip no event in front of 'b', whichever its key"
+    assert reason(loop, strategy="strict") == "may skip no event before 'b', whichever its key"
     assert reason("PATTERN SEQ(B b) WHERE [k]", strategy="strict") is None
 
 
@@ -293,7 +293,7 @@ def test_arguments_out_of_range():
         rip_chunks(np.array([1]), 0, 1)
     with pytest.raises(CepError, match=r"multiple=0.5: intervals are at least one window long"):
         interval_chunks(np.array([1]), 4, 0.5, 1)
-    with pytest.raises(CepError, match="window=0: intervals take a window in time"):
+    with pytest.raises(CepError, match="window=0: intervals need a window in time"):
         interval_chunks(np.array([1]), 0, 2, 1)
     with pytest.raises(CepError, match=r"how='modulo' is not known. There are \['least_loaded', 'hash'\]"):
         key_blocks(np.array([0]), 1, "modulo")

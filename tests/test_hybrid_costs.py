@@ -22,9 +22,9 @@ def test_errors_are_relative_to_what_was_counted():
 
 
 def test_counts_that_do_not_fit():
-    with pytest.raises(CepError, match=r"compared: counts of 1 agents. There are 3"):
+    with pytest.raises(CepError, match=r"compared: 1 counts. There must be 3"):
         evaluations_per_agent(FOUR, [(1, 1)], 1.0)
-    with pytest.raises(CepError, match="duration_s=0: events that last no time"):
+    with pytest.raises(CepError, match="duration_s=0: events that span no time"):
         evaluations_per_agent(FOUR, [(1, 1)] * 3, 0)
 
 

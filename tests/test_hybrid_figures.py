@@ -69,9 +69,9 @@ def test_systems_that_share_nothing_pay_no_locks():
 
 
 def test_names_that_are_not_known():
-    with pytest.raises(CepError, match=r"system 'RIPP' not known.*'RIP'"):
+    with pytest.raises(CepError, match=r"system 'RIPP' is not known.*'RIP'"):
         figures.system_of("RIPP")
-    with pytest.raises(CepError, match="by='cores': a sweep goes over"):
+    with pytest.raises(CepError, match=r"by='cores' is not known\. There are 'window'"):
         figures.speedup([STREAM], "cores", [2])
 
 
@@ -80,10 +80,10 @@ def test_what_is_wrong_with_a_sweep_is_said_before_it_runs(monkeypatch):
     good = "hybrid, fully dynamic"
     for sweep_of in (figures.speedup, figures.paced):
         for given, said in (
-            ({"systems": (good, "RIPP")}, r"^system 'RIPP' not known"),
-            ({"systems": good}, r"^systems='hybrid, fully dynamic': give a list"),
+            ({"systems": (good, "RIPP")}, r"^system 'RIPP' is not known"),
+            ({"systems": good}, r"^systems='hybrid, fully dynamic' is a text. Give a list"),
             ({"by": "length", "values": [3, 9]}, r"^workload 'Poisson': no pattern 'SEQ' of 9 components"),
-            ({"workloads": STREAM}, r"^workloads is a workload, 'Poisson'. Give a list"),
+            ({"workloads": STREAM}, r"^workloads is a single workload, 'Poisson'. Give a list"),
         ):
             with pytest.raises(CepError, match=said):
                 sweep_of(**{"workloads": [STREAM], "by": "window", "values": [1.0], "length": 3, **given})

@@ -123,5 +123,5 @@ def test_buffers_are_emptied_by_later_events():
 
 
 def test_schedule_that_names_an_idle_worker():
-    with pytest.raises(CepError, match=r"step 1: 'M2.0' has nothing to do; who has: \['source'\]"):
+    with pytest.raises(CepError, match=r"step 1: 'M2.0' has nothing to do. These have: \['source'\]"):
         run_protocol(read_stream("a1@1 b2@2"), "AB", 5, schedule=["M2.0"])

@@ -112,10 +112,10 @@ def test_steps_of_an_interleaving_of_ones_own():
 
 def test_errors_of_names():
     with pytest.raises(
-        CepError, match=r"example 'C9' not known\.( Did you mean 'C.'\?)? There are \['C1', 'C2'"
+        CepError, match=r"example 'C9' is not known\.( Did you mean 'C.'\?)? There are \['C1', 'C2'"
     ):
         protocol_steps("C9")
-    with pytest.raises(CepError, match=r"rules 'corected' not known\. Did you mean 'corrected'\?"):
+    with pytest.raises(CepError, match=r"rules 'corected' is not known\. Did you mean 'corrected'\?"):
         protocol_steps("C1", "corected")
 
 

@@ -164,7 +164,7 @@ def test_too_many_matches_are_counted_only(frame, monkeypatch):
     found = frame.cep.match(QUERY, engine=cep.Hybrid(2), **CALL)
     assert found.count() > 10
     with pytest.raises(
-        cep.CepError, match=r"makes all matches at once, and \d+ are too many. count\(\) works"
+        cep.CepError, match=r"makes all matches at once, and \d+ are too many. Use count\(\), or"
     ):
         found.to_frame()
 
@@ -187,7 +187,7 @@ ERRORS = {
     ),
     "contiguous": (
         {"query": "PATTERN SEQ(A a, B b) WHERE strict_contiguity", "engine": cep.Hybrid(2)},
-        "engine Hybrid(threads=2) cannot run this query: it may not skip everything in front of 'b'",
+        "engine Hybrid(threads=2) cannot run this query: it may not skip everything before 'b'",
     ),
     "no time": (
         {"query": "PATTERN SEQ(A a, B b) WITHIN 5 events", "engine": cep.RIP(2, multiple=2)},
@@ -211,21 +211,24 @@ ERRORS = {
     "a call as text": ({"engine": "cep.RIP(2)"}, "Parallel engines are values: engine=cep.RIP(threads=4)."),
     "threads": (
         {"engine": cep.Hybrid(3, "static")},
-        "2 agents take at least 4 threads. Let neighbours share them (fuse='auto')",
+        "2 agents need at least 4 threads. Let neighbours share them (fuse='auto')",
     ),
     "threads of pairs": (
         {"engine": cep.Hybrid(1, "static", fuse="auto")},
-        "threads=1: 2 agents take at least 2 with neighbours fused. allocation='fully_dynamic' takes any",
+        "threads=1: 2 agents need at least 2 with neighbours fused. allocation='fully_dynamic' takes any",
     ),
     "threads and a pair": (
         {"engine": cep.Hybrid(1, "state_dynamic", [("b", "c")])},
-        "take at least 2 threads",
+        "need at least 2 threads",
     ),
     "no such agent": (
         {"engine": cep.Hybrid(2, fuse=[("a", "b")])},
-        "fuse=('a', 'b'): a pair of agents is meant, of ['b', 'c'] (the first variable needs none)",
+        "fuse=('a', 'b') is not a pair of agents. The agents are ['b', 'c'] (the first variable has none)",
     ),
-    "no neighbours": ({"engine": cep.Hybrid(2, fuse=[("b", "b")])}, "neighbours are meant, of ['b', 'c']"),
+    "no neighbours": (
+        {"engine": cep.Hybrid(2, fuse=[("b", "b")])},
+        "not neighbours. The agents are ['b', 'c']",
+    ),
     "trace as text": (
         {"trace": "yes", "engine": cep.Hybrid(2)},
         "match: trace='yes': expected True or False",
@@ -265,10 +268,10 @@ def test_errors_of_values():
         (lambda: cep.Sequential(scoped="no"), "Sequential: scoped='no': expected True or False"),
         (lambda: cep.RIP(multiple=2, start_filter=0), "RIP: start_filter=0: expected True or False"),
         *(
-            (partial(cep.RIP, multiple=multiple), f"RIP: multiple={multiple!r}: a number is meant, 1 window")
+            (partial(cep.RIP, multiple=multiple), f"RIP: multiple={multiple!r}. Give a number of windows, 1")
             for multiple in (0, 0.5, -2, "2", float("nan"), float("inf"))
         ),
-        (lambda: cep.Costs(item=-5), "Costs: item=-5: nanoseconds are meant, 0 or more"),
+        (lambda: cep.Costs(item=-5), "Costs: item=-5. Give nanoseconds, 0 or more"),
         (lambda: cep.Costs(lock=float("nan")), "Costs: lock=nan"),
         (lambda: cep.Costs(comparison=[1, "2"]), "Costs: comparison=(1, '2')"),
         (lambda: cep.Costs(send=None), "Costs: send=None"),
@@ -279,7 +282,7 @@ def test_errors_of_values():
         (lambda: cep.Hybrid(cost_model="x"), "Hybrid: cost_model 'x' is not known"),
         (lambda: cep.Hybrid(fuse="all"), "Hybrid: fuse='all'. Give 'auto', or pairs"),
         (lambda: cep.RIP(2, chunk=0), "RIP: chunk=0"),
-        (lambda: cep.RIP(2, chunk=4, multiple=2), "give one"),
+        (lambda: cep.RIP(2, chunk=4, multiple=2), "Give only one"),
         (lambda: cep.DataParallel(2, how="x"), "how='x' is not known"),
         (lambda: cep.StateParallel(batch=0), "StateParallel: batch=0"),
     ):
@@ -291,8 +294,8 @@ def test_errors_of_values():
 def test_errors_of_threads(frame):
     """What `match` says of threads and pairs, explain and simulate say, too."""
     for engine, said in (
-        (cep.Hybrid(3, "static"), "2 agents take at least 4 threads"),
-        (cep.Hybrid(2, fuse=[("a", "z")]), "a pair of agents is meant, of ['b', 'c']"),
+        (cep.Hybrid(3, "static"), "2 agents need at least 4 threads"),
+        (cep.Hybrid(2, fuse=[("a", "z")]), "is not a pair of agents. The agents are ['b', 'c']"),
     ):
         for call in (frame.cep.simulate, frame.cep.explain):
             with pytest.raises(cep.CepError) as caught:
@@ -319,7 +322,7 @@ def test_errors_of_simulate(frame):
         ({"arrival": np.full(150, -5.0)}, "not fall in the order of the stream, from 0 on"),
         (
             {"costs": cep.Costs(comparison=(1.0,))},
-            "Costs: comparison has 1 values for 2 agents, ['b+', 'c']. Give one each, or one number for all",
+            "Costs: comparison has 1 values for 2 agents, ['b+', 'c']. Give one per agent, or one for all",
         ),
         ({"arrival": -np.arange(150.0)}, "arrival: times must be finite and not fall"),
     ):

@@ -152,10 +152,10 @@ def test_many_actions_are_drawn_in_bins_and_stay_small():
 
 def test_clocks_of_measured_and_simulated_runs():
     figure = action_lanes(EXAMPLE.actions(), measured=False, title="<b>x</b>")
-    assert figure.layout.xaxis.title.text == "virtual time since the run's begin (ns)"
+    assert figure.layout.xaxis.title.text == "virtual time since the start of the run (ns)"
     assert (figure.layout.title.text, subtitle(figure)) == ("&lt;b&gt;x&lt;/b&gt;", "simulated")
     figure = action_lanes(EXAMPLE.actions(), measured=True)
-    assert figure.layout.xaxis.title.text == "time since the run's begin (ns)"
+    assert figure.layout.xaxis.title.text == "time since the start of the run (ns)"
     assert figure.layout.title.text == "measured"
 
 
@@ -465,7 +465,7 @@ def test_a_network_has_room_for_all_of_it(n):
 def test_errors_of_networks():
     with pytest.raises(ColumnNotFoundError, match="network_svg: column 'loops' not found"):
         network_svg(network().drop(columns="loops"))
-    with pytest.raises(CepError, match="each needs a label of its own"):
+    with pytest.raises(CepError, match="Give each agent a label of its own"):
         network_svg(network().assign(agent="b"))
-    with pytest.raises(CepError, match=r"next agent 'cc' not known\. There are \['b:1', 'c\+', '<d>'\]"):
+    with pytest.raises(CepError, match=r"next agent 'cc' is not known\. There are \['b:1', 'c\+', '<d>'\]"):
         network_svg(network().assign(next="cc"))

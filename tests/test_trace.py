@@ -247,9 +247,9 @@ def test_shapes_and_types_of_arrays():
     one = np.zeros(1, np.int64)
     with pytest.raises(CepError, match="Actions differ in shape"):
         Trace(True, 1, ("b",), Actions(*([one] * 12), np.zeros(2, np.int64)))
-    with pytest.raises(CepError, match="sent of Actions is float64; int64 is needed"):
+    with pytest.raises(CepError, match=r"sent of Actions is float64\. Give int64"):
         Trace(True, 1, ("b",), Actions(*([one] * 8), np.zeros(1), *([one] * 4)))
-    with pytest.raises(CepError, match="each needs a text of its own"):
+    with pytest.raises(CepError, match="Give each agent a text of its own"):
         trace_of([], agents=("b", "b"))
     with pytest.raises(CepError, match="n_threads=-1"):
         trace_of([], n_threads=-1)
@@ -289,11 +289,11 @@ def test_files_are_read_by_others_and_replaced(tmp_path):
 
 def test_other_files_stay(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(CepError, match="is there and is no trace"):
+    with pytest.raises(CepError, match="exists and is not a trace"):
         EXAMPLE.save(tmp_path)
-    with pytest.raises(CepError, match="is there and is no trace"):
+    with pytest.raises(CepError, match="exists and is not a trace"):
         EXAMPLE.save(tmp_path / "notes.txt")
-    with pytest.raises(CepError, match="holds no trace"):
+    with pytest.raises(CepError, match="is not a trace. Trace.save writes"):
         Trace.load(tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -302,5 +302,5 @@ def test_files_of_another_version(tmp_path):
     EXAMPLE.save(tmp_path / "run")
     frame = pd.read_parquet(tmp_path / "run" / "actions.parquet")
     frame.to_parquet(tmp_path / "run" / "actions.parquet")
-    with pytest.raises(CepError, match="is of version None; this cepkit reads version 1"):
+    with pytest.raises(CepError, match="has version None. This cepkit reads version 1"):
         Trace.load(tmp_path / "run")

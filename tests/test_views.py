@@ -152,7 +152,7 @@ def test_threads_of_agents_by_the_model_and_as_they_worked():
     assert len(allocation_bars(allocation_frame(EXAMPLE)).data) == 2
     with pytest.raises(ColumnNotFoundError, match="modelled"):
         allocation_bars(allocation.drop(columns="modelled"))
-    with pytest.raises(CepError, match=r"rates: of 1 agents\. The run has 3: \['b', 'c\+', 'd'\]"):
+    with pytest.raises(CepError, match=r"rates of 1 agents\. The run has 3: \['b', 'c\+', 'd'\]"):
         allocation_frame(EXAMPLE, [AgentRates((1.0, 1.0), 1.0)])
 
 
@@ -162,7 +162,7 @@ def test_a_view_of_threads():
     assert [lane["label"] for lane in view.lanes] == ["source", "0 · b", "1 · c+"]
     assert view.lanes[1]["note"] == "thread 0: busy 40 %, mostly agent b, events"
     assert view.agents == [{"name": name, "mark": name} for name in ("b", "c+", "d")]
-    assert view.x_label == "virtual time since the run's begin (ns)" and view.extent == [0, 100]
+    assert view.x_label == "virtual time since the start of the run (ns)" and view.extent == [0, 100]
     assert floats(view.start).tolist() == [0, 10, 30, 90, 40] and floats(view.lane).tolist() == [
         0,
         1,
@@ -360,13 +360,13 @@ GOOD = {"event_type": ["A", "B"], "utility": [0.5, 1], "position": [0, 1], "n": 
     [
         ({"utility": None}, "'utility' not found"),
         ({"event_type": None}, "'event_type' not found"),
-        ({"utility": [0.5, -1]}, r"utility in row 1 is -1\.0\. Each is a finite number of at least 0"),
+        ({"utility": [0.5, -1]}, r"utility in row 1 is -1\.0\. It must be a finite number of at least 0"),
         ({"utility": [np.nan, 1]}, "utility in row 0 is nan"),
         (
             {"utility": ["high", "low"]},
-            r"utility is of type .*\. Numbers are needed; columns",
+            r"column utility has type .*, not numbers\. The columns",
         ),
-        ({"position": [0, np.inf]}, r"position in row 1 is inf\. Each is a finite number$"),
+        ({"position": [0, np.inf]}, r"position in row 1 is inf\. It must be a finite number$"),
         ({"n": [1, -2]}, "n in row 1"),
         ({"event_type": ["A", None]}, "event_type in row 1 is missing"),
     ],
@@ -395,7 +395,9 @@ def test_a_view_of_utilities():
     assert utility_figure(utilities(pd.DataFrame(GOOD))).layout.barmode == "stack"
     with pytest.raises(TypeError):
         UtilityView(pd.DataFrame(GOOD), bins=3)
-    with pytest.raises(CepError, match=r"utilities: list is no DataFrame\. Its columns are \['utility'"):
+    with pytest.raises(
+        CepError, match=r"utilities: got list\. Give a pandas DataFrame with the columns \['utility'"
+    ):
         UtilityView([1])
 
 

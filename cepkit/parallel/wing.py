@@ -1,4 +1,4 @@
-"""What the wing of parallel engines registers with the rooms below: names of engines, a remark, views."""
+"""Register the parallel engines, their remark for `explain` and their views with the rooms below."""
 
 from __future__ import annotations
 

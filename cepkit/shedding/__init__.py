@@ -1,1 +1,1 @@
-"""Load shedding: utilities of events, drawn and viewed."""
+"""Load shedding: plots and a view of the utilities of events."""

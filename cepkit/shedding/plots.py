@@ -1,4 +1,4 @@
-"""Utilities by which load is shed: of event types by position in the window, of partial matches by state."""
+"""Plot utilities for load shedding: of event types by position in the window, of partial matches by state."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _LEFT, _WIDTH, _HISTOGRAM = 150, 900, 150
 
 
 class Utilities(NamedTuple):
-    """A table of utilities, and how often each utility is met.
+    """A table of utilities, and the number of events or partial matches with each utility.
 
-    A row is a state, an event type, or both; ``edges`` bound the bins of positions, of which there is one
-    where the table has no positions.
+    A row is a state, an event type, or both. ``edges`` bound the bins of positions. A table without positions
+    has one bin.
     """
 
     rows: tuple[dict, ...]  # label, and state and event_type where the table has them
     edges: np.ndarray  # float64, (n_bins + 1,)
     has_position: bool
-    mean: np.ndarray  # float64, (n_rows, n_bins): weighted by n; NaN: nothing there
+    mean: np.ndarray  # float64, (n_rows, n_bins): weighted by n; NaN: no cell of the frame
     n: np.ndarray  # float64, (n_rows, n_bins): events or partial matches
     utility_edges: np.ndarray  # float64, (UTILITY_BINS + 1,)
     n_of_utility: np.ndarray  # float64, (n_rows, UTILITY_BINS)
@@ -42,12 +42,12 @@ class Utilities(NamedTuple):
 
     @property
     def n_total(self) -> float:
-        """All events or partial matches of the rows that are there."""
+        """Number of events or partial matches in all rows."""
         return float(self.n.sum())
 
 
 def utilities(frame: pd.DataFrame) -> Utilities:
-    """Return a table of utilities as pictures take it.
+    """Return a frame of utilities as a table for plots, with positions in bins.
 
     Parameters
     ----------
@@ -57,33 +57,34 @@ def utilities(frame: pd.DataFrame) -> Utilities:
         ``utility`` : number, at least 0
             In any unit, such as shares of 1 or of 100.
         ``event_type``, ``state`` : text, number or categorical
-            Of what: at least one of the two. With both a cell is of events of a type that meet partial
+            At least one of the two. With both, a cell describes the events of a type that meet partial
             matches in a state.
         ``position`` : number, optional
-            In the window: where a bin begins, or one position, such as the number of events since the window
+            Start of a bin in the window, or one position, such as the number of events since the window
             opened.
         ``n`` : number, at least 0, optional
-            How many events or partial matches have it; left out: one each.
+            Number of events or partial matches in the cell; default: one each.
 
     Returns
     -------
     Utilities
-        Rows in the order of categories or of numbers, else in that in which they come; at most 60, those with
-        most behind them. Means of at most 96 bins of positions, weighted by ``n``.
+        At most 60 rows, those with the greatest ``n``. Categories and numbers are sorted, other values keep
+        their order of appearance. The means are weighted by ``n``, in at most 96 bins of positions.
 
     Raises
     ------
     ColumnNotFoundError
-        When ``utility``, or ``event_type`` as well as ``state``, is missing.
+        When the frame lacks ``utility``, or both ``event_type`` and ``state``.
     CepError
-        When a utility, position or ``n`` is missing, negative (positions may be) or no finite number, or a
-        type or state is missing; the message names the column and the row.
+        When a value is missing or is not a finite number, or a utility or ``n`` is negative. The message
+        names the column and the row.
 
     Notes
     -----
     O(n) for n cells.
-    Source of such tables: eSPICE's UT(T, P) (``event_type, position``), hSPICE's UT(T, P, s) (all three),
-    pSPICE's utility of a partial match by what is left of its window (``state, position``).
+    Source: these papers define such tables. eSPICE: UT(T, P), with ``event_type, position``. hSPICE:
+    UT(T, P, s), with all three columns. pSPICE: the utility of a partial match by the rest of its window,
+    with ``state, position``.
 
     Examples
     --------
@@ -93,7 +94,9 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     (['A', 'B'], [[90.0, 10.0], [40.0, nan]])
     """
     if not isinstance(frame, pd.DataFrame):
-        raise CepError(f"utilities: {type(frame).__name__} is no DataFrame. Its columns are {_CONTRACT}")
+        raise CepError(
+            f"utilities: got {type(frame).__name__}. Give a pandas DataFrame with the columns {_CONTRACT}"
+        )
     if "utility" not in frame.columns:
         raise column_not_found("utilities", "utility", frame.columns)
     keys = [name for name in KEYS if name in frame.columns]
@@ -106,7 +109,7 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     for name in keys:
         missing = frame[name].isna().to_numpy()
         if missing.any():
-            raise CepError(f"utilities: {name} in row {missing.argmax()} is missing. Each cell has one")
+            raise CepError(f"utilities: {name} in row {missing.argmax()} is missing. Every row needs a value")
     row, rows = _rows(frame, keys)
     weight = np.bincount(row, n, minlength=len(rows))
     kept = np.sort(np.argsort(-weight, kind="stable")[:MOST_ROWS])
@@ -121,7 +124,7 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     cell = row * n_bins + number
     shape, size = (len(kept), n_bins), len(kept) * n_bins
     total = np.bincount(cell, n, minlength=size).reshape(shape)
-    # A cell that nothing met so far still has a utility: all of them weigh the same then.
+    # A cell with n = 0 still has a utility. Its rows then have equal weights.
     alone = np.bincount(cell, minlength=size).reshape(shape)
     with np.errstate(invalid="ignore", divide="ignore"):
         weighted = np.bincount(cell, n * utility, minlength=size).reshape(shape) / total
@@ -152,18 +155,18 @@ def _numbers(frame: pd.DataFrame, name: str, least: float | None = None) -> np.n
         values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
         raise CepError(
-            f"utilities: {name} is of type {frame[name].dtype}. Numbers are needed; columns are {_CONTRACT}"
+            f"utilities: column {name} has type {frame[name].dtype}, not numbers. The columns are {_CONTRACT}"
         ) from None
     wrong = ~np.isfinite(values) | ((values < least) if least is not None else False)
     if wrong.any():
         r = int(wrong.argmax())
         said = "a finite number" + (f" of at least {least:g}" if least is not None else "")
-        raise CepError(f"utilities: {name} in row {r} is {values[r]}. Each is {said}")
+        raise CepError(f"utilities: {name} in row {r} is {values[r]}. It must be {said}")
     return values
 
 
 def _rows(frame: pd.DataFrame, keys: list[str]) -> tuple[np.ndarray, list[dict]]:
-    """Return the row of every cell, and what the rows are."""
+    """Return the row number of every cell, and the label and keys of every row."""
     codes, names = [], []
     for name in keys:
         if isinstance(frame[name].dtype, pd.CategoricalDtype):
@@ -184,7 +187,7 @@ def _rows(frame: pd.DataFrame, keys: list[str]) -> tuple[np.ndarray, list[dict]]
 
 
 def _position_edges(position: np.ndarray) -> np.ndarray:
-    """Return the bounds of the bins: one per position where there are few and they are equally far apart."""
+    """Return the edges of the bins: a bin per position if positions are few and evenly spaced."""
     distinct = np.unique(position)
     if not len(distinct):
         return np.array([0.0, 1.0])
@@ -197,9 +200,9 @@ def _position_edges(position: np.ndarray) -> np.ndarray:
 
 
 def share_up_to(made: Utilities, threshold: float, row: int | None = None) -> float:
-    """Return which share of the events or partial matches have a utility in the bins up to a threshold.
+    """Return the share of events or partial matches with a utility up to a threshold.
 
-    The bin that holds the threshold counts by the part of it that is below.
+    The bin that contains the threshold counts in proportion to its part below the threshold.
     """
     n = made.n_of_utility.sum(axis=0) if row is None else made.n_of_utility[row]
     low, high = made.utility_edges[:-1], made.utility_edges[1:]
@@ -208,7 +211,7 @@ def share_up_to(made: Utilities, threshold: float, row: int | None = None) -> fl
 
 
 def utility_figure(made: Utilities, *, threshold: float | None = None, title: str | None = None) -> go.Figure:
-    """Draw the mean utility by row and position, above how many are seen with each utility."""
+    """Draw the mean utility by row and position, and below it a histogram of the utilities."""
     from plotly.subplots import make_subplots
 
     heights = [max(90, 24 * len(made.rows)), 190]
@@ -269,7 +272,7 @@ def utility_figure(made: Utilities, *, threshold: float | None = None, title: st
 
 
 def utility_svg(made: Utilities, *, threshold: float | None = None, title: str = "") -> str:
-    """Return the table and the distribution of all its utilities as SVG text."""
+    """Return the table and the histogram of its utilities as SVG text."""
     top = 34 if title else 12
     height = max(12, min(22, 360 // max(1, len(made.rows))))
     step = (_WIDTH - _LEFT - 20) / (len(made.edges) - 1)

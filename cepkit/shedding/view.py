@@ -1,4 +1,4 @@
-"""Utilities for load shedding, as a shaded table and a distribution: the Python half."""
+"""The Python half of the utility view: utilities as a shaded table and a distribution."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ if TYPE_CHECKING:
 class UtilityView(ResultView):
     """The utility of events by type and position in the window, or of partial matches by state.
 
-    The table has a row per type or state and a cell per position. A higher utility is darker, and its number
-    is written into the cell if there is room. Below the table, bars show how many events or partial matches
-    have a utility, and a line shows the share of those up to it. Click a cell, a row's name or a bar to
-    select it: the bars are then those of the row, and the cells in a bar's range are framed. Keys: arrows
-    go from cell to cell, Escape clears the selection.
+    The table has a row per type or state and a cell per position. A higher utility is darker, and the cell
+    shows its number if there is room. The bars below the table count the events or partial matches with each
+    utility. The line shows the share of events with this utility or a lower one. Click a cell, the name of a
+    row or a bar to select it. The bars then count the selected row only, and a frame marks the cells in the
+    range of the selected bar. The arrow keys move between cells, and Escape clears the selection.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        A row per cell: ``utility``; ``event_type``, ``state`` or both; optional ``position`` and ``n``. See
-        `cepkit.shedding.plots.utilities` for the meaning of the columns and for what it refuses.
+        A row per cell with ``utility``, at least one of ``event_type`` and ``state``, and optionally
+        ``position`` and ``n``. `cepkit.shedding.plots.utilities` describes the columns and the errors.
     threshold : float, optional
-        Load with a utility up to this would be shed. It is drawn as a line and can be assigned later.
+        Load shedding would drop events with this utility or a lower one. The line shows the threshold, and
+        you can assign it later.
     title : str
         Heading of the view.
 
     Notes
     -----
-    ``selected`` is None or a dict. A row has ``row`` (its label) and ``state``, ``event_type`` or both; a
-    cell has also ``position`` ([from, to]), ``utility`` and ``n``; a bar has only ``utility`` ([from, to])
-    and ``n``.
+    ``selected`` is None or a dict with these keys:
+
+    * row: ``row`` (its label), and ``state``, ``event_type`` or both;
+    * cell: those of its row, ``position`` ([from, to]), ``utility`` and ``n``;
+    * bar: ``utility`` ([from, to]) and ``n``.
 
     Examples
     --------
@@ -59,7 +62,7 @@ class UtilityView(ResultView):
     n = Floats().tag(sync=True)  # (rows, positions)
     n_of_utility = Floats().tag(sync=True)  # (rows, utilities)
     threshold = traitlets.Float(None, allow_none=True).tag(sync=True)
-    share = traitlets.Float(0.0).tag(sync=True)  # of all that was seen, up to the threshold
+    share = traitlets.Float(0.0).tag(sync=True)  # events with a utility up to the threshold, 0 to 1
     note = traitlets.Unicode("").tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
     # browser -> Python
@@ -92,7 +95,7 @@ class UtilityView(ResultView):
         return utility_figure(self._made, threshold=self.threshold, title=self.title or None)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the frame that the view was made from."""
+        """Return the frame that the view shows."""
         return self._frame
 
     def svg(self) -> str:

@@ -1,4 +1,4 @@
-"""What the wing of load shedding registers with the rooms below: the view of utilities."""
+"""Register the view of utilities with the rooms below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cepkit.results.views import one_of, view_of
 
 @view_of.register(pd.DataFrame)
 def _(of, what, settings):
-    from cepkit.shedding.view import UtilityView  # the widgets' packages load with the first view
+    from cepkit.shedding.view import UtilityView  # imports the packages of the widgets
 
     one_of(what, ("utility",), "a DataFrame")
     return UtilityView(of, **settings)

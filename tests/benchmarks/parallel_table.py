@@ -26,14 +26,14 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.parallel.simulation.simulation import simulate_agents
 from cepkit.planning.planner import choose_engine
 
 CHEAP, EXPENSIVE = "{b}.x > {a}.x", "corr({a}.h, {b}.h) > 0.3"
-COUNTED = Terms(keep=False)
+COUNTED = RunSettings(keep=False)
 OTHERS = 0.05  # of a core: what others may take of a turn
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ def beside_auto(repeats: int, sizes=((4000, 100), (40_000, 300))) -> Iterator[Ro
             for how, keep in (("counted", False), ("materialised", True)):
 
                 def found(keep=keep, p=program, e=events):
-                    return run_agents(Agents(p, e), crew(1), Terms(keep=keep)).n_matches
+                    return run_agents(Agents(p, e), crew(1), RunSettings(keep=keep)).n_matches
 
                 def auto(keep=keep, p=program, e=events, chosen=engine):
                     matches = chosen.run(p, e)
@@ -194,8 +194,8 @@ def traced(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
         with_trace = replace(COUNTED, trace=True)
         busy = {False: [], True: []}
         for _ in range(repeats + 1):
-            for is_traced, terms in ((False, COUNTED), (True, with_trace)):
-                busy[is_traced].append(float(run_agents(agents, crew(1), terms).busy[0]) / 1e9)
+            for is_traced, settings in ((False, COUNTED), (True, with_trace)):
+                busy[is_traced].append(float(run_agents(agents, crew(1), settings).busy[0]) / 1e9)
         asked = ">= 0.9"
         yield Row(f"e. SEQ of 4, {name}: 1 thread, traced", min(busy[True]), asked, "not", min(busy[False]))
         (plain, _), (own, run) = in_turns(

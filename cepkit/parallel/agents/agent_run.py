@@ -1,4 +1,4 @@
-"""The arrays of one run of agents: who serves what; queues, logs and blocks, which grow when full."""
+"""The arrays of one run of agents: the work of every thread, and growing queues, logs and blocks."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import numpy as np
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError
 from cepkit.parallel.agents.agents import Agents, read_only
-from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, Terms
+from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, RunSettings
 from cepkit.parallel.compile.join_source import memo_partner, memo_size
 
-_LINE = 16  # numbers that a processor fetches together: two cache lines
+_LINE = 16  # numbers in two cache lines, which a processor fetches together
 
 
 class AgentRun:
-    """The arrays of one run of agents; whoever calls the kernels with them grows those that are full."""
+    """The arrays of one run of agents. The caller of the kernels must `grow` full arrays."""
 
     def __init__(
         self,
         agents: Agents,
         crew: Crew,
-        terms: Terms,
+        settings: RunSettings,
         *,
         costs: Costs | None = None,
         arrival: np.ndarray | None = None,
@@ -30,12 +30,12 @@ class AgentRun:
     ):
         from cepkit.kernels import agents as k
 
-        self.k, self.agents, self.crew, self.terms = k, agents, crew, terms
+        self.k, self.agents, self.crew, self.settings = k, agents, crew, settings
         self.is_real = costs is None
         if crew.allocation not in ALLOCATIONS:
             raise CepError(f"allocation {crew.allocation!r} is not known. There are {list(ALLOCATIONS)}")
-        if terms.removal not in REMOVALS:
-            raise CepError(f"removal {terms.removal!r} is not known. There are {list(REMOVALS)}")
+        if settings.removal not in REMOVALS:
+            raise CepError(f"removal {settings.removal!r} is not known. There are {list(REMOVALS)}")
         self.n_stages = len(agents.stages)
         self.groups = self._groups()
         self.net = self._network(costs or Costs(), arrival, own)
@@ -61,8 +61,8 @@ class AgentRun:
             return of
         return [crew.n_threads // n_groups + (g < crew.n_threads % n_groups) for g in range(n_groups)]
 
-    def _served(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return which kinds of work of every stage a thread takes, and what it takes first."""
+    def _assign_work(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the kinds of work that each thread takes, by stage, and the work that it takes first."""
         k, crew, n = self.k, self.crew, self.crew.n_threads
         serves, home = np.zeros((self.n_stages, n, 2), np.uint8), np.full((n, 2), -1, np.int64)
         if not self.groups:
@@ -70,7 +70,7 @@ class AgentRun:
         least = {"static": 2, "state_dynamic": 1}.get(crew.allocation, 0) * len(self.groups)
         if n < max(1, least) or (crew.allocation == "sequential" and n != 1):
             wanted = "1 thread" if crew.allocation == "sequential" else f"at least {max(1, least)} threads"
-            raise CepError(f"threads={n}: {len(self.groups)} agents, {crew.allocation}, take {wanted}")
+            raise CepError(f"threads={n}: {len(self.groups)} agents, {crew.allocation}, need {wanted}")
         homes = []
         for g, n_own in enumerate(self._threads_of_groups()):
             n_events = crew.of_events[g] if crew.of_events else (n_own + 1) // 2
@@ -88,8 +88,8 @@ class AgentRun:
         return serves, home
 
     def _network(self, costs: Costs, arrival: np.ndarray | None, own):
-        k, agents, terms = self.k, self.agents, self.terms
-        serves, home = self._served()
+        k, agents, settings = self.k, self.agents, self.settings
+        serves, home = self._assign_work()
         stages = np.zeros((self.n_stages, 13), np.int64)
         group_of = {s: group for group in self.groups for s in group}
         for s, (b, plan, rank) in enumerate(agents.stages):
@@ -115,7 +115,7 @@ class AgentRun:
         if np.ndim(costs.comparison) and n_given != n_agents:
             raise CepError(
                 f"Costs: comparison has {n_given} values for {n_agents} agents, {list(agents.labels)}. "
-                "Give one each, or one number for all"
+                "Give one per agent, or one for all"
             )
         cost[list(agents.stage_of_agent), :, k.COMPARE] = np.reshape(costs.comparison, (-1, 1))
         cost[:, :, k.SEND] = np.where(stages[:, k.IS_FUSED], 0.0, costs.send)[:, None]
@@ -124,9 +124,13 @@ class AgentRun:
         options = np.zeros(14, np.int64)
         is_sequential = self.crew.allocation == "sequential"
         options[k.ALLOCATION] = ALLOCATIONS.index(self.crew.allocation)
-        options[k.BATCH], options[k.CHUNK] = terms.batch, 1 if is_sequential else terms.chunk
-        options[k.IS_SCOPED], options[k.REMOVAL] = terms.scoped, REMOVALS.index(terms.removal)
-        options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = terms.keep, terms.backlog, terms.trace
+        options[k.BATCH], options[k.CHUNK] = settings.batch, 1 if is_sequential else settings.chunk
+        options[k.IS_SCOPED], options[k.REMOVAL] = settings.scoped, REMOVALS.index(settings.removal)
+        options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = (
+            settings.keep,
+            settings.backlog,
+            settings.trace,
+        )
         options[k.START_END] = k.END if own is None else own[1]
         options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
         options[k.IS_RISING], options[k.IS_TIMED] = agents.places.is_one_partition, arrival is not None
@@ -147,11 +151,11 @@ class AgentRun:
     def _make_state(self, own, seed: int, room: int) -> None:
         k, agents = self.k, self.agents
         n_stages, n_threads = self.n_stages, self.crew.n_threads
-        n_own = n_threads + 1  # the source needs the same
+        n_own = n_threads + 1  # the source has rows like a thread
         n_components = max((len(plan.joins) for plan in agents.plans), default=1)
         width = n_components + (4 if any(j.is_loop for plan in agents.plans for j in plan.joins) else 0)
-        n_rows = max(1, min(self.terms.batch, 64))
-        n_blocks = max(room, n_own * (2 * (k.MOST_HITS // n_rows + 2) + 2 * self.terms.chunk + 2))
+        n_rows = max(1, min(self.settings.batch, 64))
+        n_blocks = max(room, n_own * (2 * (k.MOST_HITS // n_rows + 2) + 2 * self.settings.chunk + 2))
         self.blocks = k.Blocks(
             np.zeros((n_blocks, n_rows, width), np.int64),
             np.zeros((n_blocks, n_rows, n_components), np.int32),
@@ -160,7 +164,7 @@ class AgentRun:
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
             np.zeros((2, n_stages, room + n_own, 5), np.int64), self._memo(),
         )  # fmt: skip
-        n_found = (room + n_own * k.MOST_HITS + self.terms.chunk) if self.terms.keep else 0
+        n_found = (room + n_own * k.MOST_HITS + self.settings.chunk) if self.settings.keep else 0
         self.found = k.Found(
             np.zeros((n_found, width), np.int64), np.zeros((n_found, n_components), np.int32),
             np.zeros(n_found, np.int64), np.zeros(n_found),
@@ -171,7 +175,7 @@ class AgentRun:
         hand[:, k.OPEN_NEXT] = hand[:, k.OPEN_LOOP] = -1
         hand[:, k.RANDOM] = seed * 7919 + np.arange(n_own)
         hand[:, k.FOREIGN] = agents.stage_of_agent[0] if agents.stage_of_agent else 0
-        n_spare = 2 * (k.MOST_HITS // n_rows + 2) + 2 * self.terms.chunk + 2
+        n_spare = 2 * (k.MOST_HITS // n_rows + 2) + 2 * self.settings.chunk + 2
         self.own = k.Own(
             hand, np.zeros((n_own, n_spare), np.int64), self._lists(),
             np.zeros((n_own, 3, k.MOST_HITS), np.int64),
@@ -199,10 +203,10 @@ class AgentRun:
         of_thread = shared[k.N_OF_RUN + n_stages * k.N_OF_STAGE :].reshape(n_own, k.N_OF_THREAD)
         of_thread[:, k.MARK], of_thread[:, k.EPOCH] = -1, k.END
         self.of_stage = of_stage
-        self.trace = np.zeros((1 << 12 if self.terms.trace else 1, k.N_TRACE_COLUMNS))
+        self.trace = np.zeros((1 << 12 if self.settings.trace else 1, k.N_TRACE_COLUMNS))
 
     def _memo(self) -> np.ndarray:
-        """Return what conditions came to; nothing is known yet."""
+        """Return the empty memo of condition results."""
         is_used = any(
             memo_partner(plan, plan.joins[rank]) is not None for _, plan, rank in self.agents.stages
         )
@@ -214,11 +218,11 @@ class AgentRun:
 
     @property
     def shared(self) -> np.ndarray:
-        """The numbers that threads share."""
+        """The numbers shared by all threads."""
         return self.control[::8]
 
     def grow(self, why: int) -> None:
-        """Make the array longer that a kernel found too short."""
+        """Double the array that a kernel found too short; ``why`` is the kernel's reason to stop."""
         k = self.k
         if why == k.MORE_BLOCKS:
             self._grow_blocks()
@@ -238,16 +242,14 @@ class AgentRun:
     def _grow_blocks(self) -> None:
         k, old, n = self.k, self.blocks, len(self.blocks.state)
         if 2 * n >= 1 << 24:
-            raise CepError(
-                "agents: more than 2^24 blocks of partial matches wait or are kept; take a larger batch"
-            )
+            raise CepError("agents: more than 2^24 blocks of partial matches are in use. Give a larger batch")
         queue = np.full((self.n_stages, 2 * n), -1, np.int64)
         for s in range(self.n_stages):
             numbers = np.arange(self.of_stage[s, k.HEAD], self.of_stage[s, k.TAIL])
             queue[s, numbers % (2 * n)] = old.queue[s, numbers % n]
         n_free = int(self.shared[k.N_FREE])
         free = np.zeros(2 * n, np.int64)
-        free[:n] = np.arange(2 * n - 1, n - 1, -1)  # those used before are taken first
+        free[:n] = np.arange(2 * n - 1, n - 1, -1)  # the end is taken first: blocks used before
         free[n : n + n_free] = old.free[:n_free]
         self.shared[k.N_FREE] = n + n_free
         self.blocks = k.Blocks(
@@ -270,7 +272,7 @@ class AgentRun:
     def _renew_lists(self) -> None:
         k, old, lists = self.k, self.own.lists, self._lists()
         for r, hand in enumerate(self.own.hand):
-            if hand[k.PHASE] == k.TAKEN:  # it goes on where it stopped; else they are written anew
+            if hand[k.PHASE] == k.TAKEN:  # the thread continues with its lists; others write new ones
                 n = max(hand[k.N_BLOCKS], hand[k.N_RANGES])
                 lists[r, :, :n] = old[r, :, :n]
         self.own = self.own._replace(lists=lists)
@@ -278,7 +280,7 @@ class AgentRun:
     # --- outcome
 
     def left(self) -> int:
-        """Return how many events and partial matches are kept."""
+        """Return how many events and partial matches are in buffers."""
         return int(self.of_stage[:, [self.k.EVENTS_HELD, self.k.PARTIALS_HELD]].sum())
 
     def n_matches(self) -> int:
@@ -286,11 +288,11 @@ class AgentRun:
         return int(self.own.counts[:, :, self.k.N_COMPLETE].sum())
 
     def block(self) -> MatchBlock:
-        """Return the matches in the order in which they were found; by branch."""
+        """Return the matches by branch, in the order of detection."""
         n, places, made = int(self.shared[self.k.N_FOUND]), self.agents.places, []
         for b, plan in enumerate(self.agents.plans):
             own = np.flatnonzero(self.found.branch[:n] == b)
-            if not any(join.is_loop for join in plan.joins):  # one event of each component
+            if not any(join.is_loop for join in plan.joins):
                 made.append(self._block_of_singles(b, own, len(plan.joins)))
                 continue
             sizes = self.found.sizes[own, : len(plan.joins)].astype(np.int64)
@@ -320,14 +322,14 @@ class AgentRun:
 
 
 def _twice(array: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Return the array with zeros behind, twice as long along an axis."""
+    """Return the array padded with zeros to twice its length along an axis."""
     shape = list(array.shape)
     shape[axis] *= 2
-    made = np.zeros(shape, array.dtype)  # pages of zeros take no time until they are used
+    made = np.zeros(shape, array.dtype)  # pages of zeros cost nothing until they are used
     made[tuple(map(slice, array.shape))] = array
     return made
 
 
 def _of_threads(n: int, width: int) -> np.ndarray:
-    """Return a row per thread, on cache lines of its own: what one writes is not taken from another."""
+    """Return a row per thread, each on its own cache lines, to avoid false sharing."""
     return np.zeros((n, -(-(width + _LINE) // _LINE) * _LINE), np.int64)

@@ -1,4 +1,4 @@
-"""A program's agents: its stages, the events that each takes, and the code and arrays of their joins."""
+"""The agents of a program: stages, the events that each stage takes, and the code and arrays of the joins."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from cepkit.planning.planner import Engine
 
 
 def agents_unsupported(program: SequenceProgram) -> str | None:
-    """Return why agents cannot run a program, None when they can; completes "it …"."""
+    """Return why agents cannot run a program, to complete "it …"; None if they can."""
     if not program.compiled:
         return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
     return next((reason for bound in program.branches if (reason := joins_unsupported(bound))), None)
 
 
 def parallel_note(program: SequenceProgram, engine: Engine) -> str:
-    """Return what the parallel engines would do instead of the engine that was chosen, for `explain`."""
+    """Return the remark of `explain` on the parallel engines."""
     if reason := agents_unsupported(program):
         return f"not by agents (cep.Hybrid and others): the query {reason}"
     given = "cep.Hybrid(threads=4) and others when given as engine"
@@ -42,17 +42,16 @@ def parallel_note(program: SequenceProgram, engine: Engine) -> str:
 
 @dataclass(frozen=True)
 class Agents:
-    """The agents of a program over some events: one per join, behind the first of each branch.
+    """The agents of a program over some events: one per join after the first of each branch.
 
     Parameters
     ----------
     program : SequenceProgram
-        One that `agents_unsupported` has nothing against.
+        A program that passes `agents_unsupported`.
     events : Events
-        With the program's columns.
+        Events with the program's columns.
     orders : sequence of sequence of int, optional
-        For every branch its components in the order in which they are joined; default: the query's
-        ``evaluation_order``, or first to last.
+        Components of every branch in join order; default: the query's ``evaluation_order``, or first to last.
 
     Raises
     ------
@@ -77,17 +76,17 @@ class Agents:
 
     @cached_property
     def stages(self) -> tuple[tuple[int, JoinPlan, int], ...]:
-        """Branch, plan and number of every join; the first of a branch starts its partial matches."""
+        """Branch, plan and number of every join. The first join of a branch starts its partial matches."""
         return tuple((b, plan, rank) for b, plan in enumerate(self.plans) for rank in range(len(plan.joins)))
 
     @cached_property
     def stage_of_agent(self) -> tuple[int, ...]:
-        """The stages that have an agent: all but beginnings without a loop."""
+        """The stages that have an agent: all but the first of a branch, unless the first is a loop."""
         return tuple(s for s, (_, plan, rank) in enumerate(self.stages) if rank or plan.joins[0].is_loop)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What agents are called: the variables whose events they add, numbered where one comes again."""
+        """Names of the agents: the variables of the events that they add, numbered if one repeats."""
         names, times = [], Counter()
         for s in self.stage_of_agent:
             b, plan, rank = self.stages[s]
@@ -100,20 +99,20 @@ class Agents:
 
     @cached_property
     def followed(self) -> tuple[int, ...]:
-        """The agents whose partial matches go to the next agent."""
+        """The agents that send partial matches to the next agent."""
         stages = self.stage_of_agent
         ranks = [self.stages[s][2] for s in stages]
         return tuple(a for a in range(len(stages) - 1) if stages[a + 1] == stages[a] + 1 and ranks[a + 1])
 
     def check_fused(self, groups: Sequence[Sequence[int]]) -> None:
-        """Raise CepError when agents to be fused are no neighbours, or one of them is named twice."""
+        """Raise CepError when fused agents are not neighbours, or an agent is in two groups."""
         names = [label.rstrip("+") for label in self.labels]
         for k, group in enumerate(groups):
             shown = tuple(names[a] if 0 <= a < len(names) else a for a in group)
             if any(b != a + 1 or a not in self.followed for a, b in pairwise(group)):
-                raise CepError(f"fuse={shown}: neighbours are meant, of {names}")
+                raise CepError(f"fuse={shown}: not neighbours. The agents are {names}")
             if any({*group} & {*other} for other in groups[:k]):
-                raise CepError(f"fuse={shown}: an agent is in one pair only")
+                raise CepError(f"fuse={shown}: an agent is in another pair already")
 
     @cached_property
     def places(self) -> Places:
@@ -122,7 +121,7 @@ class Agents:
 
     @cached_property
     def events_of_stage(self) -> tuple[np.ndarray, ...]:
-        """The places of the events that every stage takes, in stream order."""
+        """Places of the events that every stage takes, in stream order."""
         position, accept = self.places.position_of_place, self._accept
         taken = []
         for _, plan, rank in self.stages:
@@ -137,12 +136,12 @@ class Agents:
 
     @cached_property
     def first_event(self) -> np.ndarray:
-        """Where the events of every stage begin when these stand one behind the other, (n_stages + 1,)."""
+        """Start of every stage in the concatenated events of all stages, (n_stages + 1,)."""
         return np.cumsum([0, *map(len, self.events_of_stage)]).astype(np.int64)
 
     @cached_property
     def last_position(self) -> np.ndarray:
-        """By place: up to which position events are in the window behind it, and never less than before."""
+        """Last position in the window after each place, as a running maximum."""
         position = self.places.position_of_place
         last = position[np.maximum(self.places.window_end - 1, 0)]
         if self.places.is_one_partition:
@@ -153,7 +152,7 @@ class Agents:
 
     @cached_property
     def arrays_of_events(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the source passes on, the events of stages, and positions by place; see `kernels.agents`."""
+        """Deliveries of the source, events of the stages, and positions by place; see `kernels.agents`."""
         position = self.places.position_of_place
         by_place = np.stack([np.arange(self.places.n), position, self.last_position])
         events = by_place[:, np.concatenate(self.events_of_stage)]
@@ -164,12 +163,12 @@ class Agents:
 
     @cached_property
     def join(self) -> Callable:
-        """The generated function that joins blocks of partial matches with events."""
+        """Generated function that joins blocks of partial matches with events."""
         return self._module.join
 
     @cached_property
     def completes(self) -> Callable:
-        """The generated function that tests what a join decides at its end."""
+        """Generated function that runs the tests of a complete component."""
         return self._module.completes
 
     @cached_property
@@ -179,7 +178,7 @@ class Agents:
 
     @cached_property
     def world(self) -> tuple[np.ndarray, ...]:
-        """What conditions read: see `cepkit.parallel.compile.join_source`."""
+        """The arrays that conditions read, see `WORLD` in `cepkit.parallel.compile.join_source`."""
         places, inputs = self.places, self.places.inputs
         dtypes = dtypes_of(inputs)
         names = list(world_rows(dtypes))
@@ -201,7 +200,7 @@ class Agents:
                     np.ascontiguousarray(self._accept),
                     np.array(floats, np.float64).reshape(len(floats), places.n),
                     np.array(integers, np.int64).reshape(len(integers), places.n),
-                    _stacked(vectors, places.n),
+                    _stack(vectors, places.n),
                     np.array([c for c, f in zip(inputs.constants, is_float, strict=True) if f], np.float64),
                     np.array([*whole, *starts], np.int64),
                     np.concatenate(tables) if tables else np.zeros(0, np.uint8),
@@ -210,8 +209,8 @@ class Agents:
         )
 
 
-def _stacked(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
-    """Return matrices as one array; zeros behind shorter rows change no sum over their numbers."""
+def _stack(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """Return matrices as one array, padded with zeros, which change no sum."""
     if len(matrices) == 1:
         return np.ascontiguousarray(matrices[0], np.float64)[None]
     made = np.zeros((len(matrices), n, max((m.shape[1] for m in matrices), default=0)))
@@ -221,7 +220,7 @@ def _stacked(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a view that cannot be written: the type that kernels are compiled for."""
+    """Return a read-only view, the type that kernels are compiled for."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

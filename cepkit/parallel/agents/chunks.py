@@ -1,4 +1,4 @@
-"""How the baselines divide a stream: runs by their first event (RIP), by intervals of time, or by key."""
+"""Divide a stream for the baselines: by first events (RIP), by intervals of time, or by key."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream that one unit looks at by itself.
+    """A piece of a stream that one unit searches alone.
 
     Parameters
     ----------
     own : tuple of (int, int)
-        Positions, from and to before, whose events are the first of the matches that it keeps.
+        Half-open range of positions. The chunk keeps the matches whose first event is in it.
     end : int
-        First position not looked at.
+        End of the positions that the unit sees, exclusive.
     unit : int
-        Which does it.
+        Number of the unit.
     begin : int
-        First position looked at; ``own[0]``, but for what must be absent in front of a match.
+        First position that the unit sees. It is before ``own[0]`` only if the query forbids events before a
+        match.
     starts : tuple of (int, int)
-        Positions at which partial matches begin; matches of those that are not its own are dropped.
+        Half-open range of positions at which partial matches begin. Matches that begin outside ``own`` are
+        dropped.
     """
 
     own: tuple[int, int]
@@ -40,17 +42,17 @@ class Chunk:
 
 
 def looked_at(places: Places) -> tuple[np.ndarray, np.ndarray]:
-    """Return what matches that begin with an event depend on: positions from, and to before.
+    """Return for every event the range of positions that a match beginning there depends on.
 
     Parameters
     ----------
     places : Places
-        Of any sequence program.
+        Places of any sequence program.
 
     Returns
     -------
     start_of_position, end_of_position : ndarray of int64, shape (n_events,)
-        Its window. An event that must be absent in front of the match lets it begin before the event itself.
+        Half-open ranges. A range starts before the event if the query forbids events before the match.
 
     Notes
     -----
@@ -59,7 +61,7 @@ def looked_at(places: Places) -> tuple[np.ndarray, np.ndarray]:
     absences = [(a, len(b.accepts)) for b in places.program.branches for a in b.branch.absences]
     position = places.position_of_place
     start, end = np.arange(places.n, dtype=np.int64), np.empty(places.n, np.int64)
-    # What must be absent is so within the window of time, however few events that of the match may be.
+    # An absence reaches to the end of the window in time, even if a window in events is shorter.
     ends_late = any(absence.before >= n for absence, n in absences)
     end_of_place = np.maximum(places.time_end if ends_late else places.window_end, np.arange(1, places.n + 1))
     end[position] = position[end_of_place - 1] + 1
@@ -69,7 +71,7 @@ def looked_at(places: Places) -> tuple[np.ndarray, np.ndarray]:
 
 
 def needs_look_behind(program: SequenceProgram) -> bool:
-    """Whether events in front of a match decide about it: some must be absent there."""
+    """Return whether a match depends on events before it, because some must be absent there."""
     return any(absence.after < 0 for bound in program.branches for absence in bound.branch.absences)
 
 
@@ -85,13 +87,13 @@ def rip_chunks(
     Parameters
     ----------
     end_of_position : ndarray of int64, shape (n_events,)
-        First position that a match which begins with the event does not depend on; see `looked_at`.
+        End, exclusive, of the positions that a match beginning with the event depends on; see `looked_at`.
     n_events_per_chunk : int
-        B: chunk k owns the positions from k B to before (k + 1) B.
+        B: chunk k owns the positions k B to (k + 1) B - 1.
     threads : int
-        T: chunk k is done by unit k mod T.
+        T: chunk k goes to unit k mod T.
     start_of_position : ndarray of int64, shape (n_events,), optional
-        First position that such a match depends on; None: its own first event.
+        First position that such a match depends on; None: the position of the event.
 
     Returns
     -------
@@ -101,16 +103,16 @@ def rip_chunks(
     Raises
     ------
     CepError
-        When there are no units, or no events in a chunk.
+        When ``threads`` or ``n_events_per_chunk`` is less than 1.
 
     Notes
     -----
-    Time O(n_events). Each match begins in one chunk, which sees all that it depends on: the matches of all
-    chunks are those of the stream, each once, whatever the strategy. An after-match policy is applied to all
-    of them together.
+    Time O(n_events). Each match begins in exactly one chunk, and this chunk sees all events that it depends
+    on. So the chunks together find each match of the stream once, with every strategy. An after-match policy
+    must be applied to the matches of all chunks together.
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013.
-    Differs: chunks overlap by what is looked at of the last runs, not by a fixed number of events.
+    Differs: the overlap covers the events of the last runs, not a fixed number of events.
 
     Examples
     --------
@@ -143,41 +145,41 @@ def interval_chunks(
     start_filter: bool = True,
     look_behind: bool = False,
 ) -> list[Chunk]:
-    """Divide a stream into intervals of time, each with one window behind it.
+    """Divide a stream into intervals of time, each with the window after it.
 
     Parameters
     ----------
     time : ndarray of int64 or float64, shape (n_events,)
-        Rising.
+        Times in rising order.
     window : float
         W, in the unit of ``time``, more than 0.
     multiple : float
         Length of an interval in windows, at least 1.
     threads : int
-        T: interval k is done by unit k mod T.
+        T: interval k goes to unit k mod T.
     start_filter : bool
-        Whether runs begin at the interval's own events only; else at all that it sees, and matches that
-        begin behind it are dropped.
+        Whether runs begin only at the interval's own events. If False, they begin at all events that the
+        chunk sees, and matches that begin after the interval are dropped.
     look_behind : bool
-        Whether the window in front of an interval is looked at, too: for what must be absent there.
+        Whether a chunk also sees the window before its interval, for events that must be absent there.
 
     Returns
     -------
     list of Chunk
-        In stream order, intervals without events left out.
+        Chunks in stream order, without intervals that have no events.
 
     Raises
     ------
     CepError
-        An argument is out of its range.
+        When an argument is out of range.
 
     Notes
     -----
-    Time O(n_events). An event goes to the units of the intervals of its time and of its time less a window.
+    Time O(n_events). An event at time t goes to the units of the intervals of t and of t minus a window.
     Overlap costs a factor of 1 + 1 / multiple.
     Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
-    Differs: there runs begin at all events, as without ``start_filter``; the first window of a stream goes to
-    the last unit, too, and nothing looks behind.
+    Differs: OpenCEP begins runs at all events, as without ``start_filter``. It also sends the first window of
+    a stream to the last unit, and it has no ``look_behind``.
 
     Examples
     --------
@@ -189,7 +191,7 @@ def interval_chunks(
     """
     _at_least_one("threads", threads)
     if not window > 0:
-        raise CepError(f"window={window}: intervals take a window in time, above 0")
+        raise CepError(f"window={window}: intervals need a window in time above 0")
     if not multiple >= 1:
         raise CepError(f"multiple={multiple}: intervals are at least one window long")
     time = np.asarray(time)
@@ -200,7 +202,7 @@ def interval_chunks(
         interval, window = int(interval), int(window)
     since = time - time[0]
     number = np.floor_divide(since, interval)
-    last_number = np.floor_divide(since - window, interval)  # of the interval that sees it as overlap
+    last_number = np.floor_divide(since - window, interval)  # the last interval that sees it
     numbers, low = np.unique(number, return_index=True)
     high = np.append(low[1:], len(time))
     end = np.maximum(np.searchsorted(last_number, numbers, side="right"), high)
@@ -209,7 +211,7 @@ def interval_chunks(
         begin = np.searchsorted(since, since[low] - window, side="left")
     made = []
     for k, own, stop, last, first in zip(*_lists(numbers, low, high, end, begin), strict=True):
-        # Differences are rounded: what a match may span is asked as engines ask it.
+        # Differences are rounded, so test the span of a match exactly as the engines do.
         while last < len(time) and time[last] - time[stop - 1] <= window:
             last += 1
         while look_behind and first > 0 and time[own] - time[first - 1] <= window:
@@ -220,10 +222,7 @@ def interval_chunks(
 
 
 def keys_unsupported(program: SequenceProgram) -> str | None:
-    """Return why the matches of a program cannot be found key by key, None when they can.
-
-    It completes "it …".
-    """
+    """Return why matches cannot be found key by key, to complete "it …"; None if they can."""
     if not program.query.partition_by:
         return "has no key that all events of a match share"
     for bound in program.branches:
@@ -231,7 +230,7 @@ def keys_unsupported(program: SequenceProgram) -> str | None:
             steps = [component.step] if number else []
             steps += [component.inner] if component.high != 1 else []
             if "strict" in steps:
-                return f"may skip no event in front of {component.variable!r}, whichever its key"
+                return f"may skip no event before {component.variable!r}, whichever its key"
     return None
 
 
@@ -241,12 +240,12 @@ def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_l
     Parameters
     ----------
     partition_of_event : ndarray of int, shape (n_events,)
-        From 0; a stream's own order of events holds in every unit.
+        Partition of each event, from 0. Every unit keeps the stream order of its events.
     threads : int
         T.
     how : str
-        ``"least_loaded"``: keys with the most events first, each to the unit with the fewest so far;
-        ``"hash"``: by the key alone.
+        ``"least_loaded"``: assign keys with the most events first, each to the unit with the fewest events
+        so far. ``"hash"``: by the key alone.
 
     Returns
     -------
@@ -256,12 +255,11 @@ def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_l
     Raises
     ------
     CepError
-        When there are no units, or the way is not known.
+        When ``threads`` is less than 1, or ``how`` is unknown.
 
     Notes
     -----
-    Time O(n_events + n_partitions (log n_partitions + T)). For queries that `keys_unsupported` has nothing
-    against.
+    Time O(n_events + n_partitions (log n_partitions + T)). Only for queries that pass `keys_unsupported`.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012: keys are hashed.
     Differs: ``"least_loaded"`` needs to know how many events a key has.
 

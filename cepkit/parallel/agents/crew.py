@@ -1,4 +1,4 @@
-"""How a run of agents is set: its threads, the way they work, and what a simulated step takes."""
+"""The settings of a run of agents: its threads, their way of working, and the costs of simulated steps."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from cepkit.errors import CepError
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic", "sequential")
 REMOVALS = ("watermark", "window", "never")
-MOST_THREADS = 512  # each has buffers of its own for every agent, and looks into all others'
+MOST_THREADS = 512  # every thread has buffers for every agent and reads the buffers of all others
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a thread's steps take, in nanoseconds of virtual time.
+    """The costs of a thread's steps, in nanoseconds of virtual time.
 
     Parameters
     ----------
     item : float
-        To take an event or a partial match.
+        Taking an event or a partial match.
     look : float
-        To see that a pair is not in order or not in one window, or what its conditions came to before.
+        Rejecting a pair that is not in order or not in one window, or finding its result in the memo.
     comparison : float or sequence of float
-        To test the conditions of a pair; by agent, if there are several. Costly conditions are tested once
+        Testing the conditions of a pair; one cost, or one per agent. Costly conditions are tested once
         for two events.
     lock : float
-        To begin with another worker's buffer.
+        Starting to read the buffer of another worker.
     send : float
-        To pass a partial match on.
+        Sending a partial match.
     delivery : float
-        For the source to pass an event on.
+        Delivering an event from the source.
     match : float, optional
-        To report a match; None: as ``send``.
+        Reporting a match; None: the same as ``send``.
 
     Raises
     ------
     CepError
-        For what is no number, or is negative or not finite.
+        When a cost is not a number, is negative, or is not finite.
     """
 
     item: float = 100.0
@@ -59,27 +59,29 @@ class Costs:
                 continue
             for cost in value if field.name == "comparison" and isinstance(value, tuple) else (value,):
                 if not isinstance(cost, Real) or not (isfinite(cost) and cost >= 0):
-                    raise CepError(f"Costs: {field.name}={value!r}: nanoseconds are meant, 0 or more")
+                    raise CepError(f"Costs: {field.name}={value!r}. Give nanoseconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Which thread works for which agent.
+    """The threads of a run, and the agents that they work for.
 
     Parameters
     ----------
     allocation : str
-        ``static``: a thread takes the events or the partial matches of its agent; ``state_dynamic``: both;
-        ``fully_dynamic``: those of all agents, its own first, and on real threads before them what it made
-        itself; ``sequential``: one thread, partial matches of the latest agent first.
+        ``static``: a thread takes either the events or the partial matches of its agent.
+        ``state_dynamic``: a thread takes both.
+        ``fully_dynamic``: a thread takes work of all agents, that of its own agent first. A real thread takes
+        its own partial matches even before that.
+        ``sequential``: one thread, which takes partial matches of the latest agent first.
     n_threads : int
-        How many.
+        Number of threads.
     of_agent : tuple of int, optional
-        Threads by agent; None: as equal as can be.
+        Threads by agent; None: as equal as possible.
     of_events : tuple of int, optional
-        Of these, those that take events before partial matches; None: half.
+        Threads by agent that take events before partial matches; None: half of the agent's threads.
     fused : tuple of tuple of int
-        Agents that are one: groups of numbers that follow each other.
+        Fused agents: groups of consecutive numbers.
     """
 
     allocation: str
@@ -96,26 +98,27 @@ ONE_BY_ONE = Crew("sequential", 1)  # one thread, event by event
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How a run goes on, whoever runs it.
+class RunSettings:
+    """The settings of a run, on real threads or in virtual time.
 
     Parameters
     ----------
     batch : int
         Events, or partial matches, that a thread takes at once.
     chunk : int
-        Events that the source passes on at once.
+        Events that the source delivers at once.
     scoped : bool
-        Whether only events in a partial match's window are looked at, found by bisection.
+        Whether threads look only at events in a partial match's window, found by bisection.
     removal : str
-        ``watermark``: what can take part in no match to come; ``window``: events as long as a partial match
-        in their window may come; ``never``.
+        ``watermark``: remove items that cannot be part of a future match.
+        ``window``: keep events as long as a partial match in their window may come.
+        ``never``: keep everything.
     keep : bool
-        Whether matches are kept; else they are counted.
+        Whether to keep matches; False only counts them.
     backlog : int
-        Items that wait when the source stops passing events on.
+        Number of waiting items at which the source pauses.
     trace : bool
-        Whether every step is written down.
+        Whether to record every step.
     """
 
     batch: int = 32

@@ -1,4 +1,4 @@
-"""What a parallel run gave and what it took, on real threads or in virtual time."""
+"""The outcome of a parallel run, on real threads or in virtual time: matches, times, counts, trace."""
 
 from __future__ import annotations
 
@@ -26,44 +26,45 @@ VIEWS = ("threads", "buffers")
 
 @dataclass(frozen=True, repr=False)
 class ParallelRun:
-    """What a parallel engine did to find the matches of a query: ``matches.run``.
+    """The work of a parallel engine to find the matches of a query: ``matches.run``.
 
     Parameters
     ----------
     engine : str
-        As one would write it.
+        Repr of the engine.
     measured : bool
         True: on real threads; False: in virtual time.
     n_matches : int
-        Exact, before any after-match policy.
+        Exact number of matches, before any after-match policy.
     makespan : float
-        From the start to the end of the last thread, and at least until the source has passed all on, ns.
+        Time from the start to the end of the last thread, in ns, at least until the source is done.
     busy : ndarray of float64, shape (n_threads,)
-        How long each thread worked, ns.
+        Time that each thread worked, in ns.
     agents : tuple of str
-        Labels: the variables whose events they add.
+        Labels of the agents: the variables of the events that they add.
     looked, compared, taken : ndarray of int64, shape (n_agents, 2)
-        Pairs seen, pairs in order and in one window, whose conditions were tested, and items taken; by the
-        kind of worker: event, match.
+        Pairs looked at, pairs with tested conditions (in order and in one window), and items taken. The
+        columns are event workers and match workers.
     sent, looped : ndarray of int64, shape (n_agents,)
-        Partial matches passed on to the next agent, and those that went back to their own.
+        Partial matches sent to the next agent, and those sent back to the same agent.
     n_locks : int
-        Buffers of other workers looked into: synchronisation actions.
+        Synchronisation actions: how often a worker read another worker's buffer.
     n_units : int
-        Independent runs that this is the sum of; 1 but for divided streams.
+        Number of independent runs in this sum; more than 1 only for divided streams.
     most_bytes : float
-        Greatest size of all buffers and queues together; NaN when measured. Of units the sum of their own
+        Greatest total size of buffers and queues; NaN when measured. For several units, the sum of their
         greatest sizes.
     mean_latency, greatest_latency : float
-        From the arrival of a match's newest event to its detection, ns; NaN when measured or without matches.
+        Time from the arrival of a match's newest event to its detection, in ns; NaN when measured or without
+        matches.
     left : int
         Items in buffers at the end: 0 unless removal is ``"never"``.
     trace : Trace, optional
-        When it was asked for.
+        The trace, if the run was started with ``trace=True``.
     block : MatchBlock
-        The matches in no particular order; empty when they were only counted.
+        The matches in no particular order; empty if they were only counted.
     found_at : ndarray of float64
-        When each was found, ns; in the order of ``block``.
+        Time of detection of each match in ``block``, in ns.
     """
 
     engine: str
@@ -90,25 +91,22 @@ class ParallelRun:
 
     @cached_property
     def rates(self) -> tuple[AgentRates, ...] | None:
-        """What the cost model of the agents is computed from, by branch, measured now on a sample.
-
-        None where the run has no trace.
-        """
+        """Input of the cost model by branch, measured on a sample at first use; None without a trace."""
         return None if self._measure is None else self._measure()
 
     @property
     def n_threads(self) -> int:
-        """How many threads there were."""
+        """Number of threads."""
         return len(self.busy)
 
     @property
     def n_items(self) -> int:
-        """Events and partial matches taken by all threads."""
+        """Number of events and partial matches taken by all threads."""
         return int(self.taken.sum())
 
     @property
     def idle_share(self) -> float:
-        """Share of the threads' time in which they did nothing."""
+        """Share of time in which threads did nothing."""
         whole = self.makespan * self.n_threads
         return 1 - float(self.busy.sum()) / whole if whole else 0.0
 
@@ -118,8 +116,8 @@ class ParallelRun:
         Parameters
         ----------
         what : str
-            ``"threads"``: what each thread did over time; ``"busy"``: how busy each was; ``"lengths"``: how
-            long the agents' queues and buffers were.
+            ``"threads"``: work of each thread over time; ``"busy"``: busy share of each thread;
+            ``"lengths"``: lengths of the agents' queues and buffers over time.
 
         Returns
         -------
@@ -128,7 +126,7 @@ class ParallelRun:
         Raises
         ------
         CepError
-            For another text, or a run that has no trace.
+            When ``what`` is unknown, or the run has no trace.
         """
         from cepkit.parallel.plots.runs import draw_busy, draw_lengths, draw_threads
 
@@ -140,15 +138,15 @@ class ParallelRun:
         return draw[what](self.trace, title=self.engine)
 
     def view(self, what: str = "threads", **settings: Any) -> View:
-        """Return a view of the trace to look into, beside what the cost model says.
+        """Return an interactive view of the trace, with the values of the cost model.
 
         Parameters
         ----------
         what : str
-            ``"threads"``: what each thread did over time, and the threads of each agent; ``"buffers"``: how
-            long the agents' queues and buffers were.
+            ``"threads"``: work of each thread over time, and the threads of each agent; ``"buffers"``:
+            lengths of the agents' queues and buffers over time.
         **settings
-            ``title``, and ``rates`` in the place of the run's own; None: without models.
+            ``title``, and ``rates`` to replace the run's own; ``rates=None`` hides the models.
 
         Returns
         -------
@@ -157,7 +155,7 @@ class ParallelRun:
         Raises
         ------
         CepError
-            For another text, or a run that has no trace.
+            When ``what`` is unknown, or the run has no trace.
         """
         if what not in VIEWS:
             raise CepError(f"view: {what!r} is not known.{nearest(str(what), VIEWS)} There are {list(VIEWS)}")
@@ -178,7 +176,7 @@ class ParallelRun:
 
 
 def view_of_trace(trace: Trace, what: str, **settings: Any) -> View:
-    """Return the view of this name; see `ParallelRun.view`."""
+    """Return the view of a trace by name; see `ParallelRun.view`."""
     if what == "threads":
         from cepkit.parallel.views.thread_view import ThreadView
 
@@ -196,7 +194,7 @@ def outcome(
     most_bytes: float = float("nan"),
     start: float | None = None,
 ) -> ParallelRun:
-    """Return what a run of agents gave and took; ``start``: of its trace, as of `trace_of`."""
+    """Return the outcome of a run of agents; for ``start`` see `trace_of`."""
     k, own, stages = run.k, run.own, list(run.agents.stage_of_agent)
     counts = own.counts.sum(axis=0)[stages]
     n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
@@ -218,23 +216,23 @@ def outcome(
         mean_latency=float(own.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
         greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
         left=run.left(),
-        trace=trace_of(run, start) if run.terms.trace else None,
+        trace=trace_of(run, start) if run.settings.trace else None,
         block=run.block(),
         found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
-        _measure=_rates_of(run) if run.terms.trace else None,
+        _measure=_rates_of(run) if run.settings.trace else None,
     )
 
 
 def _rates_of(run: AgentRun) -> Callable[[], tuple[AgentRates, ...]]:
-    """Return what measures the rates and selectivities of a run's events."""
+    """Return a function that measures the rates and selectivities of a run's events."""
     agents = run.agents
     return partial(agent_statistics, agents.program, agents.events, agents.orders)
 
 
-def summed(
+def sum_runs(
     engine: str, runs: list[ParallelRun], makespan: float, busy: np.ndarray, unit: list[int]
 ) -> ParallelRun:
-    """Return the runs of a stream's parts as one; ``unit``: the thread of each."""
+    """Return the runs of a stream's parts as one run; ``unit`` has the thread of each part."""
     n = sum(run.n_matches for run in runs)
     found = [run for run in runs if run.n_matches]
     of_unit = np.zeros(len(busy))
@@ -262,14 +260,14 @@ def summed(
         mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
         greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
         left=total("left"),
-        trace=_joined_trace(runs, len(busy), unit) if runs[0].trace is not None else None,
+        trace=_join_traces(runs, len(busy), unit) if runs[0].trace is not None else None,
         block=joined([run.block for run in runs]),
         found_at=np.concatenate([run.found_at for run in runs]),
     )
 
 
-def _joined_trace(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Trace:
-    """Return the traces of a stream's parts as one; queues and buffers of an agent are those of all parts."""
+def _join_traces(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Trace:
+    """Return the traces of a stream's parts as one, with the summed lengths of queues and buffers."""
     done = [
         run.trace.done._replace(thread=np.where(run.trace.done.thread < 0, SOURCE_THREAD, own))
         for run, own in zip(runs, unit, strict=True)
@@ -277,7 +275,7 @@ def _joined_trace(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> T
     read = [run.trace.lengths_read for run in runs]
     part = np.repeat(np.arange(len(runs)), [len(of.time) for of in read])
     time, agent, *lengths = (np.concatenate(column) for column in zip(*read, strict=True))
-    # By part and agent what a reading changes, then by agent what all these come to.
+    # First the change of each reading by part and agent, then the sum of all changes by agent.
     order = np.lexsort((time, agent, part))
     is_first = np.diff(part[order] * (agent.max(initial=0) + 1) + agent[order], prepend=-1) != 0
     in_time = np.lexsort((time[order], agent[order]))
@@ -297,15 +295,15 @@ def _joined_trace(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> T
 
 
 def began(run: AgentRun) -> float:
-    """Return when the first action of a run's trace began: on the machine's clock, or 0 in virtual time."""
+    """Return when the first action of a run's trace began, on the machine's clock; 0 in virtual time."""
     n = int(run.shared[run.k.N_TRACED])
     return float(run.trace[:n, run.k.BEGIN].min(initial=np.inf)) if run.is_real and n else 0.0
 
 
 def trace_of(run: AgentRun, start: float | None = None) -> Trace:
-    """Return what every thread did, and the lengths of queues and buffers that follow from it.
+    """Return the trace of a run: the actions of its threads, and the lengths of queues and buffers.
 
-    Times are those since ``start``; None: since the first action.
+    Times count from ``start``; None: from the first action.
     """
     k, agents = run.k, run.agents
     n = int(run.shared[k.N_TRACED])
@@ -333,9 +331,9 @@ def trace_of(run: AgentRun, start: float | None = None) -> Trace:
 
 
 def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
-    """Return the lengths of an agent's queues and buffers after every action that changes them.
+    """Return the lengths of queues and buffers after every action that changes them.
 
-    An item goes from the queue to the buffer when an action begins, what an action makes arrives at its end.
+    An item moves from queue to buffer at the start of an action. The results of an action arrive at its end.
     """
     k, agents = run.k, run.agents
     stage_of_delivery = run.net.deliveries[0]
@@ -352,9 +350,9 @@ def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
         taken = [np.flatnonzero(own & (done.action == kind)) for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
         left = np.flatnonzero(own & ((done.removed_events != 0) | (done.removed_partials != 0)))
         ends = np.cumsum([0, len(came), *map(len, taken), len(left)])
-        # At one moment first what arrives, then what is taken, then what is removed.
+        # Order at one moment: arrivals, then taken items, then removals.
         time = np.concatenate([done.end[came], *(done.start[of] for of in taken), done.end[left]])
-        change = np.zeros((4, ends[-1]), np.int64)  # queues of events and partial matches, buffers of these
+        change = np.zeros((4, ends[-1]), np.int64)  # event and partial queue, event and partial buffer
         change[:2, : ends[1]] = delivered[came], arrived[came]
         for kind, of in enumerate(taken):
             change[kind, ends[kind + 1] : ends[kind + 2]] = -done.n_items[of]
@@ -363,5 +361,5 @@ def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
         order = np.argsort(time, kind="stable")
         made.append((time[order], np.full(len(order), a), *np.cumsum(change[:, order], axis=1)))
     columns = [np.concatenate(column) for column in zip(*made, strict=True)] if made else [np.zeros(0)] * 6
-    # Real threads pass things on in the middle of an action: these may be taken before they have arrived.
+    # Real threads send results during an action, so others may take them before they have arrived.
     return Lengths(columns[0], *(np.maximum(column, 0).astype(np.int64) for column in columns[1:]))

@@ -1,4 +1,4 @@
-"""Agents on real threads: each one a loop without the interpreter's lock."""
+"""Run agents on real threads, each a loop that does not hold the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ import numpy as np
 
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Crew, Terms
+from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
 from cepkit.progress import checkpoint, run_on_threads
 
-_SPINS = 2_000  # looks for work before a thread sleeps
+_SPINS = 2_000  # attempts to find work before a thread sleeps
 _SLEEP = 20e-6
-
-
-_TERMS = Terms()
+_SETTINGS = RunSettings()
 
 
 def run_agents(
     agents: Agents,
     crew: Crew,
-    terms: Terms = _TERMS,
+    settings: RunSettings = _SETTINGS,
     *,
     own: tuple[int, int, int] | None = None,
     seed: int = 0,
@@ -35,10 +33,10 @@ def run_agents(
 
     Parameters
     ----------
-    agents, crew, terms, own, seed, room
-        As of `cepkit.parallel.simulation.simulation.simulate_agents`.
+    agents, crew, settings, own, seed, room
+        See `cepkit.parallel.simulation.simulation.simulate_agents`.
     on_wait : callable, optional
-        Called in this thread now and then. An exception ends all threads and is raised.
+        Called regularly in the calling thread. An exception from it stops all threads and is raised.
 
     Returns
     -------
@@ -47,22 +45,22 @@ def run_agents(
     Raises
     ------
     BaseException
-        The exception of a worker or of ``on_wait``, `Cancelled` or Ctrl-C. All threads have ended by then.
+        An exception of a worker or of ``on_wait``, `Cancelled` or Ctrl-C, after all threads have ended.
 
     Notes
     -----
     Source: HYPERSONIC, sections III to V.
-    Differs: the protocol is corrected by tickets and watermarks; nothing is locked while pairs are tested,
-    and items are taken in batches. Threads that serve all agents go on with the partial matches that they
-    made, while enough waits for the others.
+    Differs: tickets and watermarks correct the protocol. Threads hold no lock while they test pairs, and take
+    items in batches. Threads that serve all agents continue with the partial matches that they made, as long
+    as the other threads have enough work.
     """
-    run = AgentRun(agents, crew, terms, own=own, seed=seed, room=room)
+    run = AgentRun(agents, crew, settings, own=own, seed=seed, room=room)
     seconds, busy = on_threads(run, on_wait)
     return outcome(run, str(crew), seconds * 1e9, busy * 1e9)
 
 
 def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tuple[float, np.ndarray]:
-    """Let the threads of a run do all of it; return the seconds it took, and each thread's own."""
+    """Run all threads to the end; return the elapsed seconds, and the seconds that each thread worked."""
     k, n_threads, seconds, why = run.k, run.crew.n_threads, 0.0, run.k.WENT_ON
     work, busy = _worker(run.agents, k.work()), np.zeros(n_threads)
     while why != k.FINISHED and run.net.deliveries.shape[1]:
@@ -84,11 +82,11 @@ def run_units(
     Parameters
     ----------
     parts : sequence of (int, callable)
-        The thread of each part, and what makes its run of one thread; a thread does its parts in turn.
+        The thread of each part, and a function that returns its run. A thread runs its parts in order.
     threads : int
-        How many.
+        Number of threads.
     on_wait : callable, optional
-        As of `run_agents`.
+        See `run_agents`.
 
     Returns
     -------
@@ -97,18 +95,18 @@ def run_units(
     seconds : float
         From the start of the first thread to the end of the last.
     busy : ndarray of float64, shape (n_threads,)
-        What each worked, in seconds.
+        Seconds that each thread worked.
 
     Raises
     ------
     BaseException
-        As `run_agents`.
+        See `run_agents`.
     """
     runs: list[AgentRun | None] = [None] * len(parts)
     under_way: list[AgentRun | None] = [None] * threads
     from cepkit.kernels import agents as k
 
-    kernel = k.work()  # compiled before the clock starts
+    kernel = k.work()  # compile it before the clock starts
 
     def loop(r: int) -> None:
         for i, (own, make) in enumerate(parts):
@@ -132,7 +130,7 @@ def _worker(agents: Agents, kernel: Callable) -> Callable[[AgentRun, int], int]:
     functions = agents.join, agents.completes, agents.world
 
     def work(run: AgentRun, r: int) -> int:
-        with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
             return kernel(
                 *functions, run.net, run.blocks, run.found, run.own, run.control, run.trace, r, _SPINS
             )
@@ -141,7 +139,7 @@ def _worker(agents: Agents, kernel: Callable) -> Callable[[AgentRun, int], int]:
 
 
 def _work_until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int) -> None:
-    """Let a thread work until there is nothing left to do, or one of them needs a larger array."""
+    """Let a thread work until nothing is left to do or some thread needs a larger array."""
     while work(run, r) == run.k.IDLE:
         checkpoint()
         time.sleep(_SLEEP)
@@ -154,9 +152,9 @@ def _run_loops(
     cpu: np.ndarray,
     on_wait: Callable[[], None] | None,
 ) -> float:
-    """Run ``loop(r)`` in thread ``r``; return the seconds from the first one's start to the last one's end.
+    """Run ``loop(r)`` in thread ``r``, and return the elapsed seconds.
 
-    ``cpu`` counts the seconds that each one works.
+    Adds the CPU seconds of each thread to ``cpu``.
     """
 
     def work(r: int) -> None:

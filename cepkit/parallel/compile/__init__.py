@@ -1,1 +1,1 @@
-"""A query as joins between agents, and the source of their kernel."""
+"""Translate a query into joins between agents, and the joins into kernel source."""

@@ -1,7 +1,7 @@
-"""Joins → Python source of the functions that agents call: which events and partial matches fit together.
+"""Write the Python source of the functions that agents call to join partial matches with events.
 
-One call looks through a whole buffer. The functions of all queries have the same types, so that the kernels
-that call them are compiled once, not once per query.
+One call searches a whole buffer. The functions have the same types for all queries, so the kernels that call
+them compile once, not once per query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.parallel.compile.joins import Join, JoinPlan
 
 _HIGH = 1 << 40  # no limit on the events of a component
-# What every function is given of the events: limits by place, accepted tests, columns by kind, constants.
+# Arrays that every function gets: limits by place, accepted tests, columns by kind, constants.
 WORLD = (
     "limits", "accept", "floats", "integers", "vectors", "float_constants", "integer_constants", "tables"
 )  # fmt: skip
@@ -27,16 +27,16 @@ WORLD_TYPES = (
     'T.Array(T.float64, 3, "C", readonly=True)',
     "read_only(T.float64)", "read_only(T.int64)", "read_only(T.uint8)",
 )  # fmt: skip
-# A call copies the descriptions of all arrays that it is given: too much for a pair.
+# A call copies the descriptors of all its arrays, which is too slow for every pair.
 _INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
 _ATOMIC = "from cepkit.kernels import atomic"
-_MEMO_BITS = 15  # a memo has at least that many numbers, as a power of 2
+_MEMO_BITS = 15  # a memo has at least 2^15 numbers
 # Rows of ``limits``.
 LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
 
 
 class WorldWriter(PathWriter):
-    """Writes conditions that read columns, constants and tables from the arrays of the world."""
+    """Writer of conditions that read columns, constants and tables from the `WORLD` arrays."""
 
     def __init__(self, program: SequenceProgram, dtypes: Mapping[str, str], is_group: tuple[bool, ...]):
         super().__init__(program.terms(), dtypes, tuple(program.functions), is_group=is_group, python=False)
@@ -58,7 +58,7 @@ class WorldWriter(PathWriter):
         return f"vectors[{self.row_of_column[column]}]"
 
     def value(self, term: Term) -> str:
-        """Return the code of the value."""
+        """Return the code of the value of a term."""
         if term.op == "constant":
             is_float = self.constants[term.data]
             of_kind = [data for data, floating in self.constants.items() if floating == is_float]
@@ -92,27 +92,30 @@ def write_joins(
     Returns
     -------
     KernelSource
-        Stages are the joins of all plans, numbered through. Partial matches are paths: the places of their
-        events by component; ``first[c]`` is where component c begins, ``first[n]`` their number. All
-        functions end in the arrays of `WORLD`.
+        Stages number the joins of all plans. A partial match is a path: the places of its events by
+        component. ``first[c]`` is the start of component c, and ``first[n]`` the length of the path. The last
+        arguments of all functions are the `WORLD` arrays.
 
         ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising,
-        counted, at, path, first, out, report, memo, *WORLD)`` tries all rows of the blocks
-        ``lists[0, :n_blocks]`` with all events in the ranges from ``lists[1]`` to ``lists[2]``, and writes
-        block, row and place of those that fit to ``out``. It returns how many these are; when ``out`` is full
-        it goes on at ``at`` (number of the block, row, number of the range, event or -1) in the next call.
-        The report has the pairs in order and in the window, whose conditions were looked at, the pairs looked
-        at, and those whose conditions were tested, not remembered. ``scoped``: only events in a partial
-        match's window are looked at, found by bisection. ``rising``: places rise from event to event, as in
-        one partition. ``counted``: pairs that fit are only counted, all in one call. ``memo`` has what costly
-        conditions between two events came to, as far as it has room: see `memo_size`.
+        counted, at, path, first, out, report, memo, *WORLD)`` joins all rows of the blocks
+        ``lists[0, :n_blocks]`` with all events in the ranges from ``lists[1]`` to ``lists[2]``. It writes
+        block, row and place of every fitting pair to ``out`` and returns their number. If ``out`` is full,
+        the next call continues at ``at`` (number of the block, row, number of the range, event or -1).
 
-        ``completes(stage, path, first, *WORLD)``: whether what is bound may go on to the next join; with
-        the number of stages added: whether the only event bound may be the first of its branch.
+        * ``report`` gets three numbers of pairs: those in order and in the window, those looked at, and those
+          with conditions that were tested and not read from the memo.
+        * ``scoped``: look only at events in the window of a partial match, found by bisection.
+        * ``rising``: places rise from event to event, as in one partition.
+        * ``counted``: only count the fitting pairs, all in one call.
+        * ``memo``: results of costly conditions between two events; see `memo_size`.
+
+        ``completes(stage, path, first, *WORLD)`` returns whether the path may pass to the next join. For
+        ``stage`` plus the number of stages, it returns whether the only event of the path may start its
+        branch.
 
     Notes
     -----
-    Time O(pairs looked at) and the conditions; no memory.
+    Time O(pairs looked at) plus the conditions; no memory.
     """
     return _JoinWriter(program, plans, dtypes).write()
 
@@ -140,7 +143,7 @@ class _JoinWriter:
         self._function(_LOADED.splitlines())
         self._dispatch(stages)
         self._completing(stages)
-        self._compiled(
+        self._add_kernel(
             _JOIN.replace("WORLD_NAMES", ", ".join(WORLD)).replace("HELPER", _INLINED).splitlines()
         )
         return KernelSource("\n".join(self.lines) + "\n", ())
@@ -148,8 +151,8 @@ class _JoinWriter:
     def _function(self, lines: list[str]) -> None:
         self.lines += [_INLINED, *lines, "", ""]
 
-    def _compiled(self, lines: list[str]) -> None:
-        # User functions may allocate, and nothing tells a cache when what they call changes.
+    def _add_kernel(self, lines: list[str]) -> None:
+        # User functions may allocate, and the cache does not notice changes of their callees.
         cache = "" if self.program.functions else ", cache=True, _nrt=False"
         types = {"JOIN_TYPES": _JOIN_TYPES, "WORLD": ", ".join(WORLD_TYPES)}
         for line in lines:
@@ -167,7 +170,7 @@ class _JoinWriter:
             for i in (*join.taking, *join.completing):
                 one = plan.bound.conditions[i]
                 is_taking, c = i in join.taking, one.condition.decided_at
-                # In another order it is decided later; it means the same.
+                # Another order may decide it later, with the same meaning.
                 is_late = one.condition.each and not is_taking and c != join.component
                 taking = join.component if is_taking else None
                 taken = c if is_late and components[c].is_group else None
@@ -206,17 +209,20 @@ class _JoinWriter:
         )
 
     def _fits(self, stage: int, number: int, n: int, join: Join) -> None:
-        """Write ``placed{stage}(path, first, h, …)``: is the event at depth h in its place; and ``held``."""
+        """Write ``placed{stage}(path, first, h, …)`` and ``held{stage}``.
+
+        They test order and limits, and the conditions, of the event at depth h.
+        """
         c, world = join.component, ", ".join(WORLD)
         lines = [f"def placed{stage}(path, first, h, {world}):", "    e = path[h]"]
         if join.after is not None or join.is_loop:
             gap = f" or e >= limits[{GAP_END}, b]"
-            if join.after != c - 1:  # then the event in front is its neighbour only within a loop
+            if join.after != c - 1:  # the event before it is its neighbour only within a loop
                 gap = f" or (first[{c}] < h and e >= limits[{GAP_END}, b])" if join.is_loop else ""
             lines += ["    if h > 0:", "        b = path[h - 1]"]
             lines += [f"        if e < limits[{LATER}, b]{gap}:", "            return False"]
         if join.before is not None:
-            # Of a loop only the last event is its neighbour: see `_completing`.
+            # Only the last event of a loop is its neighbour: see `_completing`.
             gap = f" or b >= limits[{GAP_END}, e]" if join.before == c + 1 and not join.is_loop else ""
             lines += ["    b = path[h + 1]", f"    if b < limits[{LATER}, e]{gap}:", "        return False"]
         self._function([*lines, f"    return path[first[{n}] - 1] < limits[{WINDOW_END}, path[0]]"])
@@ -230,7 +236,7 @@ class _JoinWriter:
             has_loop = any(one.is_loop for one in plan.joins)
             lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
             if join is not plan.joins[-1]:
-                lines = [lines[0], "    counted = 0  # what fits goes on", *lines[1:]]
+                lines = [lines[0], "    counted = 0  # fitting pairs go to the next join", *lines[1:]]
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
         given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
@@ -240,17 +246,17 @@ class _JoinWriter:
         self._function([*lines, "    return n, 0, 0, high"])
 
     def _scan_of_loops(self, n: int) -> list[str]:
-        """Return a scan whose partial matches have n components of any number of events.
+        """Return a scan of partial matches with n components and any number of events per component.
 
-        Other branches may have more: what is behind the n-th size was there before.
+        Sizes after the n-th belong to other branches and are not read.
         """
         head = [*_SCAN_HEAD, "    rising = False"]
         return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
 
     def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
-        """Return a scan whose partial matches have one event of each bound component: their path is a tuple.
+        """Return a scan of partial matches with one event per bound component.
 
-        Nothing that the loop writes can change it, so that values of its events are read once.
+        Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
         """
         known = plan.order[: plan.joins.index(join)]
         first = [sum(of < c for of in (*known, join.component)) for c in range(len(plan.joins) + 1)]
@@ -265,12 +271,12 @@ class _JoinWriter:
             scan = [line.replace("PARTNER", f"p{d}") for line in (*_SCAN_BY_WORDS, *_SCAN_WITH_MEMO)]
         body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in scan]
         return [
-            *_SCAN_HEAD, *loads, *self._trimmed(plan, join, names),
+            *_SCAN_HEAD, *loads, *self._trimming(plan, join, names),
             f"    h, first = {h}, ({', '.join(map(str, first))},)", *body,
         ]  # fmt: skip
 
-    def _trimmed(self, plan: JoinPlan, join: Join, names: list[str]) -> list[str]:
-        """Return the lines that leave the events in their places only, where these are a range."""
+    def _trimming(self, plan: JoinPlan, join: Join, names: list[str]) -> list[str]:
+        """Return lines that reduce the range to events in order and within limits, if places rise."""
         if not names or not plan.is_appending(join):
             return ["    rising = False"]
         end = f"limits[{WINDOW_END}, {names[0]}]"
@@ -304,18 +310,17 @@ class _JoinWriter:
                 lines += [f"    if stage == {len(stages) + stage}:"]
                 both = [f"{name}{stage}(path, first, 0, {world})" for name in ("placed", "held")]
                 lines += [f"        return {' and '.join(both)}"]
-        self._compiled([*lines, "    return True"])
+        self._add_kernel([*lines, "    return True"])
 
 
 def memo_partner(plan: JoinPlan, join: Join) -> int | None:
-    """Return the component with whose event alone the conditions of a join compare; None without a memo.
+    """Return the only component that the conditions of a join compare with; None without a memo.
 
-    Many partial matches have the same event there: what it comes to is remembered where that costs less than
-    to find it out again.
+    Many partial matches share the event of this component. A memo pays if the conditions are costly.
     """
     rank = plan.joins.index(join)
     if rank < 2 or any(one.is_loop for one in plan.joins):
-        return None  # with one event bound no pair comes twice
+        return None  # with one bound event, every pair occurs once
     own = [plan.bound.conditions[i] for i in join.taking]
     of = {c for one in own for c in one.component_of_variable.values()} - {join.component}
     is_costly = any(part.op in ("call", "similarity") for one in own for part in one.term.walk())
@@ -323,12 +328,13 @@ def memo_partner(plan: JoinPlan, join: Join) -> int | None:
 
 
 def memo_size(n: int) -> int:
-    """Return how many numbers the memo of all agents has, for ``n`` events that they take.
+    """Return how many numbers the memo of all agents has, for ``n`` events.
 
-    A number has the place of a bound event in its upper half, and two bits for each of 16 events that follow
-    each other in ``events``: was it tested, did it hold. Which 16 these are, is known from where the number
-    is: at (place * 40503 + word) modulo the size, and there are no more words than that. So one number is
-    all that threads read and write; when they overwrite each other's, something is tested again.
+    The upper half of a number is the place of a bound event. The lower half has two bits for each of 16
+    consecutive events in ``events``: tested, and true. The number is at (place * 40503 + word) modulo the
+    size, where ``word`` counts groups of 16 events. There are no more words than numbers, so index and place
+    identify the word. Threads read and write single numbers. If one overwrites another's, a pair is tested
+    again.
     """
     return 1 << max(_MEMO_BITS, (n >> 4).bit_length())
 
@@ -361,7 +367,7 @@ _SCAN = """    compared = 0
             if n == out.shape[1] and not counted:
                 return n, compared, compared, i + 1
     return n, compared, compared, high""".splitlines()
-# Where all events are in their places, 16 of them at a time.
+# 16 events at a time, if all events are in order and within limits.
 _SCAN_BY_WORDS = """    i, begin, tested = low, low, 0
     while rising and i < high:
         word = i >> 4

@@ -1,6 +1,6 @@
-"""A branch as a row of joins: in which order its components are bound, and what each join tests.
+"""Plan a branch as a series of joins: the order that binds its components, and the tests of each join.
 
-The first join starts partial matches; every other adds the events of one component to those that came before.
+The first join starts partial matches. Every other join adds the events of one component to partial matches.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from cepkit.language.sequences.lines import Absence
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """How the events of a component are added to partial matches.
+    """The join that adds the events of one component to partial matches.
 
     Parameters
     ----------
     component : int
-        Which.
+        Number of the component.
     low : int
-        Events that it needs.
+        Least number of its events.
     high : int, optional
-        Events that it may have; None: no limit.
+        Greatest number of its events; None: no limit.
     after, before : int, optional
-        The nearest components in front of it and behind it that are bound already.
+        Nearest earlier and nearest later component that is bound already.
     taking : tuple of int
-        The conditions of the branch that are tested with every event.
+        Conditions of the branch that every new event is tested with.
     completing : tuple of int
-        Those tested when the component is complete.
+        Conditions tested when the component is complete.
     absences : tuple of int
         Absences decided when the component is complete.
     """
@@ -51,43 +51,43 @@ class Join:
 
     @property
     def is_in_front(self) -> bool:
-        """Whether it is a loop whose last event has its neighbour behind it bound already."""
+        """Whether it is a loop and the next component is bound already."""
         return self.is_loop and self.before == self.component + 1
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """The joins of a branch in the order in which they are made."""
+    """The joins of a branch in execution order."""
 
     bound: BoundBranch
     joins: tuple[Join, ...]
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The components in the order in which they are bound."""
+        """Components in binding order."""
         return tuple(join.component for join in self.joins)
 
     @property
     def in_order(self) -> bool:
-        """Whether components are bound from the first to the last."""
+        """Whether the joins bind components from the first to the last."""
         return self.order == tuple(range(len(self.joins)))
 
     def is_appending(self, join: Join) -> bool:
-        """Whether a join adds events behind all that are bound."""
+        """Return whether a join adds events after all that are bound."""
         rank = self.joins.index(join)
         return self.order[: rank + 1] == tuple(range(rank + 1))
 
 
 def joins_unsupported(bound: BoundBranch) -> str | None:
-    """Return why a branch cannot be made of joins, None when it can; completes "it …"."""
+    """Return why a branch cannot be made of joins, to complete "it …"; None if it can."""
     for number, component in enumerate(bound.branch.components):
         name = component.variable
         if number and component.step != "any":
-            return f"may not skip everything in front of {name!r} (strategy {component.step!r})"
+            return f"may not skip everything before {name!r} (strategy {component.step!r})"
         if component.high != 1 and component.inner != "any":
             return f"may not skip everything between two {name!r} (strategy {component.inner!r})"
         if component.preference != "all":
-            return f"wants the {component.preference} choice of {name!r}, joins find all"
+            return f"wants the {component.preference} choice of {name!r}, but joins find all choices"
         if component.until is not None:
             return f"ends the loop of {name!r} by 'until'"
     return None
@@ -99,9 +99,9 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
     Parameters
     ----------
     bound : BoundBranch
-        One that `joins_unsupported` has nothing against.
+        A branch that passes `joins_unsupported`.
     order : sequence of int, optional
-        The components in the order in which they are to be bound; default: first to last.
+        Components in binding order; default: first to last.
 
     Raises
     ------
@@ -144,15 +144,15 @@ def _decided(one: BoundCondition, order: tuple[int, ...]) -> int:
 
 
 def _is_taking(one: BoundCondition, component: int) -> bool:
-    """Whether a condition can be tested with every event that ``component`` takes, not only at its end."""
+    """Return whether a condition can be tested with every new event of ``component``."""
     return one.condition.each and one.condition.decided_at == component
 
 
 def _absence_decided(bound: BoundBranch, number: int, absence: Absence, order: tuple[int, ...]) -> int:
-    """Return the rank of the join behind which an absence is decided."""
+    """Return the rank of the join that decides an absence."""
     n = len(order)
     if absence.spanning or absence.after < 0 or absence.before >= n:
-        return n - 1  # the edges are those of the whole match
+        return n - 1  # it depends on both ends of the match
     needed = {absence.after, absence.before}
     for one in bound.conditions:
         if one.condition.absence == number:

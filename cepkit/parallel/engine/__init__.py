@@ -1,1 +1,1 @@
-"""The parallel engines as values, on real threads."""
+"""The parallel engines, as values that run on real threads or in virtual time."""

@@ -1,4 +1,4 @@
-"""Parallel engines that divide a stream: into chunks, or by partition keys; each part on one thread."""
+"""Parallel engines that divide a stream into chunks or by partition keys, and run each part on one thread."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from cepkit.parallel.agents.chunks import (
     looked_at,
     rip_chunks,
 )
-from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, Terms
-from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, summed
+from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, RunSettings
+from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, sum_runs
 from cepkit.parallel.agents.threads import run_agents, run_units
 from cepkit.parallel.engine.engines import ParallelEngine
 from cepkit.parallel.simulation.simulation import simulate_agents
@@ -33,7 +33,7 @@ _CHUNKS_PER_THREAD = 16
 
 
 class Part(NamedTuple):
-    """A part of a stream: the thread that finds its matches, its agents, and its chunk, if it is one."""
+    """A part of a stream: its thread, its agents, and its chunk (None for a part by keys)."""
 
     unit: int
     agents: Agents
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Divided(ParallelEngine):
-    """Independent parts of a stream, each found by one thread, event by event."""
+    """An engine that runs independent parts of a stream, each on one thread, event by event."""
 
     @abstractmethod
     def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
@@ -50,22 +50,22 @@ class _Divided(ParallelEngine):
 
     @property
     def n_threads(self) -> int:
-        """How many threads."""
+        """Number of threads."""
         return self.threads
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return the one thread of each part, which has all of the part to itself."""
+        """Return the crew of each part: one thread."""
         return ONE_BY_ONE
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         parts = self.parts(program, events)
-        terms = Terms(keep=keep or self._filters(program), trace=trace)
-        for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
+        settings = RunSettings(keep=keep or self._filters(program), trace=trace)
+        for _, agents, _ in parts:  # make code and arrays, which parts may share, before the clock starts
             agents.join, agents.world, agents.arrays_of_events  # noqa: B018
         made = [
-            (unit, partial(AgentRun, agents, ONE_BY_ONE, terms, own=_own(chunk)))
+            (unit, partial(AgentRun, agents, ONE_BY_ONE, settings, own=_own(chunk)))
             for unit, agents, chunk in parts
         ]
         runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
@@ -83,7 +83,7 @@ class _Divided(ParallelEngine):
     ) -> ParallelRun:  # fmt: skip
         """Find the matches in virtual time; see `ParallelEngine.simulate`.
 
-        A thread begins with its next part when it has done the last one and the part's first event is there.
+        A thread begins its next part when it has finished the previous one and the first event has arrived.
         """
         self.check(program)
         clock, busy = np.zeros(self.n_threads), np.zeros(self.n_threads)
@@ -94,7 +94,7 @@ class _Divided(ParallelEngine):
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
             made = simulate_agents(
-                agents, ONE_BY_ONE, Terms(keep=keep or self._filters(program), trace=trace),
+                agents, ONE_BY_ONE, RunSettings(keep=keep or self._filters(program), trace=trace),
                 costs=costs, arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
                 on_wait=on_wait,
             )  # fmt: skip
@@ -105,7 +105,7 @@ class _Divided(ParallelEngine):
         return self._sum(program, events, alone, float(clock.max()), busy, units, False, trace)
 
     def _filters(self, program: SequenceProgram) -> bool:
-        """Return whether parts find matches of others, which `_own_matches` drops."""
+        """Return whether parts also find matches of other parts, which `_own_matches` drops."""
         return False
 
     def _own_matches(
@@ -115,12 +115,12 @@ class _Divided(ParallelEngine):
 
     def _sum(self, program, events, alone, makespan, busy, units, measured, trace) -> ParallelRun:
         if not alone:
-            terms = Terms(keep=False, trace=trace)
-            nothing = run_agents(Agents(program, events), ONE_BY_ONE, terms)
+            settings = RunSettings(keep=False, trace=trace)
+            nothing = run_agents(Agents(program, events), ONE_BY_ONE, settings)
             return replace(
                 nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
             )
-        return summed(str(self), alone, makespan, busy, units)
+        return sum_runs(str(self), alone, makespan, busy, units)
 
 
 def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
@@ -129,28 +129,29 @@ def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RIP(_Divided):
-    """Chunks of the stream, each with the window behind it, one after the other to each thread.
+    """Chunks of the stream, each with the window after it, dealt to the threads in turn.
 
     Parameters
     ----------
     threads : int
-        How many, 512 at most.
+        Number of threads, at most 512.
     chunk : int, optional
-        Events whose matches a chunk finds; None: so many that every thread gets 16 chunks.
+        First events per chunk; None: a size that gives every thread 16 chunks.
     multiple : float, optional
-        Instead: length of a chunk in windows of time, as OpenCEP divides.
+        Length of a chunk in windows of time, as in OpenCEP. It replaces ``chunk``.
     start_filter : bool
-        With ``multiple``: whether a chunk begins matches with its own events only. OpenCEP begins them in the
-        overlap, too, and drops them at the end; so do chunks of queries that say their ``evaluation_order``.
+        With ``multiple``: whether a chunk begins matches only with its own events. OpenCEP also begins
+        matches in the overlap and drops them at the end. Chunks of queries with an ``evaluation_order`` do
+        the same.
 
     Notes
     -----
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013; OpenCEP for ``multiple``.
-    Differs: each chunk is matched by agents on one thread, as all engines here; see `rip_chunks`.
+    Differs: agents on one thread match each chunk, as in all engines here; see `rip_chunks`.
     """
 
-    summary = "chunks of the stream, each with the window behind it"
+    summary = "chunks of the stream, each with the window after it"
 
     threads: int = 2
     chunk: int | None = None
@@ -163,20 +164,20 @@ class RIP(_Divided):
         if self.multiple is not None and not (
             isinstance(self.multiple, Real) and 1 <= self.multiple < float("inf")
         ):
-            raise CepError(f"RIP: multiple={self.multiple!r}: a number is meant, 1 window or more")
+            raise CepError(f"RIP: multiple={self.multiple!r}. Give a number of windows, 1 or more")
         if self.chunk is not None:
             whole_number("RIP: chunk", self.chunk, 1)
             if self.multiple is not None:
-                raise CepError("RIP: chunk and multiple say the same thing in two ways; give one")
+                raise CepError("RIP: chunk and multiple both set the chunk size. Give only one of them")
         elif not self.start_filter and self.multiple is None:
-            raise CepError("RIP: start_filter=False goes with multiple")
+            raise CepError("RIP: start_filter=False needs multiple. Give multiple as well")
 
     def _filters(self, program: SequenceProgram) -> bool:
-        # In another order of evaluation a match's first event is not the one that is joined first.
+        # With an evaluation order, the first event of a match may not be joined first.
         return not self.start_filter or bool(program.query.evaluation_order)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program, None when it can."""
+        """Return why the engine cannot run a program; None if it can."""
         if self.multiple is not None and not program.window.within:
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
@@ -226,10 +227,10 @@ class DataParallel(_Divided):
     Parameters
     ----------
     threads : int
-        How many, 512 at most.
+        Number of threads, at most 512.
     how : str
-        ``"least_loaded"``: keys with the most events first, each to the thread with the fewest so far;
-        ``"hash"``: by the key alone.
+        ``"least_loaded"``: assign keys with the most events first, each to the thread with the fewest events
+        so far. ``"hash"``: by the key alone.
 
     Notes
     -----
@@ -246,11 +247,11 @@ class DataParallel(_Divided):
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program, None when it can."""
+        """Return why the engine cannot run a program; None if it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
 
     def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
-        """Return the parts; positions are those of a part's own events."""
+        """Return the parts; positions count a part's own events."""
         unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
         made = []
         for r in range(self.threads):
@@ -268,7 +269,7 @@ class DataParallel(_Divided):
 
 
 def _part_of(events: Events, positions: np.ndarray) -> Events:
-    """Return some events; ``row_of_event`` is their position among all."""
+    """Return the events at some positions; ``row_of_event`` has these positions."""
     keys, partition = np.unique(events.partition_of_event[positions], return_inverse=True)
     return Events(
         len(positions),

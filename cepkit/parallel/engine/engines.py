@@ -1,6 +1,7 @@
-"""Parallel engines by name: what all of them can, and agents in several forms; `divided` has the others.
+"""The common base of all parallel engines, and the engines of agents; `divided` has the other engines.
 
-Each is a value; all find the same matches. ``run`` uses real threads, ``simulate`` virtual time.
+An engine is a value, and all engines find the same matches. ``run`` uses real threads, ``simulate`` virtual
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cepkit.compile.shared.bound_query import Bound
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
-from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Costs, Crew, Terms
+from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.matches import parallel_sequence
@@ -35,11 +36,11 @@ from cepkit.planning.planner import Engine, EngineValue
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic")
 _NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
-_WARM_UP = 20_000  # events of which "measured" counts the work
+_WARM_UP = 20_000  # first events whose work "measured" counts
 
 
 class ParallelEngine(EngineValue):
-    """An engine of agents; the classes below say which."""
+    """The base of all parallel engines."""
 
     __slots__ = ()
     summary = ""
@@ -49,16 +50,16 @@ class ParallelEngine(EngineValue):
         return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
     def details(self, program: SequenceProgram) -> list[tuple[str, str]]:
-        """Return what there is to say about a program, as labels and texts."""
+        """Return details about a program for `explain`, as labels and texts."""
         agents = Agents(program, _NO_EVENTS).labels
         return [("agents", ", ".join(agents) or "none: every event is a match")]
 
     def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program, None when it can; completes "it …"."""
+        """Return why the engine cannot run a program, to complete "it …"; None if it can."""
         return agents_unsupported(program)
 
     def planned(self, *, trace: bool) -> Engine:
-        """Return the engine of the table that runs this value; see `EngineValue.planned`."""
+        """Return the planner's engine that runs this value; see `EngineValue.planned`."""
         run = partial(parallel_sequence, engine=self, trace=trace)
         return Engine(
             str(self), self.summary, self._reason, run,
@@ -78,7 +79,7 @@ class ParallelEngine(EngineValue):
 
     @abstractmethod
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return which thread works for which agent."""
+        """Return the threads, and the agents that they work for."""
 
     @abstractmethod
     def run(
@@ -95,15 +96,15 @@ class ParallelEngine(EngineValue):
         Parameters
         ----------
         program : SequenceProgram
-            One that `reason_against` has nothing against.
+            A program that passes `reason_against`.
         events : Events
-            With the program's columns.
+            Events with the program's columns.
         keep : bool
-            Whether matches are kept; else they are counted.
+            Whether to keep matches; False only counts them.
         trace : bool
-            Whether every step is written down.
+            Whether to record every step.
         on_wait : callable, optional
-            Called now and then; what it raises ends all threads and is passed on.
+            Called regularly. An exception from it stops all threads and is raised.
 
         Raises
         ------
@@ -124,14 +125,14 @@ class ParallelEngine(EngineValue):
         event_bytes: float = 64.0,
         on_wait: Callable[[], None] | None = None,
     ) -> ParallelRun:
-        """Find the matches in virtual time; as `run`.
+        """Find the matches in virtual time; for other arguments see `run`.
 
         Parameters
         ----------
         costs : Costs
-            Of a thread's steps.
+            Costs of a thread's steps.
         arrival : ndarray of float64, shape (n_events,), optional
-            When each event reaches the source, ns; None: at once.
+            Time at which each event reaches the source, in ns; None: 0 for all.
         event_bytes : float
             Size of an event in a buffer.
         """
@@ -139,17 +140,17 @@ class ParallelEngine(EngineValue):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfAgents(ParallelEngine):
-    """One network of agents."""
+    """An engine that runs one network of agents."""
 
-    def terms(self) -> Terms:
-        """Return how threads work."""
-        return Terms()
+    def settings(self) -> RunSettings:
+        """Return the settings of a run."""
+        return RunSettings()
 
     def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
-        terms = replace(self.terms(), keep=keep, trace=trace)
-        made = run_agents(Agents(program, events), self.crew(program, events), terms, on_wait=on_wait)
+        settings = replace(self.settings(), keep=keep, trace=trace)
+        made = run_agents(Agents(program, events), self.crew(program, events), settings, on_wait=on_wait)
         return replace(made, engine=str(self))
 
     def simulate(
@@ -158,9 +159,9 @@ class _OfAgents(ParallelEngine):
     ) -> ParallelRun:  # fmt: skip
         """Find the matches in virtual time; see `ParallelEngine.simulate`."""
         self.check(program)
-        terms = replace(self.terms(), keep=keep, trace=trace)
+        settings = replace(self.settings(), keep=keep, trace=trace)
         made = simulate_agents(
-            Agents(program, events), self.crew(program, events), terms,
+            Agents(program, events), self.crew(program, events), settings,
             costs=costs, arrival=arrival, event_bytes=event_bytes, on_wait=on_wait,
         )  # fmt: skip
         return replace(made, engine=str(self))
@@ -168,17 +169,17 @@ class _OfAgents(ParallelEngine):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sequential(_OfAgents):
-    """One thread, agents in turn, event by event.
+    """One thread that runs the agents in turn, event by event.
 
     Parameters
     ----------
     scoped : bool
-        Whether only events in a partial match's window are looked at; else all that the buffers hold.
+        Whether agents look only at events in a partial match's window; False: at all events in the buffers.
 
     Notes
     -----
     Source: HYPERSONIC, section VI: the sequential baseline.
-    Differs: whether the paper's one prunes its buffers is not said; ``scoped=False`` does not.
+    Differs: the paper does not say whether its baseline prunes its buffers; ``scoped=False`` does not.
 
     Examples
     --------
@@ -197,14 +198,14 @@ class Sequential(_OfAgents):
         """Return one thread."""
         return ONE_BY_ONE
 
-    def terms(self) -> Terms:
-        """Return how the thread works: one event after the other."""
-        return Terms(scoped=self.scoped, removal="watermark" if self.scoped else "window")
+    def settings(self) -> RunSettings:
+        """Return the settings of a run."""
+        return RunSettings(scoped=self.scoped, removal="watermark" if self.scoped else "window")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StateParallel(_OfAgents):
-    """A thread per agent, that is per component but the first.
+    """One thread per agent, that is, per component after the first.
 
     Parameters
     ----------
@@ -227,9 +228,9 @@ class StateParallel(_OfAgents):
         """Return as many threads as agents."""
         return Crew("state_dynamic", max(1, len(Agents(program, events).stage_of_agent)))
 
-    def terms(self) -> Terms:
-        """Return how threads work."""
-        return Terms(batch=self.batch)
+    def settings(self) -> RunSettings:
+        """Return the settings of a run."""
+        return RunSettings(batch=self.batch)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -239,33 +240,34 @@ class Hybrid(_OfAgents):
     Parameters
     ----------
     threads : int
-        How many, 512 at most; on real threads more than there are cores bring nothing.
+        Number of threads, at most 512. More real threads than cores bring nothing.
     allocation : str
-        ``"static"``: a thread takes the events or the partial matches of one agent; ``"state_dynamic"``: both
-        of one agent; ``"fully_dynamic"``: whatever waits, its own agent's first. The first two take at least
-        two threads per agent.
+        ``"static"``: a thread takes either the events or the partial matches of one agent.
+        ``"state_dynamic"``: a thread takes both of one agent.
+        ``"fully_dynamic"``: a thread takes any waiting work, that of its own agent first.
+        The first two need at least two threads per agent.
     fuse : None, "auto" or sequence of pairs of str
-        Neighbouring agents that share their threads and pass partial matches on without a queue: as many as
-        the number of threads makes necessary, or pairs of variables.
+        Pairs of neighbouring agents that share their threads and send partial matches without a queue.
+        ``"auto"`` fuses as few pairs as the number of threads allows. Otherwise give pairs of variables.
     cost_model : str
-        By which threads are divided among agents: ``"simplex"``, ``"paper"``, or ``"measured"``, by the work
-        of a first part of the events.
+        Cost model that divides threads among agents: ``"simplex"``, ``"paper"``, or ``"measured"`` (by the
+        work on a first part of the events).
     batch : int
         Events, or partial matches, that a thread takes at once.
     removal : str
-        ``"watermark"``: what can take part in no match to come; ``"window"``: events stay as long as a
-        partial match in their window may come.
+        ``"watermark"``: remove items that cannot be part of a future match. ``"window"``: keep events as long
+        as a partial match in their window may come.
 
     Raises
     ------
     CepError
-        For a value that is not known, or too few threads.
+        When a value is unknown, or there are too few threads.
 
     Notes
     -----
     Source: HYPERSONIC, sections III to V.
-    Differs: tickets and watermarks make the printed protocol exact; nothing is locked while pairs are tested,
-    and items are taken in batches.
+    Differs: tickets and watermarks make the printed protocol exact. Threads hold no lock while they test
+    pairs, and take items in batches.
 
     Examples
     --------
@@ -299,19 +301,19 @@ class Hybrid(_OfAgents):
             object.__setattr__(self, "fuse", _pairs(self.fuse))
 
     def check_agents(self, program: SequenceProgram) -> None:
-        """Raise CepError when there are too few threads, or pairs that are no neighbours."""
+        """Raise CepError when there are too few threads, or a pair is not of neighbours."""
         self._named_pairs(Agents(program, _NO_EVENTS))
 
-    def terms(self) -> Terms:
-        """Return how threads work."""
-        return Terms(batch=self.batch, removal=self.removal)
+    def settings(self) -> RunSettings:
+        """Return the settings of a run."""
+        return RunSettings(batch=self.batch, removal=self.removal)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return the threads of every agent, by the cost model."""
+        """Return the threads of every agent by the cost model."""
         agents = Agents(program, events)
         n = len(agents.labels)
         if not n or (self.allocation == "fully_dynamic" and self.threads == 1 and self.fuse is None):
-            return Crew("fully_dynamic", self.threads)  # there is nothing to divide
+            return Crew("fully_dynamic", self.threads)  # nothing to divide
         fused, least = self._named_pairs(agents), self._least
         loads = self._loads(agents)
         if self.fuse == "auto":
@@ -328,11 +330,11 @@ class Hybrid(_OfAgents):
 
     @property
     def _least(self) -> int:
-        """Threads that an agent, or a fused pair, takes at least."""
+        """Least number of threads of an agent or a fused pair."""
         return 0 if self.allocation == "fully_dynamic" else LEAST_THREADS
 
     def _named_pairs(self, agents: Agents) -> list[tuple[int, ...]]:
-        """Return the pairs that are named, when the threads are enough for them and the other agents."""
+        """Return the named pairs; raise CepError when there are too few threads for all agents."""
         n, made = len(agents.labels), []
         if self.fuse == "auto":
             _fused_by_load(agents, [(0.0, 0.0)] * n, self.threads, self._least)
@@ -342,25 +344,25 @@ class Hybrid(_OfAgents):
             unknown = [name for name in pair if name not in names]
             if unknown or len(pair) != 2:
                 raise CepError(
-                    f"Hybrid: fuse={pair!r}: a pair of agents is meant, of {names} (the first variable "
-                    "needs none)"
+                    f"Hybrid: fuse={pair!r} is not a pair of agents. The agents are {names} (the first "
+                    "variable has none)"
                 )
             made.append(tuple(sorted(names.index(name) for name in pair)))
         agents.check_fused(made)
         n_groups = n - len(made)
         if self.threads < self._least * n_groups:
             raise CepError(
-                f"{self}: {n_groups} agents take at least {self._least * n_groups} threads. "
-                "Let neighbours share them (fuse='auto'), or take allocation='fully_dynamic'"
+                f"{self}: {n_groups} agents need at least {self._least * n_groups} threads. "
+                "Let neighbours share them (fuse='auto'), or use allocation='fully_dynamic'"
             )
         return made
 
     def _loads(self, agents: Agents) -> list[tuple[float, float]]:
-        """Return what each agent's event and match workers have to do, in one unit."""
+        """Return the loads of each agent's event workers and match workers, in one unit."""
         if self.cost_model == "measured":
             n = min(_WARM_UP, agents.places.n)
             crew = Crew("fully_dynamic", 1)
-            run = run_agents(agents, crew, Terms(keep=False, removal=self.removal), own=(0, n, n))
+            run = run_agents(agents, crew, RunSettings(keep=False, removal=self.removal), own=(0, n, n))
             return [(float(e + 1), float(m + 1)) for e, m in run.looked]
         loads = []
         for rates in agent_statistics(agents.program, agents.events):
@@ -372,7 +374,7 @@ class Hybrid(_OfAgents):
 
 
 def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
-    """Return pairs of variables as tuples."""
+    """Return the pairs of variables as tuples."""
     pairs = tuple(fuse) if isinstance(fuse, Sequence) and not isinstance(fuse, str) else None
     if pairs is None or not all(
         isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
@@ -384,14 +386,14 @@ def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
 
 
 def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tuple[int, ...]]:
-    """Return the neighbours to fuse: as few pairs as the number of threads allows, those with least to do.
+    """Return the pairs to fuse: as few as the number of threads allows, with the least load.
 
-    Agents that any thread serves (``least`` 0) get by with fewer threads than there are pairs.
+    With ``least`` 0, any thread serves any agent, and too few threads are no error.
     """
     follows, n = set(agents.followed), len(loads)
     work = [sum(load) for load in loads]
     n_pairs = max(0, n - threads // max(1, least))
-    # By how many of the last agents are looked at: the least work of so many pairs, and their first agents.
+    # best[k][p]: the least load of p pairs among the last k agents, and the first agents of the pairs.
     best = [[(0.0, ())] + [(inf, ())] * n_pairs]
     for a in reversed(range(n)):
         made = list(best[-1])
@@ -402,7 +404,7 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
     n_most = max(left for left, (cost, _) in enumerate(best[-1]) if cost < inf)
     if n_most < n_pairs and least:
         raise CepError(
-            f"threads={threads}: {n} agents take at least {least * (n - n_most)} with neighbours fused. "
+            f"threads={threads}: {n} agents need at least {least * (n - n_most)} with neighbours fused. "
             "allocation='fully_dynamic' takes any number"
         )
     return [(a, a + 1) for a in best[-1][n_most][1]]

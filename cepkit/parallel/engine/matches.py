@@ -1,4 +1,4 @@
-"""The matches that a parallel engine finds, when they are asked for, and what it did."""
+"""The matches of a parallel engine, found at first use, and the run that counted them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cepkit.events import Events
 from cepkit.language.numbers import count_text
 from cepkit.parallel.agents.outcome import ParallelRun
 
-MOST_KEPT = 1 << 26  # matches; agents make all of them at once
+MOST_KEPT = 1 << 26  # matches; agents make all at once
 
 
 class Runner(Protocol):
-    """A parallel engine, as far as its matches need it."""
+    """The methods of a parallel engine that its matches need."""
 
     def check(self, program: SequenceProgram) -> None:
         """Raise UnsupportedQueryError when the engine cannot run a program."""
@@ -40,24 +40,24 @@ def parallel_sequence(
     Parameters
     ----------
     program : SequenceProgram
-        One that the engine has nothing against.
+        A program that the engine supports.
     events : Events
-        With the program's columns.
+        Events with the program's columns.
     engine : Runner
-        Which.
+        The parallel engine.
     trace : bool
-        Whether it writes down every step.
+        Whether the engine records every step.
 
     Notes
     -----
-    They are counted without being kept; when they are looked at all of them are made. A first look, as of a
-    ``repr``, is bounded: the search engine takes it.
+    Counting keeps no match. The first access to a match makes all matches. A bounded first look, such as a
+    ``repr``, uses the search engine.
     """
     return ParallelMatches(program, events, engine, trace)
 
 
 class ParallelMatches(SequenceSet):
-    """The matches that a parallel engine finds when they are asked for."""
+    """The matches of a parallel engine, found at first use."""
 
     def __init__(self, program: SequenceProgram, events: Events, engine: Runner, trace: bool):
         self.program, self.events, self.engine, self.trace = program, events, engine, trace
@@ -65,10 +65,10 @@ class ParallelMatches(SequenceSet):
 
     @cached_property
     def run(self) -> ParallelRun:
-        """What the engine did to count the matches."""
-        return self._ran(keep=False)
+        """The run that counted the matches."""
+        return self._run_engine(keep=False)
 
-    def _ran(self, keep: bool) -> ParallelRun:
+    def _run_engine(self, keep: bool) -> ParallelRun:
         self.engine.check(self.program)
         return self.engine.run(self.program, self.events, keep=keep, trace=self.trace)
 
@@ -77,24 +77,24 @@ class ParallelMatches(SequenceSet):
         if self.count() > MOST_KEPT:
             raise ResultTooLargeError(
                 f"{self.engine} makes all matches at once, and {count_text(self.count())} are too many. "
-                "count() works; engine='auto' makes those that are looked at"
+                "Use count(), or engine='auto', which makes only the matches you look at"
             )
-        return KnownMatches(self.events, self._ran(keep=True).block.sorted())
+        return KnownMatches(self.events, self._run_engine(keep=True).block.sorted())
 
     def count(self) -> int:
         """Return the exact number of matches."""
         return self.run.n_matches
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
         return (self.count(), True) if "run" in self.__dict__ else self._look.at_least()
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        """Return up to ``n`` matches, the first ones if these are cheap to find."""
         return self._known.glance(n) if "_known" in self.__dict__ else self._look.glance(n)
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions where matches end and how many end at each."""
+        """Return the positions where matches end, and how many end at each."""
         return self._known.ends()
 
     def ending(self, low: int, high: int) -> MatchBlock:
@@ -102,5 +102,5 @@ class ParallelMatches(SequenceSet):
         return self._known.ending(low, high)
 
     def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
+        """Return the matches with these numbers, in this order."""
         return self._known.take(numbers)

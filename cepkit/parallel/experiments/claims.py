@@ -1,4 +1,4 @@
-"""What the HYPERSONIC paper says of its figures, beside what tables of `hybrid_parallel` show."""
+"""Compare the claims of the HYPERSONIC paper about its figures with the tables of `figures`."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ def claims(
     unpruned: pd.DataFrame,
     evaluations: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return each claim with what the tables show of it.
+    """Return each claim of the paper with the numbers of the tables.
 
     Parameters
     ----------
     by_window, by_threads, by_length : pandas.DataFrame
-        Of `speedup`, with the default systems.
+        Results of `speedup`, with the default systems.
     paced : pandas.DataFrame
-        Of `paced`, any sweeps one below the other.
+        Concatenated results of `paced`.
     fused : pandas.DataFrame
-        Of `fusion`, likewise; one allocation.
+        Concatenated results of `fusion` for one allocation.
     unpruned : pandas.DataFrame
-        Of `never_pruned`.
+        Result of `never_pruned`.
     evaluations : pandas.DataFrame
-        Of `cepkit.parallel.experiments.details.evaluations`, Poisson streams.
+        Result of `cepkit.parallel.experiments.details.evaluations` on Poisson streams.
 
     Returns
     -------
     pandas.DataFrame
-        A row per claim: ``figure``, ``claim``, ``here`` (numbers), ``holds`` (``"yes"``: at all points, ``"in
-        part"``, ``"no"``: at none).
+        A row per claim: ``figure``, ``claim``, ``here`` (numbers), ``holds`` (``"yes"``: at all points; ``"in
+        part"``; ``"no"``: at none).
 
     Notes
     -----
-    Source: HYPERSONIC, sections IV and VII. That RIP needs most memory and that the gap of latencies widens
-    is not said there; it is what one reads into figures 7 and 8.
+    Source: HYPERSONIC, sections IV and VII. The paper does not state that RIP needs most memory, or that the
+    gap of latencies widens. These two claims are read from its figures 7 and 8.
     """
     rows: list[tuple[str, str, str, str]] = []
 
@@ -135,14 +135,14 @@ _WORDS = {"window_min": "the window", "length": "the length of the pattern", "th
 
 
 def _wide(table: pd.DataFrame, value: str, *more: str) -> pd.DataFrame:
-    """Return a row per point with a column per system."""
+    """Return a row per point, with a column per system."""
     return table.pivot_table(
         index=[*_AT, *more], columns="system", values=value, sort=False, dropna=False
     ).dropna(how="all")
 
 
 def _ends(table: pd.DataFrame, x: str, y: str, *more: str) -> pd.DataFrame:
-    """Return y at the least and at the greatest x of each line."""
+    """Return ``y`` at the least and at the greatest ``x`` of each line."""
     lines = table.sort_values(x, kind="stable").groupby(["data", "pattern", *more], sort=False)[y]
     return lines.agg(["first", "last"])
 

@@ -1,4 +1,4 @@
-"""The cost model of hybrid agents against counts of a run: evaluations per agent, and threads."""
+"""Compare the cost model of hybrid agents with the counts of a run: evaluations and threads per agent."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ __all__ = ["evaluations_per_agent", "threads_per_agent"]
 def evaluations_per_agent(
     rates: AgentRates, compared: Sequence[Sequence[float]], duration_s: float
 ) -> pd.DataFrame:
-    """Return how many pairs each agent evaluates, as counted and as the models expect.
+    """Return how many pairs each agent evaluates, counted and expected by the models.
 
     Parameters
     ----------
     rates : AgentRates
-        Of the events of the run.
+        Rates of the events of the run.
     compared : sequence of (float, float), by agent
-        Pairs whose conditions were looked at, by event workers and by match workers.
+        Pairs with tested conditions, by event workers and by match workers.
     duration_s : float
-        Of the events, in seconds of their clock, above 0.
+        Time span of the events in seconds of their clock, above 0.
 
     Returns
     -------
     DataFrame
-        A row per agent and source: ``agent`` (the place of its component among the joins, from 1), ``source``
-        (``measured``, ``simplex``, ``paper``: pairs of both kinds of workers, ``paper, one side``: those of
-        one kind), ``per_second``, and ``error`` relative to what was measured (NaN where that is 0).
+        A row per agent and source: ``agent`` (number of its component in join order, from 1); ``source``
+        (``measured``; ``simplex``; ``paper``, for both kinds of workers; ``paper, one side``, for one kind);
+        ``per_second``; ``error`` relative to the measured value (NaN if that is 0).
 
     Raises
     ------
     CepError
-        When there is not a count for each agent, or the events last no time.
+        When an agent has no count, or the events span no time.
 
     Notes
     -----
-    Source: HYPERSONIC, section IV. On Poisson streams the paper's pairs are 2 (i - 1)! times too many.
+    Source: HYPERSONIC, section IV. On Poisson streams, the paper counts 2 (i - 1)! times too many pairs.
 
     Examples
     --------
@@ -54,9 +54,9 @@ def evaluations_per_agent(
     5      3  simplex        18.0    0.0
     """
     if len(compared) != len(rates.agents):
-        raise CepError(f"compared: counts of {len(compared)} agents. There are {len(rates.agents)}")
+        raise CepError(f"compared: {len(compared)} counts. There must be {len(rates.agents)}, one per agent")
     if not duration_s > 0:
-        raise CepError(f"duration_s={duration_s}: events that last no time have no rates")
+        raise CepError(f"duration_s={duration_s}: events that span no time have no rates")
     measured = [float(sum(counts)) / duration_s for counts in compared]
     sources = {
         "measured": measured,
@@ -83,22 +83,22 @@ def threads_per_agent(
     compared: Sequence[Sequence[float]] | None = None,
     sent: Sequence[float] | None = None,
 ) -> pd.DataFrame:
-    """Return how each model divides numbers of threads among agents.
+    """Return how each model divides threads among agents.
 
     Parameters
     ----------
     rates : AgentRates
-        Of the events.
+        Rates of the events.
     threads : iterable of int
-        Numbers of threads; neighbours are fused where there are too few.
+        Numbers of threads. Neighbours are fused if there are too few threads.
     compared, sent : sequence, by agent, optional
-        As of `cepkit.parallel.model.costs.measured_loads`; without them ``measured`` is left out.
+        See `cepkit.parallel.model.costs.measured_loads`. Without them there are no rows for ``measured``.
 
     Returns
     -------
     DataFrame
-        A row per model, number and agent: ``cost_model``, ``threads``, ``agents`` (as text, fused ones
-        together: ``3+4``), ``own``, ``event_workers``, ``match_workers``, ``share`` of the load.
+        A row per model, number of threads and agent: ``cost_model``, ``threads``, ``agents`` (text; a fused
+        pair is ``3+4``), ``own`` (its threads), ``event_workers``, ``match_workers``, ``share`` of the load.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Inside hybrid agents: models and counts, buffers, bursts, and real threads beside virtual time."""
+"""Run experiments on single agents: models and counts, buffers, bursts, real threads and virtual time."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = [
 
 
 def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
-    """Return how many pairs each agent evaluates, as counted and by the models.
+    """Return how many pairs each agent evaluates, counted and by the models.
 
     Returns
     -------
     pandas.DataFrame
-        As of `evaluations_per_agent`, with ``data`` in front.
+        Result of `evaluations_per_agent`, with ``data`` as the first column.
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
     (rates,) = agent_statistics(program, events)
@@ -101,30 +101,35 @@ def buffers(
     allocation: str = "state_dynamic",
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return how full event and match buffers are, beside the models.
+    """Return the lengths of event and match buffers, and those of the models.
 
     Parameters
     ----------
     workload, window_min, threads, load, costs
-        As of `paced`; None: the workload's third window.
+        See `paced`; for ``window_min``, None means the workload's third window.
     allocation : str
-        Of the hybrid.
+        Allocation of the hybrid.
 
     Returns
     -------
     pandas.DataFrame
         A row per removal rule (``watermark``, ``window``), agent and ``buffer`` (``events``, ``partial
-        matches``): ``mean`` and ``most`` items over the run; ``by_window``, what a window holds: e W, and m W
-        / (i - 1) of partial matches; ``by_delay``, with the delay d of their removal: e d (watermark), e (W +
-        d) (window), m (W / (i - 1) + d). The delay is what events stay under the watermark rule: there the
-        model is no forecast.
+        matches``):
+
+        * ``mean`` and ``most`` items over the run;
+        * ``by_window``: items in a window, e W for events and m W / (i - 1) for partial matches;
+        * ``by_delay``: with the delay d of removal, e d (watermark), e (W + d) (window) and
+          m (W / (i - 1) + d).
+
+        The delay is the measured stay of events under the watermark rule, so there the model predicts
+        nothing.
 
     Notes
     -----
-    Buffers are emptied in passes, more rarely the more there is; hence most of the delay. Threads take one
-    item at a time: whole batches would be removed only when none of their items is needed.
-    Source: HYPERSONIC, section IV-A: events stay for W + d, partial matches for W - d, d being their delay
-    behind the events.
+    Most of the delay comes from removal in passes, which become rarer with longer buffers. Threads take one
+    item at a time here, because a batch is removed only when none of its items is needed.
+    Source: HYPERSONIC, section IV-A: events stay for W + d, and partial matches for W - d, where d is the
+    delay of partial matches after the events.
     """
     window_min = window_min or workload.windows_min[2]
     runs = Runs([workload], costs)
@@ -168,28 +173,27 @@ def spread(
     costs: Costs = COSTS,
     seed: int = 7,
 ) -> pd.DataFrame:
-    """Return how systems fare when events of a pattern come close together, and when they are spread.
+    """Compare systems on streams whose event types come in runs or are spread over the stream.
 
     Parameters
     ----------
     shuffled : sequence of float
-        Shares of the events whose types, with their values, change places at random: 0 leaves them in runs,
-        1 spreads them over the stream.
+        Shares of events whose types and values are shuffled: 0 keeps the runs, 1 spreads all types over the
+        stream.
     workload : Workload, optional
         None: `sensors`.
     window_min : float, optional
-        None: the workload's third.
+        Window in minutes; None: the workload's third.
     threads, costs
-        As of `speedup`.
+        See `speedup`.
     seed : int
-        Of the shuffling.
+        Seed of the shuffling.
 
     Returns
     -------
     pandas.DataFrame
-        A row per share and system, and behind them those of all events shuffled and at equal distances:
-        ``events`` (text), ``system, speedup, busiest_share`` (of the work, of one thread),
-        ``sequential_us``, ``matches``.
+        A row per share and system, then rows for all events shuffled and at equal distances: ``events``
+        (text), ``system``, ``speedup``, ``busiest_share`` (of the work), ``sequential_us``, ``matches``.
     """
     workload = sensors() if workload is None else workload
     window_min = window_min or workload.windows_min[2]
@@ -209,7 +213,7 @@ def spread(
         made = _at_one_point(replace(workload, frame=frame), window_min, threads, costs)
         what = "as they come" if not share else f"{share:.0%} shuffled"
         rows.append(made.assign(events=what + ", equal distances" * is_even))
-    return _ordered(rows, "events")
+    return _concatenate(rows, "events")
 
 
 def bursts(
@@ -223,28 +227,29 @@ def bursts(
     costs: Costs = COSTS,
     seed: int = 7,
 ) -> pd.DataFrame:
-    """Return how systems fare when part of the runs of a pattern's activities is moved into bursts.
+    """Compare systems on streams with a part of the pattern's activities in bursts.
 
     Parameters
     ----------
     n_bursts : sequence of int
-        Into how many.
+        Numbers of bursts.
     n_days, share, seed
-        As of `sensors`.
+        See `sensors`.
     window_min, length, threads, costs
-        As of `speedup`.
+        See `speedup`.
 
     Returns
     -------
     pandas.DataFrame
-        A row per number of bursts and system, with the columns of `spread`; ``n_bursts`` for ``events``.
+        A row per number of bursts and system: the columns of `spread`, with ``n_bursts`` instead of
+        ``events``.
     """
     rows = []
     for n in n_bursts:
         workload = sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n)
         made = _at_one_point(workload, window_min, threads, costs, length)
         rows.append(made.assign(n_bursts=n))
-    return _ordered(rows, "n_bursts")
+    return _concatenate(rows, "n_bursts")
 
 
 def _at_one_point(workload: Workload, window_min: float, threads: int, costs: Costs, length: int = 6):
@@ -254,13 +259,13 @@ def _at_one_point(workload: Workload, window_min: float, threads: int, costs: Co
     return made.assign(sequential_us=made["speedup"] * made["makespan_us"])
 
 
-def _ordered(rows: list[pd.DataFrame], first: str) -> pd.DataFrame:
+def _concatenate(rows: list[pd.DataFrame], first: str) -> pd.DataFrame:
     columns = [first, "system", "speedup", "busiest_share", "sequential_us", "matches"]
     return pd.concat(rows, ignore_index=True)[columns]
 
 
 def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
-    """Return the agents of a run as `network_dot` takes them; for sequences without loops."""
+    """Return the agents of a run for `network_svg`; only for sequences without loops."""
     done, agents = trace.agents_frame(), list(trace.agents)
     role = trace.threads()[["agent", "role"]].astype(str)
     types = dict(zip(VARIABLES, workload.types, strict=False))
@@ -283,7 +288,7 @@ def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
 
 
 def machine_load() -> str:
-    """Return how many processes run on how many cores: times of threads say something on idle ones only.
+    """Return the load and the number of cores as text: only an idle machine measures well.
 
     Examples
     --------
@@ -302,25 +307,25 @@ def measured(
     systems: Sequence[str] = (*COMPARED[:1], "RIP"),
     repetitions: int = 5,
 ) -> pd.DataFrame:
-    """Return speed-ups on real threads beside those of virtual time.
+    """Return speed-ups on real threads and in virtual time.
 
     Parameters
     ----------
     workload, window_min
-        As of `by_cost_model`.
+        See `by_cost_model`.
     threads : sequence of int
-        No more than the machine has cores, to say something.
+        Numbers of threads. More threads than cores give no useful result.
     systems : sequence of str
-        Names of `SYSTEMS`.
+        Names in `SYSTEMS`.
     repetitions : int
-        The median counts.
+        Number of measured runs; their median counts.
 
     Returns
     -------
     pandas.DataFrame
         A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
-        simulated_ms, measured_speedup, simulated_speedup``, over the sequential run of the same kind. Costs
-        are those of this machine, measured once for each kind of crew.
+        simulated_ms, measured_speedup, simulated_speedup``. Speed-ups are over the sequential run of the same
+        kind. Simulations use costs of this machine, measured once per kind of crew.
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
 

@@ -1,6 +1,6 @@
-"""The experiments of the HYPERSONIC paper in virtual time: figures 6 to 10.
+"""Run the experiments of the HYPERSONIC paper in virtual time: figures 6 to 10.
 
-Everything returns tidy frames; nothing is drawn here. `hybrid_details` looks into the agents.
+All functions return tidy frames and draw nothing. `details` has experiments on single agents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.experiments.sweeps import sweep
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, Terms
+from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine, Sequential
@@ -42,11 +42,11 @@ __all__ = [
     "speedup",
 ]
 
-CORES = 24  # of the paper's machine
+CORES = 24  # cores of the paper's machine
 COSTS = Costs()
-CHUNKS = 4  # of RIP for every thread
-_MOST_WORKERS = 8  # points of a sweep at once: each takes memory of its own
-# By the number of threads and of events.
+CHUNKS = 4  # chunks of RIP per thread
+_MOST_WORKERS = 8  # points of a sweep at a time, since each needs memory of its own
+# Functions of the number of threads and the number of events.
 SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
     "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
     "hybrid, state-dynamic": lambda threads, n: Hybrid(
@@ -64,11 +64,11 @@ COMPARED = ("hybrid, fully dynamic", "hybrid, state-dynamic", "RIP")
 
 
 class Runs:
-    """Points of sweeps: a run of a system each, beside the sequential one of the same query."""
+    """The runs of a sweep: one per point, and the sequential run of the same query."""
 
     def __init__(self, workloads: Iterable[Workload], costs: Costs):
         if isinstance(workloads, Workload):
-            raise CepError(f"workloads is a workload, {workloads.name!r}. Give a list of them")
+            raise CepError(f"workloads is a single workload, {workloads.name!r}. Give a list of workloads")
         self.workloads = {workload.name: workload for workload in workloads}
         self.costs = costs
         self._made: dict[tuple, Future] = {}
@@ -83,7 +83,7 @@ class Runs:
         )
 
     def simulated(self, system: str, threads: int, *query, load: float | None = None) -> ParallelRun:
-        """Return a run; with ``load`` events arrive evenly, at that multiple of the sequential rate."""
+        """Return a run; with ``load``, events arrive evenly at this multiple of the sequential rate."""
         program, events = self.prepared(*query)
         arrival = None
         if load is not None:
@@ -98,7 +98,7 @@ class Runs:
         return self._once(lambda: self.simulated(name, 1, *query), (name, *query))
 
     def _once(self, make: Callable[[], Any], key: tuple) -> Any:
-        """Return what is made for a key, by the first thread that asks for it."""
+        """Return the value of a key; only the first thread that needs it makes it."""
         with self._making:
             is_first = key not in self._made
             made = self._made.setdefault(key, Future())
@@ -107,15 +107,15 @@ class Runs:
                 made.set_result(make())
             except BaseException as error:
                 with self._making:
-                    del self._made[key]  # who asks again tries again
+                    del self._made[key]  # the next caller tries again
                 made.set_exception(error)
         return made.result()
 
 
 def system_of(name: str) -> Callable[[int, int], ParallelEngine]:
-    """Return what makes the engine of a system."""
+    """Return the function that makes the engine of a system."""
     if name not in SYSTEMS:
-        raise CepError(f"system {name!r} not known.{nearest(name, SYSTEMS)} There are {list(SYSTEMS)}")
+        raise CepError(f"system {name!r} is not known.{nearest(name, SYSTEMS)} There are {list(SYSTEMS)}")
     return SYSTEMS[name]
 
 
@@ -125,7 +125,7 @@ def _workers() -> int:
 
 def _check_systems(systems: Sequence[str]) -> None:
     if isinstance(systems, str):
-        raise CepError(f"systems={systems!r}: give a list, [{systems!r}]")
+        raise CepError(f"systems={systems!r} is a text. Give a list, [{systems!r}]")
     for name in systems:
         system_of(name)
 
@@ -139,22 +139,22 @@ def simulated(
     *,
     trace: bool = False,
 ) -> ParallelRun:
-    """Return a run in virtual time, in which events are passed on as soon as they have arrived."""
+    """Return a run in virtual time; a hybrid delivers events as soon as they arrive."""
     if arrival is None or not isinstance(engine, Hybrid):
         return engine.simulate(program, events, costs=costs_of(engine, costs), arrival=arrival)
-    terms = replace(engine.terms(), keep=False, chunk=1, trace=trace)
+    settings = replace(engine.settings(), keep=False, chunk=1, trace=trace)
     agents, crew = Agents(program, events), engine.crew(program, events)
-    return simulate_agents(agents, crew, terms, costs=costs, arrival=arrival)
+    return simulate_agents(agents, crew, settings, costs=costs, arrival=arrival)
 
 
 def costs_of(engine: ParallelEngine, costs: Costs) -> Costs:
-    """Return what an engine pays: who shares nothing with other threads locks nothing."""
+    """Return the costs of an engine; locks are free if threads share nothing."""
     return costs if isinstance(engine, Hybrid) else replace(costs, lock=0.0)
 
 
 def _points(workloads, by, values, patterns, systems, threads, length, **more) -> list[dict]:
     if by not in ("window", "threads", "length"):
-        raise CepError(f"by={by!r}: a sweep goes over 'window', 'threads' or 'length'")
+        raise CepError(f"by={by!r} is not known. There are 'window', 'threads' and 'length'")
     points = []
     for workload in workloads:
         given = values[workload.name] if isinstance(values, Mapping) else values
@@ -181,34 +181,34 @@ def speedup(
     costs: Costs = COSTS,
     path: str | os.PathLike | None = None,
 ) -> pd.DataFrame:
-    """Return how much faster than one thread systems are: figures 6 and 9, simulated.
+    """Return the speed-up of systems over one thread: figures 6 and 9, simulated.
 
     Parameters
     ----------
     workloads : sequence of Workload
     by : str
         ``"window"``, ``"threads"`` or ``"length"`` of the pattern.
-    values : sequence, or mapping of workload names to them, optional
-        Of ``by``; None: the workload's windows.
+    values : sequence, or mapping of workload names to sequences, optional
+        Values of ``by``; None: the workload's windows.
     patterns : sequence of str
         ``"SEQ"``, ``"Kleene"``.
     systems : sequence of str
-        Names of `SYSTEMS`.
+        Names in `SYSTEMS`.
     threads, length
-        Where ``by`` does not say otherwise.
+        Fixed values, unless ``by`` varies them.
     costs : Costs
-        Of a thread's steps. Systems whose threads share nothing pay no locks.
+        Costs of a thread's steps. Locks are free for systems whose threads share nothing.
     path : str or path, optional
-        A folder that keeps the points; see `cepkit.experiments.sweeps.sweep`.
+        Folder that stores the points; see `cepkit.experiments.sweeps.sweep`.
 
     Returns
     -------
     pandas.DataFrame
         A row per point and system: ``data, pattern, window_min, threads, length, system``; ``makespan_us``;
-        ``speedup`` over the sequential run that looks only at what is in a window, ``speedup_not_scoped``
-        over the one that looks at all its buffers hold; ``matches``; ``same_matches`` (bool: as many as the
+        ``speedup`` over the sequential run that looks only at events in a window; ``speedup_not_scoped`` over
+        the sequential run that looks at whole buffers; ``matches``; ``same_matches`` (bool: as many as in the
         sequential run); ``events_per_ms``; ``idle_share``; ``most_kb`` of all buffers and queues;
-        ``busiest_share`` of the work, of one thread.
+        ``busiest_share``: the busiest thread's share of the work.
 
     Notes
     -----
@@ -252,14 +252,14 @@ def paced(
     costs: Costs = COSTS,
     path: str | os.PathLike | None = None,
 ) -> pd.DataFrame:
-    """Return latency and memory where events arrive at a fixed rate: figures 7 and 8, simulated.
+    """Return latency and memory when events arrive at a fixed rate: figures 7 and 8, simulated.
 
     Parameters
     ----------
     workloads, by, values, systems, threads, length, costs, path
-        As of `speedup`; the pattern is a sequence.
+        See `speedup`; the pattern is a sequence.
     loads : sequence of float
-        Rates, as multiples of what the sequential run can do on the same query.
+        Rates, as multiples of the rate of the sequential run on the same query.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def paced(
     Notes
     -----
     Source: HYPERSONIC, section VII, figures 7 and 8.
-    Differs: the paper does not say at which rate events arrive.
+    Differs: the paper does not give the rate of its events.
     """
     _check_systems(systems)
     runs = Runs(workloads, costs)
@@ -301,37 +301,37 @@ def never_pruned(
     threads: int = CORES,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return what the sequential baseline costs by how it keeps its buffers: where large speed-ups come from.
+    """Return the cost of the sequential baseline by how it prunes its buffers: the source of large speed-ups.
 
     Parameters
     ----------
     workload : Workload
     n_events : sequence of int
-        First events of the stream that are searched.
+        Numbers of first events of the stream to search.
     window_min : float, optional
-        None: the workload's first.
+        Window in minutes; None: the workload's first.
     threads, costs
-        Of the hybrid.
+        Threads and costs of the hybrid.
 
     Returns
     -------
     pandas.DataFrame
-        A row per number of events and baseline (``scoped``; ``not scoped``: all that the buffers hold is
-        looked at; ``never pruned``: and they hold everything): ``events``, ``baseline``, ``makespan_us``,
-        ``pairs_seen``, ``speedup`` of the fully dynamic hybrid over it.
+        A row per number of events and baseline (``scoped``; ``not scoped``: looks at whole buffers; ``never
+        pruned``: also keeps everything): ``events``, ``baseline``, ``makespan_us``, ``pairs_seen``,
+        ``speedup`` of the fully dynamic hybrid over the baseline.
     """
     rows = []
     for n in n_events:
         part = replace(workload, frame=workload.frame.iloc[:n])
         program, events = prepared(part, window_min or workload.windows_min[0])
         fast = Hybrid(threads=threads).simulate(program, events, costs=costs)
-        for name, terms in (
-            ("scoped", Terms(keep=False)),
-            ("not scoped", Terms(keep=False, scoped=False, removal="window")),
-            ("never pruned", Terms(keep=False, scoped=False, removal="never")),
+        for name, settings in (
+            ("scoped", RunSettings(keep=False)),
+            ("not scoped", RunSettings(keep=False, scoped=False, removal="window")),
+            ("never pruned", RunSettings(keep=False, scoped=False, removal="never")),
         ):
             own = replace(costs, lock=0.0)
-            run = simulate_agents(Agents(program, events), ONE_BY_ONE, terms, costs=own)
+            run = simulate_agents(Agents(program, events), ONE_BY_ONE, settings, costs=own)
             rows.append(
                 {
                     "events": events.n_events,
@@ -353,26 +353,26 @@ def fusion(
     threads: int = 10,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return what it brings to let two neighbouring agents share their threads: figure 10, simulated.
+    """Return the gain of fusing two neighbouring agents: figure 10, simulated.
 
-    The pair is the one with the least work, as counted.
+    The fused pair is the one with the least counted work.
 
     Parameters
     ----------
     workloads, values, costs
-        As of `speedup`.
+        See `speedup`.
     by : str
         ``"window"`` or ``"threads"``.
     allocations : sequence of str
-        Of the hybrid; with fully dynamic threads fusion saves queues only.
+        Allocations of the hybrid. With fully dynamic threads, fusion saves only queues.
     threads : int
-        Where ``by`` does not say otherwise.
+        Number of threads, unless ``by`` varies it.
 
     Returns
     -------
     pandas.DataFrame
         A row per point and allocation: ``data, window_min, threads, allocation``, ``fused`` (text),
-        ``events_per_ms``, ``events_per_ms_fused``, ``gain`` (their ratio - 1).
+        ``events_per_ms``, ``events_per_ms_fused``, ``gain`` (the ratio of the two minus 1).
 
     Notes
     -----
@@ -409,17 +409,18 @@ def rip_chunks_per_thread(
     threads: int = CORES,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return RIP's speed-up by how finely it divides the stream, beside the fully dynamic hybrid's.
+    """Return RIP's speed-up by the number of chunks per thread, and that of the fully dynamic hybrid.
 
     Returns
     -------
     pandas.DataFrame
-        A row per workload, window and number of ``chunks`` of every thread: ``data, window_min, chunks,
-        speedup, hybrid_speedup``; ``items_taken_again``: what overlaps add, as a share.
+        A row per workload, window and number of ``chunks`` per thread: ``data, window_min, chunks, speedup,
+        hybrid_speedup``; ``items_taken_again``: share of items that overlaps add.
 
     Notes
     -----
-    Few chunks repeat little and leave threads idle; with one chunk per thread there is no stream any more.
+    Few chunks repeat few items, but leave threads idle. With one chunk per thread, threads must wait for the
+    whole stream.
     """
     runs, rows = Runs(workloads, costs), []
     for workload in workloads:

@@ -1,7 +1,7 @@
-"""The protocol of hybrid agents step by step, as the paper prints it and as cepkit corrects it.
+"""Run the protocol of hybrid agents step by step, as the paper prints it and as cepkit corrects it.
 
-A model in plain Python: small streams, SEQ patterns with Kleene closure, any interleaving of the workers. The
-counterexamples C1 to C4 are interleavings on which the printed rules double or lose matches.
+This is a model in plain Python for small streams, SEQ patterns with Kleene closure, and any interleaving of
+the workers. The counterexamples C1 to C4 are interleavings on which the printed rules double or lose matches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "run_protocol",
 ]
 
-_END = 1 << 62  # a watermark that nothing holds back
+_END = 1 << 62  # the watermark if nothing can still arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,21 @@ class ProtocolEvent:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the workers do.
+    """The rules of the workers.
 
     Parameters
     ----------
     tickets : bool
-        Whether an item draws a number when it is inserted and skips items with larger ones (correction C1).
+        Whether an inserted item gets a number and skips items with larger numbers (correction C1).
     removal : str
-        ``"printed"``: by the newest item seen during the scan; ``"watermark"``: by what can still arrive
-        (corrections C2 and C3).
+        ``"printed"``: by the newest item seen during the scan. ``"watermark"``: by the items that can still
+        arrive (corrections C2 and C3).
     reading : str
-        How a watermark is read: ``"atomic"``, or part by part, ``"upstream"`` first, or ``"downstream"``
-        first, which is not safe.
+        How workers read a watermark: ``"atomic"``, or in parts from ``"upstream"`` or ``"downstream"``. The
+        last is not safe.
     loops_hold : bool
-        Whether what may still re-enter a Kleene agent's own queue holds back its watermark (correction C4).
+        Whether a Kleene agent's watermark waits for partial matches that may still re-enter its own queue
+        (correction C4).
     """
 
     tickets: bool = True
@@ -68,12 +69,12 @@ PRINTED = Rules(tickets=False, removal="printed")
 
 @dataclass(frozen=True)
 class ProtocolRun:
-    """What a run gave.
+    """The outcome of a run.
 
     Parameters
     ----------
     matches : list of str
-        The events of every match, in the order in which they were found; a doubled one stands twice.
+        The events of every match, in order of detection, with doubled matches.
     steps : DataFrame
         ``step, who, what``.
     left : int
@@ -87,7 +88,7 @@ class ProtocolRun:
 
 @dataclass(eq=False)
 class _Worker:
-    """Takes items of one agent's queue, one at a time, and keeps them in its own buffer."""
+    """A worker that takes items from one agent's queue, one at a time, and keeps them in its own buffer."""
 
     agent: int
     kind: str  # "E" takes events, "M" partial matches
@@ -105,7 +106,10 @@ class _Worker:
 
 
 def read_stream(text: str) -> list[ProtocolEvent]:
-    """Return the events of ``"a@1 b@2 a2@9"``: name, whose first letter is the type, and time."""
+    """Return the events of a text like ``"a@1 b@2 a2@9"``: name, ``@``, time.
+
+    The first letter of the name is the type.
+    """
     made = []
     for place, word in enumerate(text.split()):
         name, _, ts = word.partition("@")
@@ -131,27 +135,27 @@ def run_protocol(
     Parameters
     ----------
     stream : sequence of ProtocolEvent
-        In stream order.
+        Events in stream order.
     types : str
-        A letter per component; agents are numbered from 2, as in the paper.
+        A letter per component. Agents are numbered from 2, as in the paper.
     within : int
-        The window, its edge included.
+        The window, inclusive.
     loops : str
-        The types, not the first, that repeat (one or more).
+        Types that repeat (one or more events); not the first type.
     workers : int
-        Of each kind and agent.
+        Number of workers of each kind and agent.
     rules : Rules
-        What they do.
+        Rules of the workers.
     schedule : sequence of str
-        Who takes the next step: ``"source"``, ``"E2.0"`` (event worker 0 of agent 2), ``"M3.1"`` (match
-        worker 1 of agent 3). A worker needs a step to take an item, one per buffer of the other kind to scan
-        it, and one to remove. Behind the schedule all go in turn.
+        Who takes each step: ``"source"``, ``"E2.0"`` (event worker 0 of agent 2), ``"M3.1"`` (match worker 1
+        of agent 3). A worker needs a step to take an item, one to scan each buffer of the other kind, and one
+        to remove items. After the schedule, all act in turn.
     seed : int, optional
-        Draw who goes next instead.
+        Draw the next actor at random instead.
     eagerness : int
-        How often the source is in the draw.
+        Weight of the source in the draw.
     watch : callable, optional
-        Called with the agents before the first step and after each, for `hybrid_steps`.
+        Called with the model before the first step and after each step.
 
     Returns
     -------
@@ -160,7 +164,7 @@ def run_protocol(
     Raises
     ------
     CepError
-        When the schedule names somebody who has nothing to do.
+        When the schedule names an actor that has nothing to do.
     """
     model = _Model(list(stream), types, within, loops, workers, rules)
     draw = random.Random(seed) if seed is not None else None
@@ -172,7 +176,7 @@ def run_protocol(
             name = planned.popleft()
             if name not in able:
                 raise CepError(
-                    f"step {len(model.steps) + 1}: {name!r} has nothing to do; who has: {sorted(able)}"
+                    f"step {len(model.steps) + 1}: {name!r} has nothing to do. These have: {sorted(able)}"
                 )
         elif draw is not None:
             names = [name for name in able if name != "source"]
@@ -205,16 +209,16 @@ class _Model:
         self.steps: list[tuple[str, str]] = []
 
     def able(self) -> dict[str, None]:
-        """Return who has something to do, in a fixed order."""
+        """Return the actors that have something to do, in a fixed order."""
         able = [
             w.name for w in self.workers if w.hand or (self.events if w.kind == "E" else self.queue)[w.agent]
         ]
         return dict.fromkeys([*(["source"] if self.source else []), *able])
 
     def step(self, name: str) -> None:
-        self.steps.append((name, self._routed() if name == "source" else self._worked(self.named[name])))
+        self.steps.append((name, self._deliver() if name == "source" else self._work(self.named[name])))
 
-    def _routed(self) -> str:
+    def _deliver(self) -> str:
         event = self.source.popleft()
         if event.type == self.types[0]:
             self.queue[2].append((event,))
@@ -223,25 +227,25 @@ class _Model:
                 self.events[agent].append(event)
         return f"delivers {event.name}"
 
-    def _worked(self, worker: _Worker) -> str:
+    def _work(self, worker: _Worker) -> str:
         if worker.hand is None:
-            return self._taken(worker)
+            return self._take(worker)
         if worker.to_scan:
-            return self._scanned(worker)
+            return self._scan(worker)
         if self.rules.removal == "watermark" and self._read(worker):
             return "reads a part of the watermark"
-        return self._removed(worker)
+        return self._remove(worker)
 
-    def _taken(self, worker: _Worker) -> str:
+    def _take(self, worker: _Worker) -> str:
         item = (self.events if worker.kind == "E" else self.queue)[worker.agent].popleft()
         self.ticket += 1
         worker.hand = item, self.ticket
         worker.buffer.append(worker.hand)
         others = [w for w in self.workers if w.agent == worker.agent and w.kind != worker.kind]
         worker.to_scan, worker.to_read, worker.newest, worker.watermark = others, None, -1, _END
-        return f"takes {_shown(item)}"
+        return f"takes {_name_of(item)}"
 
-    def _scanned(self, worker: _Worker) -> str:
+    def _scan(self, worker: _Worker) -> str:
         other = worker.to_scan.pop(0)
         item, ticket = worker.hand
         sent = []
@@ -254,20 +258,20 @@ class _Model:
                 sent.append((*partial, event))
         for partial in sent:
             self._send(worker.agent, partial)
-        what = ", ".join(map(_shown, sent)) if sent else "nothing"
+        what = ", ".join(map(_name_of, sent)) if sent else "nothing"
         return f"scans {other.name}: {what}"
 
     def _send(self, agent: int, partial: tuple) -> None:
         if agent in self.loops:
             self.queue[agent].append(partial)
         if agent == self.last_agent:
-            self.matches.append(_shown(partial))
+            self.matches.append(_name_of(partial))
         else:
             self.queue[agent + 1].append(partial)
 
     # --- removal
 
-    def _removed(self, worker: _Worker) -> str:
+    def _remove(self, worker: _Worker) -> str:
         limit = worker.newest if self.rules.removal == "printed" else worker.watermark
         if worker.kind == "E" and self.rules.removal == "printed":
             gone = [item for item, _ in worker.buffer if item.ts + self.within < limit]
@@ -277,10 +281,10 @@ class _Model:
             gone = [item for item, _ in worker.buffer if item[0].ts + self.within < limit]
         worker.buffer = [(item, ticket) for item, ticket in worker.buffer if item not in gone]
         worker.hand = None
-        return f"removes {', '.join(map(_shown, gone))}" if gone else "removes nothing"
+        return f"removes {', '.join(map(_name_of, gone))}" if gone else "removes nothing"
 
     def _read(self, worker: _Worker) -> bool:
-        """Read the watermark, or a part of it; return whether parts are left."""
+        """Read the watermark or a part of it, and return whether parts are left."""
         if worker.to_read is None:
             parts = (
                 self._partial_parts(worker.agent) if worker.kind == "E" else self._event_parts(worker.agent)
@@ -293,13 +297,13 @@ class _Model:
         return False
 
     def _event_parts(self, agent: int) -> Iterator:
-        """Yield the readers of the times of the events that may still reach an agent, upstream first."""
+        """Yield functions that read the times of events that may still reach an agent, upstream first."""
         yield lambda: [event.ts for event in list(self.source)[:1]]
         yield lambda: [event.ts for event in self.events[agent]]
         yield lambda: [item.ts for item in self._hands(agent, "E")]
 
     def _partial_parts(self, agent: int) -> Iterator:
-        """Yield the readers of the last times of the partial matches that may still reach an agent."""
+        """Yield functions that read the last times of partial matches that may still reach an agent."""
         yield lambda: [event.ts for event in list(self.source)[:1]]
         if agent > 2:
             yield from self._event_parts(agent - 1)
@@ -313,7 +317,7 @@ class _Model:
         return [w.hand[0] for w in self.workers if w.agent == agent and w.kind == kind and w.hand is not None]
 
 
-def _shown(item) -> str:
+def _name_of(item) -> str:
     return item.name if isinstance(item, ProtocolEvent) else " ".join(event.name for event in item)
 
 
@@ -322,9 +326,9 @@ def _shown(item) -> str:
 
 @dataclass(frozen=True)
 class Interleaving:
-    """A stream and an order of steps on which rules that are not safe double or lose a match.
+    """A stream and an order of steps on which unsafe rules double or lose a match.
 
-    ``rules`` are the unsafe ones, ``right`` the matches.
+    ``rules`` are the unsafe rules, and ``right`` the correct matches.
     """
 
     name: str
@@ -339,7 +343,7 @@ class Interleaving:
     workers: int = 1
 
     def run(self, rules: Rules = Rules(), watch: Callable[[_Model], None] | None = None) -> ProtocolRun:
-        """Return what ``rules`` make of it; by default the corrected ones. ``watch``: see `run_protocol`."""
+        """Run the stream by ``rules``, by default the corrected rules; for ``watch`` see `run_protocol`."""
         return run_protocol(
             read_stream(self.stream), self.types, self.within,
             loops=self.loops, workers=self.workers, rules=rules, schedule=_steps(self.schedule), watch=watch,
@@ -347,7 +351,7 @@ class Interleaving:
 
 
 def _steps(text: str) -> list[str]:
-    """Return the steps of ``"source*2 M2.0*3"``."""
+    """Return the steps of a text like ``"source*2 M2.0*3"``."""
     made = []
     for word in text.split():
         name, _, times = word.partition("*")
@@ -401,18 +405,18 @@ PROTOCOL_COUNTEREXAMPLES = (
 
 
 def protocol_counterexamples() -> pd.DataFrame:
-    """Return the counterexamples, each run by the unsafe and by the corrected rules.
+    """Run each counterexample by the unsafe and by the corrected rules, and return the results.
 
     Returns
     -------
     DataFrame
-        ``name, why, unsafe, corrected, doubled, lost``: matches found, and the doubled and lost ones of the
-        unsafe rules.
+        A row per counterexample: ``name, why, unsafe, corrected, doubled, lost``. ``unsafe`` and
+        ``corrected`` are the matches by these rules; ``doubled`` and ``lost`` are for the unsafe rules.
 
     Notes
     -----
     Source: HYPERSONIC, sections III-B and IV (the exchange of sub-buffers and the removal of old items).
-    Differs: `Rules` are corrected by tickets (C1), and by watermarks over what can still arrive (C2 to C4).
+    Differs: tickets (C1) and watermarks over the items that can still arrive (C2 to C4) correct the rules.
     """
     rows = []
     for example in PROTOCOL_COUNTEREXAMPLES:

@@ -1,4 +1,4 @@
-"""The counterexamples to the printed protocol of hybrid agents, step by step: what is where."""
+"""Run the counterexamples to the printed protocol, and list the items in every place after each step."""
 
 from __future__ import annotations
 
@@ -13,41 +13,44 @@ from cepkit.parallel.experiments.protocol import PROTOCOL_COUNTEREXAMPLES, Inter
 
 __all__ = ["protocol_steps", "step_table"]
 
-NOTHING = "nothing"  # may still come
+NOTHING = "nothing"  # watermark if nothing can still arrive
 _COLUMNS = [
     *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
 ]
 
 
 def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -> pd.DataFrame:
-    """Return what is in every queue and buffer after each step of a counterexample.
+    """Return the items in every queue and buffer after each step of a counterexample.
 
     Parameters
     ----------
     example : str or Interleaving
-        Or its name: ``"C1"`` to ``"C4"``.
+        A counterexample, or its name: ``"C1"`` to ``"C4"``.
     rules : {"unsafe", "corrected"} or Rules
-        By which the workers go; ``"unsafe"``: those that the example refutes.
+        Rules of the workers; ``"unsafe"``: the rules that the example refutes.
 
     Returns
     -------
     pandas.DataFrame
-        A row per step, place and item there, in this order; a place that is empty has a row without item.
-        ``step`` (0: before the first), ``who`` took it, ``what`` it did, its ``outcome`` (``"a1 b2
-        doubled"``, ``"a1 b2 c3 lost"``, else empty); ``agent`` (Int64; missing: source and matches), ``kind``
-        (``source``, ``event queue``, ``event buffer``, ``event watermark``, ``partial queue``, ``partial
-        buffer``, ``partial watermark``, ``matches``), ``place`` (its name), ``position`` in it, ``item``,
-        ``ticket`` (Int64; of items in buffers), ``in_hand`` (bool: a worker is at it). A watermark's item is
-        the least time of what may still come, or ``"nothing"``.
+        A row per step, place and item, in this order. An empty place has a row without an item. Columns:
+
+        * ``step`` (0: before the first), ``who`` acted, ``what`` it did, ``outcome`` (``"a1 b2 doubled"``,
+          ``"a1 b2 c3 lost"``, or empty);
+        * ``agent`` (Int64; missing for source and matches), ``kind`` (``source``, ``event queue``, ``event
+          buffer``, ``event watermark``, ``partial queue``, ``partial buffer``, ``partial watermark``,
+          ``matches``), ``place`` (its name);
+        * ``position`` in the place, ``item``, ``ticket`` (Int64; only in buffers), ``in_hand`` (bool: a
+          worker holds it). The item of a watermark is the least time that can still arrive, or
+          ``"nothing"``.
 
     Raises
     ------
     CepError
-        When there is no such example, or no such rules.
+        When the example or the rules are unknown.
 
     Notes
     -----
-    A match is lost at the first step from which on the corrected rules would not find it either.
+    A match is lost at the first step after which even the corrected rules would not find it.
     """
     example = _example(example)
     rules = _rules(rules, example)
@@ -72,18 +75,18 @@ def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -
 
 
 def step_table(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return steps as a table to read.
+    """Return steps as a readable table.
 
     Parameters
     ----------
     steps : pandas.DataFrame
-        As `protocol_steps` gives them.
+        Result of `protocol_steps`.
 
     Returns
     -------
     pandas.DataFrame
-        A row per step, by ``step``: ``who``, ``what``, a column per place with its items, and ``outcome``.
-        ``b2#3`` has the ticket 3, ``[b2#3]`` is in a worker's hands.
+        A row per step, indexed by ``step``: ``who``, ``what``, a column per place with its items, and
+        ``outcome``. ``b2#3`` has ticket 3, and ``[b2#3]`` is in a worker's hand.
 
     Examples
     --------
@@ -106,27 +109,27 @@ def step_table(steps: pd.DataFrame) -> pd.DataFrame:
 def _example(example: str | Interleaving) -> Interleaving:
     if isinstance(example, Interleaving):
         return example
-    return _named("example", example, {of.name: of for of in PROTOCOL_COUNTEREXAMPLES})
+    return _look_up("example", example, {of.name: of for of in PROTOCOL_COUNTEREXAMPLES})
 
 
 def _rules(rules: str | Rules, example: Interleaving) -> Rules:
     if isinstance(rules, Rules):
         return rules
-    return _named("rules", rules, {"unsafe": example.rules, "corrected": Rules()})
+    return _look_up("rules", rules, {"unsafe": example.rules, "corrected": Rules()})
 
 
-def _named(what: str, name: str, known: Mapping[str, Any]) -> Any:
+def _look_up(what: str, name: str, known: Mapping[str, Any]) -> Any:
     if name not in known:
         near = nearest(str(name), known)
-        raise CepError(f"protocol_steps: {what} {name!r} not known.{near} There are {list(known)}")
+        raise CepError(f"protocol_steps: {what} {name!r} is not known.{near} There are {list(known)}")
     return known[name]
 
 
 def _still_found(model) -> list[str]:
-    """Return the matches of a run that goes on from here by the corrected rules."""
+    """Return the matches of a run that continues from here by the corrected rules."""
     model = copy.deepcopy(model)
     model.rules = Rules()
-    for worker in model.workers:  # what was read of a watermark is of the other rules
+    for worker in model.workers:  # drop the parts of watermarks that were read by the other rules
         worker.to_read = None
     turn = 0
     while able := list(model.able()):
@@ -136,7 +139,7 @@ def _still_found(model) -> list[str]:
 
 
 def _places(model) -> Iterator[tuple]:
-    """Yield agent, kind, name and items (name, ticket, whether in hand) of every place."""
+    """Yield the agent, kind, name and items (name, ticket, whether in hand) of every place."""
     yield None, "source", "source", [_item(event) for event in model.source]
     for agent in model.events:
         yield agent, "event queue", f"EQ{agent}", [_item(event) for event in model.events[agent]]

@@ -1,4 +1,4 @@
-"""The events and queries of the HYPERSONIC paper's experiments: stocks, sensors, and Poisson streams."""
+"""Events and queries for the experiments of the HYPERSONIC paper: stocks, sensors, and Poisson streams."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ REPEATED = 3  # the component that is a loop in "Kleene"
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Events and the family of patterns that is searched in them.
+    """Events, and a family of patterns to search in them.
 
     Parameters
     ----------
     name : str
-        ``"stocks"``, ``"sensors"``.
+        Name, such as ``"stocks"`` or ``"sensors"``.
     frame : pandas.DataFrame
-        With ``ts``, and the columns below.
+        Events with ``ts`` and the columns below.
     event_type : str
-        Column of types.
+        Column of event types.
     types : tuple of str
-        Of the longest pattern, in order; at most 8.
+        Event types of the longest pattern, in order; at most 8.
     value : str
         Column that conditions compare.
     slack : float
-        Of the condition.
+        Constant of the condition.
     windows_min : tuple of float
-        Minutes; the third is that of sweeps over something else.
+        Windows in minutes. Sweeps over other parameters use the third.
     condition : str
-        Of neighbours a and b: ``"difference"``: ``a.value - b.value < slack``; ``"sum"``: ``(a.value +
-        b.value) % 1000 < slack``, which holds for a share of all pairs, whatever the others do; ``"corr"``:
-        ``corr(a.history, b.history) > slack``.
+        Condition on neighbours a and b. ``"difference"``: ``a.value - b.value < slack``. ``"sum"``:
+        ``(a.value + b.value) % 1000 < slack``, which is true for a fixed share of pairs, independently of
+        other pairs. ``"corr"``: ``corr(a.history, b.history) > slack``.
     """
 
     name: str
@@ -69,16 +69,16 @@ class Workload:
         Parameters
         ----------
         window_min : float
-            Minutes.
+            Window in minutes.
         length : int, optional
-            Components, from 2 to the number of types, all by default.
+            Number of components, from 2 to the number of types; default: all types.
         pattern : str
-            ``"SEQ"``; ``"Kleene"``: the fourth component is a loop.
+            ``"SEQ"``, or ``"Kleene"`` with a loop as the fourth component.
 
         Raises
         ------
         CepError
-            When there is no such pattern.
+            When the pattern is unknown or the length is out of range.
         """
         length = len(self.types) if length is None else length
         least = REPEATED + 1 if pattern == "Kleene" else 2
@@ -114,15 +114,15 @@ class Workload:
 def poisson(
     *, rate: float = 1.0, duration_s: float = 3000.0, selectivity: float = 0.3, seed: int = 7
 ) -> Workload:
-    """Return four types of events that come independently of each other, as cost models take it.
+    """Return a workload of four independent event types, as cost models assume.
 
     Parameters
     ----------
     rate : float
-        Of each type, per second.
+        Events per second of each type.
     duration_s : float
     selectivity : float
-        Share of the pairs of neighbours that fit.
+        Share of pairs of neighbours that satisfy the condition.
     seed : int
     """
     events = poisson_types(dict.fromkeys("ABCD", rate), duration_s, seed)
@@ -131,12 +131,12 @@ def poisson(
 
 
 def stocks(*, n_symbols: int = 40, n_days: int = 2, n_types: int = 6, seed: int = 7) -> Workload:
-    """Return minute bars; types are the shares with most bars, whose changes are compared.
+    """Return a workload of minute bars. Types are the shares with most bars, and conditions compare changes.
 
     Notes
     -----
-    Source: HYPERSONIC, section VII: change since the last price, compared with that of the other share.
-    Differs: fewer shares and days; bars of a minute are spread over it.
+    Source: HYPERSONIC, section VII: the change since the last price, compared with that of the other share.
+    Differs: fewer shares and days; the bars of a minute are spread over the minute.
     """
     bars = minute_bars(BarParameters(n_symbols=n_symbols, n_days=n_days, distinct_times=True), seed=seed)
     return _of_stocks("stocks", bars, n_types)
@@ -154,20 +154,18 @@ EVENING = ("Enter_Home", "Toilet", "Other_Activity", "Relax", "Cook_Dinner", "Ea
 def sensors(
     *, n_days: int = 10, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
 ) -> Workload:
-    """Return the sensors of a home; types are the activities of an evening.
+    """Return a workload of the sensors of a home. Types are the activities of an evening.
 
     Parameters
     ----------
-    n_days, seed
-        As of `smart_home`.
+    n_days, seed, n_bursts, burst_gap_s
+        See `smart_home`.
     burst_share : float
-        Share of the runs of these activities that are moved into ``n_bursts`` bursts.
-    n_bursts, burst_gap_s
-        As of `smart_home`.
+        Share of the runs of these activities to move into ``n_bursts`` bursts.
 
     Notes
     -----
-    Source: HYPERSONIC, section VII: change of the activity level, compared.
+    Source: HYPERSONIC, section VII: conditions compare changes of the activity level.
     """
     burst = {"burst_activities": EVENING, "burst_share": burst_share} if burst_share else {}
     parameters = HomeParameters(n_days=n_days, n_bursts=n_bursts, burst_gap_s=burst_gap_s, **burst)
@@ -179,17 +177,17 @@ def _of_sensors(name: str, events: pd.DataFrame) -> Workload:
 
 
 def real_workloads(folder: str | os.PathLike | None) -> list[Workload]:
-    """Return the workloads of recorded data, as far as their files are there.
+    """Return the workloads of recorded data whose files exist.
 
     Parameters
     ----------
     folder : str or path, optional
-        With ``nasdaq100_minute_close.parquet`` (``ts, symbol, close``) or ``casas_activity.parquet`` (``ts,
-        activity, activity_change``); None: there are none.
+        Folder with ``nasdaq100_minute_close.parquet`` (``ts, symbol, close``) or ``casas_activity.parquet``
+        (``ts, activity, activity_change``); None: no workloads.
 
     Notes
     -----
-    Prices of one minute are spread over it, in the order of the rows, as in `minute_bars`.
+    Prices of one minute are spread over the minute, in row order, as in `minute_bars`.
     """
     if folder is None:
         return []
@@ -214,7 +212,7 @@ def _with_returns(prices: pd.DataFrame) -> pd.DataFrame:
 
 
 def prepared(workload: Workload, window_min: float, **of_query: object) -> tuple[SequenceProgram, Events]:
-    """Return the program of `Workload.query` and the events."""
+    """Return the compiled program of `Workload.query`, and the events."""
     given = Arguments(event_type=workload.event_type, order_by="ts")
     source = PandasSource(workload.frame)
     program = compile_checked(as_query(workload.query(window_min, **of_query), given), source)

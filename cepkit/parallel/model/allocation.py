@@ -1,4 +1,4 @@
-"""The cost model's decisions: how many threads each hybrid agent gets, as what, and which are fused."""
+"""Decide by the cost model how many threads and workers each agent gets, and which agents are fused."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from cepkit.parallel.model.costs import agent_loads, measured_loads, needed_work
 from cepkit.parallel.model.rates import MODELS, AgentRates
 
 COST_MODELS = (*MODELS, "measured")
-_ROUNDING = 1e-9  # of a share that may be whole
-LEAST_THREADS = 2  # of an agent: an event worker and a match worker
+_ROUNDING = 1e-9  # error of a share that should be a whole number
+LEAST_THREADS = 2  # an event worker and a match worker
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Which threads agents get.
+    """Threads and workers of every agent.
 
     Parameters
     ----------
     agents : tuple of tuple of int
-        The components of every agent: one, or those of two neighbours that are fused.
+        Components of every agent: one, or two for a fused pair.
     threads, event_workers, match_workers : tuple of int, by agent
         T_i, T_IB,i and T_MB,i.
     loads : tuple of float, by agent
-        The work that they were divided by: ns per second, of counts ns.
+        Work of the agent, in ns per second, or in ns if it comes from the counts of a run.
     """
 
     agents: tuple[tuple[int, ...], ...]
@@ -38,17 +38,17 @@ class Allocation:
 
     @property
     def fused(self) -> tuple[tuple[int, ...], ...]:
-        """The pairs of components whose agents are fused."""
+        """Pairs of components with fused agents."""
         return tuple(components for components in self.agents if len(components) > 1)
 
 
 def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
-    """Return how many threads each agent's load deserves, not rounded.
+    """Return each agent's share of the threads, in proportion to its load and not rounded.
 
     Parameters
     ----------
     loads : sequence of float, by agent
-        In one unit; without any load all are equal, of infinite ones these.
+        Loads in one unit. Shares are equal if all loads are 0. Infinite loads share all threads equally.
     threads : int
         T.
 
@@ -73,19 +73,19 @@ def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
 def allocate_threads(
     loads: Sequence[float], threads: int, least: int | Sequence[int] = LEAST_THREADS
 ) -> tuple[int, ...]:
-    """Return whole numbers of threads, by load.
+    """Return the number of threads of each agent, by load.
 
     Parameters
     ----------
     loads, threads
-        As of `thread_shares`.
+        See `thread_shares`.
     least : int, or sequence of int by agent
-        Threads that an agent gets in any case.
+        Least number of threads of an agent.
 
     Returns
     -------
     tuple of int, by agent
-        Their sum is ``threads``; of equal ``least``, more load never gets less.
+        The sum is ``threads``. With equal ``least``, a greater load never gets fewer threads.
 
     Raises
     ------
@@ -94,8 +94,8 @@ def allocate_threads(
 
     Notes
     -----
-    Shares are rounded down, but to no less than ``least``; those furthest below their share get the rest.
-    Where that is more than there are, the largest give.
+    Shares are rounded down, but not below ``least``. The agents furthest below their share get the remaining
+    threads. If the sum is too large, the agents with the most threads give some up.
     Source: HYPERSONIC, section IV, leaves the rounding open.
 
     Examples
@@ -105,28 +105,28 @@ def allocate_threads(
     """
     fewest = [least] * len(loads) if isinstance(least, int) else list(least)
     if threads < sum(fewest):
-        raise CepError(f"threads={threads}: {len(loads)} agents take at least {sum(fewest)}")
+        raise CepError(f"threads={threads}: {len(loads)} agents need at least {sum(fewest)}")
     shares = thread_shares(loads, threads)
     made = [max(n, floor(share + _ROUNDING)) for n, share in zip(fewest, shares, strict=True)]
     short = sorted(range(len(loads)), key=lambda i: (made[i] - shares[i], i))
     for i in short[: max(threads - sum(made), 0)]:
         made[i] += 1
     while sum(made) > threads:
-        # Of equally many threads the one with less load gives, the later one where that is equal, too.
+        # Among agents with equally many threads, the one with less load gives; at equal load, the later one.
         giving = [i for i in range(len(loads)) if made[i] > fewest[i]]
         made[min(giving, key=lambda i: (-made[i], shares[i], -i))] -= 1
     return tuple(made)
 
 
 def split_workers(threads: int, event_need: int, match_need: int) -> tuple[int, int]:
-    """Return how many threads of an agent take events, and how many take partial matches.
+    """Return the number of event workers and of match workers of an agent.
 
     Parameters
     ----------
     threads : int
         T_i, at least 2.
     event_need, match_need : int
-        Workers of the kind that can be kept busy; see `needed_workers`.
+        Workers of the kind that have enough work; see `needed_workers`.
 
     Returns
     -------
@@ -135,7 +135,8 @@ def split_workers(threads: int, event_need: int, match_need: int) -> tuple[int, 
 
     Notes
     -----
-    Half and half; what one kind does not need, the other gets, and what neither needs, the match workers.
+    Each kind gets half. Workers that one kind does not need go to the other kind, and workers that neither
+    needs go to the match workers.
     Source: HYPERSONIC, section IV: the bounds on both kinds.
 
     Examples
@@ -149,7 +150,7 @@ def split_workers(threads: int, event_need: int, match_need: int) -> tuple[int, 
 
 
 def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[int, int]:
-    """Return the workers of both kinds by what each kind has been measured to do, at least 1 each.
+    """Return the number of event workers and of match workers by their measured loads, at least 1 each.
 
     Examples
     --------
@@ -162,12 +163,12 @@ def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[i
 
 
 def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
-    """Return the first agents of so many disjoint pairs of neighbours that have the least load in all.
+    """Return the first agents of ``n_pairs`` disjoint pairs of neighbours with the least total load.
 
     Raises
     ------
     CepError
-        When there are not so many pairs.
+        When ``n_pairs`` is more than half the number of agents.
 
     Notes
     -----
@@ -179,7 +180,9 @@ def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
     ((1,), (0, 2))
     """
     if not 0 <= n_pairs <= len(loads) // 2:
-        raise CepError(f"{n_pairs} fused pairs of {len(loads)} agents. There are at most {len(loads) // 2}")
+        raise CepError(
+            f"{n_pairs} fused pairs of {len(loads)} agents. At most {len(loads) // 2} are possible"
+        )
 
     @cache
     def best(first: int, left: int) -> tuple[float, tuple[int, ...]]:
@@ -206,36 +209,36 @@ def allocate_agents(
     sent: Sequence[float] | None = None,
     locked: Sequence[float] | None = None,
 ) -> Allocation:
-    """Divide threads among agents, and those of an agent among its workers.
+    """Divide threads among agents, and the threads of each agent into event workers and match workers.
 
     Parameters
     ----------
     rates : AgentRates
-        Of the pattern.
+        Rates of the pattern.
     threads : int
         T.
     cost_model : str
-        ``"paper"``, ``"simplex"``, or ``"measured"``: by counts of a run.
+        ``"paper"``, ``"simplex"``, or ``"measured"`` (by the counts of a run).
     n_fused : int, optional
-        Pairs of neighbours that are fused; None: as few as the number of threads allows.
+        Number of fused pairs; None: as few as the number of threads allows.
     least : int
-        Threads that every agent, or fused pair, gets; at least 2 for workers of both kinds.
+        Least number of threads of an agent or fused pair. It is at least 2, one worker of each kind.
     rounds : int
-        How often loads and workers are computed; the loads of every further round with the workers before,
-        until nothing changes.
+        Most rounds of computing loads and workers. Each further round computes the loads with the workers of
+        the previous round. It ends early when nothing changes.
     compared, sent, locked
-        As of `measured_loads`; the first two are needed with ``"measured"``.
+        See `measured_loads`. ``"measured"`` needs the first two.
 
     Raises
     ------
     CepError
-        When the model is not known, counts are missing, or there are too few threads.
+        When the model is unknown, counts are missing, or there are too few threads.
 
     Notes
     -----
-    The loads of the first round count locks of T / n threads per agent. Where locks are most of the work, the
-    further rounds give threads to those who have most: threads bring locks. What is sent within a fused pair
-    counts as if it went through a queue.
+    The first round assumes T / n threads per agent for the cost of locks. More threads take more locks. So if
+    locks are most of the work, further rounds give more threads to the agents that already have most.
+    Partial matches within a fused pair count as if they went through a queue.
     Source: HYPERSONIC, section IV.
     Differs: the paper computes the loads once.
 
@@ -249,7 +252,7 @@ def allocate_agents(
     if cost_model not in COST_MODELS:
         raise CepError(f"cost_model {cost_model!r} is not known. There are {list(COST_MODELS)}")
     if least < LEAST_THREADS:
-        raise CepError(f"least={least}: an agent takes at least {LEAST_THREADS} threads, one of each kind")
+        raise CepError(f"least={least}: an agent needs at least {LEAST_THREADS} threads, one of each kind")
     is_measured = cost_model == "measured"
     if is_measured and (compared is None or sent is None):
         raise CepError("cost_model 'measured' needs the counts of a run: give compared and sent")
@@ -290,12 +293,12 @@ def allocate_agents(
 
 
 def _pairs_for(n_agents: int, threads: int, least: int) -> int:
-    """Return how many pairs must be fused for the threads."""
+    """Return how many pairs must be fused so that the threads suffice."""
     n_pairs = max(0, n_agents - threads // least)
     if n_pairs > n_agents // 2:
         fewest = (n_agents - n_agents // 2) * least
         raise CepError(
-            f"threads={threads}: {n_agents} agents take at least {n_agents * least}, "
+            f"threads={threads}: {n_agents} agents need at least {n_agents * least}, "
             f"{fewest} with neighbours fused"
         )
     return n_pairs

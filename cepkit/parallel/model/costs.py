@@ -1,4 +1,4 @@
-"""The cost model of hybrid agents, its second half: the work that arrivals make, per second.
+"""Second half of the cost model of hybrid agents: the work per second that arrivals cause.
 
 See `cepkit.parallel.model.rates` for the values and the two models.
 """
@@ -30,12 +30,12 @@ def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -
     Parameters
     ----------
     rates, model, delay
-        As of `match_buffer_sizes`.
+        See `match_buffer_sizes`.
 
     Returns
     -------
     tuple of float, by agent
-        l_event,i: events of the partner times partial matches kept.
+        l_event,i: arriving events times the partial matches in the buffer.
 
     Notes
     -----
@@ -55,13 +55,13 @@ def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -
 
 
 def match_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
-    """Return how many pairs each agent's match workers evaluate, 1/s; arguments as of `event_loads`.
+    """Return how many pairs each agent's match workers evaluate, 1/s; for arguments see `event_loads`.
 
     Notes
     -----
     Source: HYPERSONIC, section IV: m_i abs(IB_i), with abs(IB_i) = e_i W.
-    Differs: in simplex only the events that came within the delay of a partial match are left for it: no pair
-    is evaluated twice, and without delay all are the event workers'.
+    Differs: simplex evaluates no pair twice. Match workers evaluate only the events that came within the
+    delay of a partial match. Without delay, event workers evaluate all pairs.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def match_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -
 def _pairs(
     rates: AgentRates, model: str, delay: Delay, share: Callable[[float, int], float]
 ) -> tuple[float, ...]:
-    """Return pairs in order by agent: the share of those with n events, by what the delay leaves."""
+    """Return each agent's pairs in order; ``share`` gives the part that counts, by delay and n events."""
     return tuple(
         sum(m * rates.partners(flow.component, n) * share(left, n) for n, m in flow.arriving.items())
         for flow, left in zip(agent_flows(rates, model), shares_left(rates, delay), strict=True)
@@ -86,19 +86,19 @@ def _pairs(
 
 
 def evaluation_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return how many pairs each agent evaluates, 1/s; arguments as of `arrival_rates`.
+    """Return how many pairs each agent evaluates, 1/s; for arguments see `arrival_rates`.
 
     Notes
     -----
     Source: HYPERSONIC, section IV: 2 e_i m_i W.
-    Differs: in simplex each pair in order and in a window is evaluated once, whatever the delay.
+    Differs: simplex evaluates each pair in order and in a window once, with any delay.
     """
     pairs = zip(event_loads(rates, model), match_loads(rates, model), strict=True)
     return tuple(event + match for event, match in pairs)
 
 
 def computation(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return the time for conditions, ns per second by agent: c_i (l_event,i + l_match,i).
+    """Return the time for conditions, in ns per second by agent: c_i (l_event,i + l_match,i).
 
     Notes
     -----
@@ -119,19 +119,19 @@ def synchronisation(
     match_workers: Sequence[float],
     model: str = "simplex",
 ) -> tuple[float, ...]:
-    """Return the time for locks and queues, ns per second by agent.
+    """Return the time for locks and queues, in ns per second by agent.
 
     Parameters
     ----------
     rates, model
-        As of `arrival_rates`.
+        See `arrival_rates`.
     event_workers, match_workers : sequence of float, by agent
-        T_IB,i and T_MB,i: every item locks the buffers of all workers of the other kind.
+        T_IB,i and T_MB,i. Every item locks the buffers of all workers of the other kind.
 
     Notes
     -----
     Source: HYPERSONIC, section IV: sync_i = b_i (e_i + m_i) T_i / 2 + q_i m_{i+1}.
-    Differs: the paper's is the case of equally many workers of both kinds.
+    Differs: the paper's formula assumes equally many workers of both kinds.
 
     Examples
     --------
@@ -153,12 +153,12 @@ def agent_loads(
     match_workers: Sequence[float],
     model: str = "simplex",
 ) -> tuple[float, ...]:
-    """Return the work of each agent, ns per second: computation and synchronisation.
+    """Return the work of each agent, in ns per second: computation and synchronisation.
 
     Parameters
     ----------
     rates, event_workers, match_workers, model
-        As of `synchronisation`. Before threads are allocated, half of T / n each.
+        See `synchronisation`. Before the allocation of threads, give half of T / n workers of each kind.
 
     Notes
     -----
@@ -174,23 +174,23 @@ def measured_loads(
     sent: Sequence[float],
     locked: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
-    """Return the work of agents from counts of a run, ns by agent.
+    """Return the work of each agent in a run, in ns, from its counts.
 
     Parameters
     ----------
     rates : AgentRates
-        Of its costs.
+        Gives the costs.
     compared : sequence of (float, float), by agent
-        Pairs whose conditions were looked at, by event workers and by match workers.
+        Pairs with tested conditions, by event workers and by match workers.
     sent : sequence of float, by agent
-        Partial matches.
+        Sent partial matches.
     locked : sequence of float, by agent, optional
-        Buffers; None: not counted.
+        Locked buffers; None: locks do not count.
 
     Raises
     ------
     CepError
-        When there is not a count for each agent.
+        When an agent has no count.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def measured_loads(
     locked = [0.0] * len(agents) if locked is None else locked
     for name, counts in (("compared", compared), ("sent", sent), ("locked", locked)):
         if len(counts) != len(agents):
-            raise CepError(f"{name}: counts of {len(counts)} agents. There are {len(agents)}")
+            raise CepError(f"{name}: {len(counts)} counts. There must be {len(agents)}, one per agent")
     return tuple(
         rates.evaluation_cost[c] * float(sum(compared[a]))
         + rates.send_cost[c] * float(sent[a])
@@ -217,15 +217,15 @@ def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]
     Returns
     -------
     tuple of int, by agent
-        The offered load e_i m_i W tau_i, rounded up; tau_i: seconds per evaluation. In simplex that of the
-        pairs in order.
+        The offered load e_i m_i W tau_i, rounded up, where tau_i is the number of seconds per evaluation.
+        Simplex counts only the pairs in order.
 
     Notes
     -----
-    The evaluations between two events are 1 / (e_i tau_i), between two partial matches 1 / (m_i tau_i); with
-    its own of the two each bound of the paper is the same offered load.
+    A worker evaluates 1 / (e_i tau_i) pairs between two events and 1 / (m_i tau_i) pairs between two partial
+    matches. If p is the value of its own kind, both bounds of the paper are the same offered load.
     Source: HYPERSONIC, section IV: event workers up to m_i W / p, match workers up to e_i W / p.
-    Differs: the paper takes one p for both.
+    Differs: the paper uses one p for both.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""The cost model of hybrid agents, its first half: what arrives at agents and what they keep.
+"""First half of the cost model of hybrid agents: arrivals at agents, and the sizes of their buffers.
 
-``model="paper"`` are the formulas as the paper means them, ``"simplex"`` those that count only events in
-order and in one window.
+``model="paper"`` uses the formulas of the paper. ``"simplex"`` counts only events in order and in one window.
 """
 
 from __future__ import annotations
@@ -15,48 +14,49 @@ from cepkit.errors import CepError
 MODELS = ("paper", "simplex")
 REMOVALS = ("window", "watermark")
 Delay = float | Sequence[float]
-_NEGLIGIBLE = 1e-15  # share of a sum that its further terms may have
+_NEGLIGIBLE = 1e-15  # ignore further terms below this share of a sum
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRates:
-    """What the cost model is computed from; components in the order in which they are bound.
+    """The input of the cost model; components are in binding order.
 
     Parameters
     ----------
     rates : tuple of float, by component
-        e_i: events that it accepts, per second.
+        e_i: accepted events per second.
     window : float
         W, in seconds.
     selectivities : tuple of float, by component
-        s_i: share of the pairs of a partial match and an event, in order and in one window, whose conditions
-        hold. That of the first component has no meaning: rates are of what it accepts.
+        s_i: share of pairs that satisfy the conditions. A pair is a partial match and an event, in order and
+        in one window. The value of the first component is ignored, since its rate counts accepted events.
     loop_selectivities : tuple of float, by component
         The same for the second and every further event of a loop. Empty: as ``selectivities``.
     passing : tuple of float, by component
-        Share of the partial matches that fulfil what is asked of a complete component.
+        Share of partial matches that pass the tests of a complete component.
     repeats : tuple of (int, int or None), by component
-        Least and most events of it; None: no limit.
+        Least and most events of the component; None: no limit.
     in_window : tuple of float, by component
-        Its events in a window behind an event of the pattern, of the same partition. Empty: e_i W.
+        Events of the component in a window after an event of the pattern, in the same partition.
+        Empty: e_i W.
     in_gap : tuple of float, by component
-        Those that are near enough to be the next event, where gaps are limited. inf: no limit.
+        Events that are near enough to be the next event, if the query limits gaps; inf: no limit.
     evaluation_cost, lock_cost, send_cost : tuple of float, by component
-        c_i, b_i, q_i: ns for the conditions of a pair, for the lock of a buffer, for sending a partial match.
+        c_i, b_i, q_i: ns to test the conditions of a pair, to lock a buffer, to send a partial match.
     bytes_per_event : tuple of float, by component
         v_i.
 
     Raises
     ------
     CepError
-        When there is not one value per component, or there are none.
+        When a tuple does not have one value per component, or ``rates`` is empty.
 
     Notes
     -----
-    Any of the tuples may be given as one number for all components, or, but for ``rates``, be left out.
+    A single number in place of a tuple applies to all components. Only ``rates`` and ``window`` are required.
     Source: HYPERSONIC, section IV.
-    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are new;
-    the paper has one predicate per agent, loops without limit, no partitions and no gaps.
+    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are new.
+    The paper has one predicate per agent, loops without limit, no partitions and no gaps.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class AgentRates:
     def __post_init__(self):
         n = len(self.rates)
         if not n:
-            raise CepError("rates: there are none. A pattern has at least one component")
+            raise CepError("rates is empty. A pattern has at least one component")
         left_out = {
             "loop_selectivities": lambda: self.selectivities,
             "repeats": lambda: ((1, 1),) * n,
@@ -97,29 +97,29 @@ class AgentRates:
 
     @property
     def agents(self) -> tuple[int, ...]:
-        """The components that have an agent: all but the first, which has one where it is a loop."""
+        """Components that have an agent: all but the first, unless the first is a loop."""
         return tuple(c for c, (_, most) in enumerate(self.repeats) if c or most != 1)
 
     def partners(self, component: int, n: int) -> float:
-        """Return how many events of a component can be the next of a partial match of n events.
+        """Return how many events of a component can follow a partial match of n events.
 
-        An event in the window of the first is behind all n once in n times.
+        One in n events in the window of the first event comes after all n events.
         """
         return min(self.in_window[component] / n, self.in_gap[component])
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What arrives at an agent and what it sends, per second.
+    """Partial matches that arrive at an agent and that it sends, per second.
 
     Parameters
     ----------
     component : int
-        The agent's.
+        Component of the agent.
     arriving, sent_on : dict of int to float
-        Partial matches by their number of events: those that arrive, and those for the next agent.
+        Partial matches that arrive, and those for the next agent, by number of events.
     looped : float
-        Those that it sends to its own queue.
+        Partial matches for the agent's own queue.
     """
 
     component: int
@@ -129,7 +129,7 @@ class Flow:
 
 
 def flows_of(rates: AgentRates, model: str) -> list[Flow]:
-    """Return the flow of every agent, of the first component also without one, by number of events."""
+    """Return the flow of every component, also of a first component without an agent."""
     if model not in MODELS:
         raise CepError(f"model {model!r} is not known. There are {list(MODELS)}")
     flows = []
@@ -137,13 +137,16 @@ def flows_of(rates: AgentRates, model: str) -> list[Flow]:
     for c, (low, high) in enumerate(rates.repeats):
 
         def growth(n: int, bound: int, c: int = c) -> float:
-            """Return how many of n + 1 events come of one of n, ``bound`` of them the component's."""
+            """Return how many partial matches of n + 1 events arise from one of n events.
+
+            ``bound`` of the n events belong to the component.
+            """
             share = (rates.loop_selectivities if bound else rates.selectivities)[c]
             if model == "paper":
                 return rates.rates[c] * rates.window * share
             return rates.partners(c, n) * share
 
-        # Of the first component an event has been bound when a partial match begins.
+        # A new partial match already has one event of the first component.
         bound = 0 if c else 1
         layer, arriving, sent_on, looped = incoming, {}, {}, 0.0
         if bound and low <= 1:
@@ -183,12 +186,12 @@ def agent_flows(rates: AgentRates, model: str) -> list[Flow]:
 
 
 def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return how many partial matches arrive at each agent, those of its own loop with them.
+    """Return how many partial matches arrive at each agent, including those of its own loop.
 
     Parameters
     ----------
     rates : AgentRates
-        Of the pattern.
+        Rates of the pattern.
     model : str
         ``"paper"`` or ``"simplex"``.
 
@@ -200,14 +203,14 @@ def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
     Raises
     ------
     CepError
-        When the model is not known.
+        When the model is unknown.
 
     Notes
     -----
-    paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W. simplex: each further event divides by the number of
-    those before it, m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1): of the independent events within a window
-    behind the first, one order is right. Behind loops partial matches of every number of events are counted
-    by themselves.
+    paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W.
+    simplex: m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1). Each further event divides by the number of events
+    before it, because only one order of the independent events in a window is right. After loops, partial
+    matches are counted separately for every number of events.
     Source: HYPERSONIC, section IV.
     Differs: the paper's form is (i - 2)! times too large for Poisson streams; it is kept as ``"paper"``.
 
@@ -223,12 +226,12 @@ def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
 
 
 def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return how many partial matches each agent sends, 1/s by agent; arguments as of `arrival_rates`.
+    """Return how many partial matches each agent sends, 1/s; for arguments see `arrival_rates`.
 
     Notes
     -----
     Source: HYPERSONIC, section IV: m_{i+1}.
-    Differs: simplex adds what a loop sends to its own queue.
+    Differs: simplex adds the partial matches that a loop sends to its own queue.
     """
     return tuple(
         sum(flow.sent_on.values()) + (flow.looped if model == "simplex" else 0.0)
@@ -245,12 +248,13 @@ def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float 
     Parameters
     ----------
     rates : AgentRates
-        Of the pattern.
+        Rates of the pattern.
     removal : str
-        ``"window"``: events stay for a window and the delay; ``"watermark"``: until no partial match that can
-        still arrive precedes them, which is the delay alone, in a sequence bound from first to last.
+        ``"window"``: events stay for a window and the delay. ``"watermark"``: events stay until no partial
+        match before them can still arrive. In a sequence that is bound from first to last, this takes only
+        the delay.
     delay : float, or sequence of float by agent
-        d: by how much partial matches arrive later than the events that complete them, s.
+        d: seconds from the last event of a partial match to its arrival.
 
     Returns
     -------
@@ -260,7 +264,7 @@ def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float 
     Notes
     -----
     Source: HYPERSONIC, section IV-A: residence times.
-    Differs: the paper goes on with d = 0; ``"watermark"`` belongs to the corrected removal.
+    Differs: the paper continues with d = 0. ``"watermark"`` belongs to the corrected removal.
 
     Examples
     --------
@@ -282,20 +286,20 @@ def match_buffer_sizes(rates: AgentRates, model: str = "simplex", delay: Delay =
     Parameters
     ----------
     rates, model
-        As of `arrival_rates`.
+        See `arrival_rates`.
     delay
-        As of `event_buffer_sizes`.
+        See `event_buffer_sizes`.
 
     Returns
     -------
     tuple of float, by agent
-        abs(MB_i). paper: m_i (W - d). simplex: m_i W / (i - 1) without delay; a partial match of n events has
-        W / n of its window left on average, and with a delay ((W - d) / W)^n of that.
+        abs(MB_i). paper: m_i (W - d). simplex: m_i W / (i - 1) without delay, because a partial match of n
+        events has W / n of its window left on average. A delay multiplies this by ((W - d) / W)^n.
 
     Notes
     -----
     Source: HYPERSONIC, section IV-A.
-    Differs: the paper lets each stay for the whole window, as if it began when its last event comes.
+    Differs: in the paper, partial matches stay for a whole window after their last event.
 
     Examples
     --------
@@ -314,7 +318,7 @@ def match_buffer_sizes(rates: AgentRates, model: str = "simplex", delay: Delay =
 
 
 def delays(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
-    """Return the delay of every agent, s; CepError unless there is one, or one per agent."""
+    """Return the delay of every agent in seconds; raise CepError if the number of delays is wrong."""
     n = len(rates.agents)
     made = tuple(delay) if hasattr(delay, "__len__") else (delay,) * n
     if len(made) != n:
@@ -323,6 +327,6 @@ def delays(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
 
 
 def shares_left(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
-    """Return what share of a window is behind the delay, by agent."""
+    """Return the share of a window that is left after the delay, by agent."""
     w = rates.window
     return tuple(max(w - d, 0.0) / w if w else 0.0 for d in delays(rates, delay))

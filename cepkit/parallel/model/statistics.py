@@ -1,4 +1,4 @@
-"""Rates of events and selectivities of joins, measured on a sample: what the cost model of agents needs."""
+"""Measure the input of the cost model on a sample: rates of events and selectivities of joins."""
 
 from __future__ import annotations
 
@@ -33,40 +33,40 @@ def agent_statistics(
     *,
     costs: Mapping[str, float] = COSTS,
 ) -> tuple[AgentRates, ...]:
-    """Measure what the cost model needs on a sample of events.
+    """Measure the rates and selectivities of a program on a sample of events.
 
     Parameters
     ----------
     program : SequenceProgram
-        One that `joins_unsupported` has nothing against.
+        A program that passes `joins_unsupported`.
     events : Events
         The sample, with the program's columns.
     orders : sequence of sequence of int, optional
-        For every branch its components in the order in which they are joined; None: first to last.
+        Components of every branch in join order; None: first to last.
     seed : int
         The same seed draws the same combinations of events.
     costs : mapping of str to float
-        ``evaluation``, ``lock`` and ``send`` in ns, of all agents; what is left out is as in ``COSTS``.
+        ``evaluation``, ``lock`` and ``send`` in ns, for all agents. Missing values come from ``COSTS``.
 
     Returns
     -------
     tuple of AgentRates, by branch
-        Components in the order in which they are joined. Seconds are those of the events' clock; of a plain
-        number as clock its units count as seconds, and where no limit asks for the clock events do.
+        Components are in join order. Seconds come from the events' clock. If the clock is a plain number, its
+        unit counts as a second. If the query does not need the clock, each event takes one second.
 
     Raises
     ------
     UnsupportedQueryError
         When a branch cannot be made of joins.
     CepError
-        When a cost is not known, or an order is not one of the components.
+        When a cost is unknown, or an order does not name each component once.
 
     Notes
     -----
-    The selectivity of a join is that of all conditions and absences that it decides, each measured by itself.
-    Loops before are looked at with as few events as they may have. A window in events lasts as long as so
-    many events of the sample; events that all happen at once count as one per second. Bounded work: see
-    `cepkit.planning.statistics`.
+    The selectivity of a join is the product over all conditions and absences that it decides, measured
+    separately. Earlier loops are measured with their least number of events. A window of n events lasts as
+    long as n events of the sample on average. Events that all happen at once count as one per second. The
+    work is bounded: see `cepkit.planning.statistics`.
     """
     if unknown := [name for name in costs if name not in COSTS]:
         raise CepError(f"costs: {unknown[0]!r} is not known. There are {list(COSTS)}")
@@ -78,13 +78,13 @@ def agent_statistics(
     ]
     own = OrderedEvents(program, events)
     duration = _duration(own)
-    sample = _Sample(own, duration, _window(own, duration), seed)
+    sample = _EventSample(own, duration, _window(own, duration), seed)
     size = _BYTES_OF_A_PLACE + sum(_n_bytes(events, name) for name in program.columns_to_read)
     return tuple(sample.rates(plan, {**COSTS, **costs}, float(size)) for plan in plans)
 
 
 def _duration(own: OrderedEvents) -> float:
-    """Return how long the events last, s."""
+    """Return the time that the events span, in seconds."""
     n, clock = own.places.n, own.program.clock
     if clock is None or clock not in own.program.columns_to_read:
         duration = float(n)
@@ -95,7 +95,7 @@ def _duration(own: OrderedEvents) -> float:
 
 
 def _window(own: OrderedEvents, duration: float) -> float:
-    """Return how long a window lasts, s."""
+    """Return the length of a window in seconds."""
     window = own.program.window
     made = duration
     if window.within is not None:
@@ -114,8 +114,8 @@ def _n_bytes(events: Events, name: str) -> int:
     return 0 if column is None else column.values[:1].nbytes
 
 
-class _Sample:
-    """Places of events that combinations are drawn from."""
+class _EventSample:
+    """The places of events from which combinations are drawn."""
 
     def __init__(self, own: OrderedEvents, duration: float, window: float, seed: int):
         self.own, self.duration, self.window, self.seed = own, duration, window, seed
@@ -146,19 +146,19 @@ class _Sample:
 
 
 class _JoinShares:
-    """What share of combinations passes the tests of a join."""
+    """The share of combinations that pass the tests of a join."""
 
-    def __init__(self, sample: _Sample, bound: BoundBranch, members: Sequence[np.ndarray], join: Join):
+    def __init__(self, sample: _EventSample, bound: BoundBranch, members: Sequence[np.ndarray], join: Join):
         self.sample, self.bound, self.members, self.join = sample, bound, members, join
 
     def first(self) -> float:
-        """Return the share of events that may be the component's first; its only one passes all tests."""
+        """Return the share of events that can be the component's first; without a loop, its only one."""
         c = self.join.component
         shares = [self._condition(i, 1) for i in self.join.taking if not self._looks_back(i, c)]
         return prod(shares) * (1.0 if self.join.is_loop else self.completing())
 
     def further(self) -> float:
-        """Return the share of events that may be a further one of a loop; of others as `first`."""
+        """Return the share of events that can be a further one of a loop; without a loop, `first`."""
         if not self.join.is_loop:
             return self.first()
         c = self.join.component
@@ -166,18 +166,18 @@ class _JoinShares:
         return prod(shares)
 
     def completing(self) -> float:
-        """Return the share of complete components that pass the other conditions and absences."""
+        """Return the share of complete components that pass the remaining conditions and absences."""
         shares = [self._condition(i) for i in self.join.completing]
         return prod([*shares, *map(self._absence, self.join.absences)])
 
     def _looks_back(self, i: int, c: int) -> bool:
-        """Whether a condition compares an event of loop ``c`` with those before it."""
+        """Return whether a condition compares an event of loop ``c`` with earlier ones of the loop."""
         one = self.bound.conditions[i]
         back = {_looked_back_at(leaf) for leaf in one.term.walk()}
         return any(one.component_of_variable.get(variable) == c for variable in back)
 
     def _condition(self, i: int, own: int | None = None) -> float:
-        """Return the share of a condition; own: how many events the join's component has."""
+        """Return the share that satisfies a condition; ``own``: number of events of the join's component."""
         of = components_of_condition(self.bound.conditions[i])
         components = self.bound.branch.components
         sizes = {c: max(components[c].low, 2 if self._looks_back(i, c) else 1) for c in of}
@@ -201,29 +201,29 @@ class _JoinShares:
             sizes_of = np.repeat(size[None, :], len(places), axis=0)
             return holding(own.places, accept, self.bound, places.ravel(), sizes_of, conditions, absences)
 
-        return self._measured(name, drawn, holds, np.repeat(np.arange(len(size)), size).tolist())
+        return self._measure(name, drawn, holds, np.repeat(np.arange(len(size)), size).tolist())
 
-    def _measured(
+    def _measure(
         self,
         name: str,
         drawn: frozenset[int],
         holds: Callable[[np.ndarray], np.ndarray],
         components: Sequence[int],
     ) -> float:
-        """Return the share of combinations of events of ``components`` that hold; ``drawn``: which matter."""
+        """Return the share of combinations that hold; ``drawn``: the members of a combination that matter."""
         sample, members = self.sample, [self.members[c] for c in components]
         of = (sample.later, sample.window_end, sample.seed)
         return measure_condition(name, drawn, holds, members, *of).selectivity
 
 
 def _has_gap(join: Join) -> bool:
-    """Whether an event of the join has a neighbour in the match that is bound before it."""
+    """Return whether a neighbour of the join's event in the match is bound earlier."""
     c = join.component
     return join.is_loop or join.after == c - 1 >= 0 or join.before == c + 1
 
 
 def _looked_back_at(leaf: Term) -> str | None:
-    """Return the variable of which a leaf asks for events before the current one, if it does."""
+    """Return the variable whose earlier events a leaf reads, or None."""
     if leaf.op == "element" and leaf.data[1] == PREVIOUS:
         return leaf.data[0]
     return leaf.data[1] if leaf.op == "group" and leaf.data[2] == EARLIER else None

@@ -1,1 +1,1 @@
-"""Pictures of runs and of threads."""
+"""Plots of parallel runs, threads and allocations."""

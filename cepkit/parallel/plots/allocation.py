@@ -1,4 +1,4 @@
-"""How many threads each agent had, and how many the cost model would have given it."""
+"""Compare the threads that worked for each agent with the allocation of the cost model."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _PIXELS = 62
 
 
 def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) -> pd.DataFrame:
-    """Return how many threads worked for each agent, beside the cost model's.
+    """Return how many threads worked for each agent, and the allocation of the cost model.
 
     Parameters
     ----------
     trace : Trace
     rates : sequence of AgentRates, by branch, optional
-        What the model is computed from; None: ``modelled`` is missing.
+        Input of the model; None: ``modelled`` is missing.
 
     Returns
     -------
     pandas.DataFrame
-        A row per agent: ``agent``; ``modelled`` (float64: its share of all threads by its load, simplex
-        model, not rounded), ``busy`` (float64: threads that worked for it at a time, on average), ``home``
+        A row per agent: ``agent``; ``modelled`` (float64: share of all threads by load in the simplex model,
+        not rounded); ``busy`` (float64: mean number of threads that worked for it at a time); ``home``
         (int64: threads that spent most of their time on it).
 
     Raises
     ------
     CepError
-        When the rates are of another number of agents.
+        When the rates have another number of agents.
 
     Notes
     -----
@@ -76,23 +76,23 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
 
 
 def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
-    """Return how full the models expect buffers to be, as `length_lines` takes it.
+    """Return the lengths of buffers that the models expect, for `length_lines`.
 
     Returns
     -------
     pandas.DataFrame
         Two rows per agent: ``model`` (``"e·W"`` or ``"m·W/(i-1)"``), ``length`` (``event_buffer`` or
-        ``partial_buffer``), ``agent``, ``value``: what a window holds.
+        ``partial_buffer``), ``agent``, and ``value``: the number of items in a window.
 
     Raises
     ------
     CepError
-        When the rates are of another number of agents.
+        When the rates have another number of agents.
 
     Notes
     -----
-    These are what stays where events stay for a window. Removal by watermarks keeps less, and a source that
-    is faster than the agents fills queues and buffers with more.
+    The models assume that events stay for a window. Removal by watermarks keeps fewer items. A source that is
+    faster than the agents fills queues and buffers with more.
     Source: HYPERSONIC, section IV-A; partial matches by the simplex model.
     """
     check_rates(trace, rates)
@@ -110,23 +110,23 @@ def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
 
 
 def check_rates(trace: Trace, rates: Sequence[AgentRates]) -> None:
-    """Raise CepError unless there are rates for each of a trace's agents."""
+    """Raise CepError unless every agent of a trace has rates."""
     n = sum(len(of.agents) for of in rates)
     if n != len(trace.agents):
-        raise CepError(f"rates: of {n} agents. The run has {len(trace.agents)}: {list(trace.agents)}")
+        raise CepError(f"rates of {n} agents. The run has {len(trace.agents)}: {list(trace.agents)}")
 
 
 def allocation_bars(
     allocation: pd.DataFrame, *, measured: bool | None = None, title: str | None = None
 ) -> go.Figure:
-    """Draw the threads of each agent, by the model and as they worked, as bars.
+    """Draw bars for the threads of each agent: by the model, busy on average, and at home.
 
     Parameters
     ----------
     allocation : pandas.DataFrame
-        As of `allocation_frame`.
+        Result of `allocation_frame`.
     measured, title
-        As for `cepkit.parallel.plots.threads.action_lanes`.
+        See `cepkit.parallel.plots.threads.action_lanes`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How long the queues and buffers of a run's agents were over time, as a plotly figure of tidy data."""
+"""Plot the lengths of the agents' queues and buffers over time, from tidy data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, nearest, require_columns
-from cepkit.parallel.plots.threads import clock_title, run_title
+from cepkit.parallel.plots.threads import agents_in, clock_title, run_title
 from cepkit.parallel.trace.trace import LENGTHS, clock_unit
 from cepkit.plots import theme
 from cepkit.plots.text import cut, escaped
@@ -16,9 +16,9 @@ from cepkit.plots.text import cut, escaped
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_READINGS = 1000  # of an agent, drawn one by one
-BINS = 150  # of a line with more of them
-RANGE_ALPHA = "24"  # of the area between the least and the greatest, two hexadecimal digits
+MOST_READINGS = 1000  # of an agent, drawn separately
+BINS = 150  # for a line with more readings
+RANGE_ALPHA = "24"  # opacity of the area between least and greatest, two hexadecimal digits
 PANEL_PIXELS = 190
 MODEL_MARKS = 9
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -33,35 +33,35 @@ def length_lines(
     measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw a panel per queue and buffer, with a line per agent and, level, what models say of it.
+    """Draw a panel per queue and buffer, with a line per agent and a level line per model.
 
     Parameters
     ----------
     lengths : pandas.DataFrame
-        As `Trace.lengths` gives them: ``time`` (ns), ``agent``, ``event_queue, partial_queue, event_buffer,
+        Result of `Trace.lengths`: ``time`` (ns), ``agent``, ``event_queue, partial_queue, event_buffer,
         partial_buffer``.
     models : pandas.DataFrame, optional
-        A row per level line: ``model`` (its name, such as ``"e·W"``), ``length`` (of which it is, a column of
-        ``lengths``), ``agent``, ``value``.
+        A row per level line: ``model`` (name, such as ``"e·W"``), ``length`` (a column of ``lengths``),
+        ``agent``, ``value``.
     until : float, optional
-        End of the run, ns; None: the last reading.
+        End of the run in ns; None: the last reading.
     measured : bool, optional
-        Whether times are those of the machine's clock (True) or virtual (False), for the titles.
+        Whether times are measured (True) or virtual (False), for the titles.
     title : str, optional
-        Taken literally.
+        Title as plain text, without markup.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        Of an agent with more than 1,000 readings the mean over each of 150 bins is drawn, and an area from
-        the least to the greatest.
+        For an agent with more than 1,000 readings, a line shows the means of 150 bins, and an area reaches
+        from the least to the greatest length.
 
     Raises
     ------
     ColumnNotFoundError
         When a column is missing.
     CepError
-        When a model is of a length that is not known.
+        When a model has an unknown ``length``.
     """
     from plotly.subplots import make_subplots
 
@@ -79,13 +79,14 @@ def length_lines(
         subplot_titles=[name.replace("partial_", "partial match ").replace("_", " ") for name in LENGTHS],
         figure=LeanFigure(),
     )
-    agents = list(dict.fromkeys([*_agents(lengths["agent"]), *([] if models is None else models["agent"])]))
+    agents = [*agents_in(lengths["agent"]), *([] if models is None else models["agent"])]
+    agents = list(dict.fromkeys(agents))
     styles = theme.style_of_variables([str(agent) for agent in agents])
     in_legend: set[str] = set()
     is_binned = False
     for panel, name in enumerate(LENGTHS):
         at = {"row": panel // 2 + 1, "col": panel % 2 + 1}
-        # A panel without a trace would have no axes.
+        # plotly draws no axes for a panel without a trace.
         figure.add_scatter(x=[0.0], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
         for a, agent in enumerate(agents):
             own = lengths[(lengths["agent"] == agent).to_numpy(bool)]
@@ -134,7 +135,9 @@ def length_lines(
             )  # fmt: skip
     note = f"mean and range in {BINS} bins" if is_binned else ""
     _lay_out(
-        figure, run_title(title, measured, note), clock_title("time since the run's begin", unit, measured)
+        figure,
+        run_title(title, measured, note),
+        clock_title("time since the start of the run", unit, measured),
     )
     figure.update_xaxes(range=[0, end / size or 1.0])
     if lengths.empty:
@@ -154,12 +157,6 @@ def _check(lengths: pd.DataFrame, models: pd.DataFrame | None) -> None:
         )
 
 
-def _agents(column: pd.Series) -> list[str]:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return list(column.cat.categories)
-    return list(dict.fromkeys(column))
-
-
 def _symbols(models: pd.DataFrame) -> dict[str, str]:
     return {
         model: f"{theme.SYMBOLS[m % len(theme.SYMBOLS)]}-open"
@@ -168,7 +165,7 @@ def _symbols(models: pd.DataFrame) -> dict[str, str]:
 
 
 class _Line(NamedTuple):
-    """One agent's length: its readings as steps, or of each bin the mean, with the least and the greatest."""
+    """A line of one agent: readings as steps, or the mean, least and greatest value of each bin."""
 
     time: np.ndarray
     values: np.ndarray
@@ -180,14 +177,14 @@ def _line(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
     order = np.argsort(time, kind="stable")
     time, values = time[order], values[order]
     if len(time) > MOST_READINGS and end:
-        return _binned(time, values, end)
+        return _in_bins(time, values, end)
     if len(time) and time[-1] < end:
         time, values = np.append(time, end), np.append(values, values[-1])
     return _Line(time, values)
 
 
-def _binned(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
-    """Return the bins of readings in the order of time; a length is 0 before the first."""
+def _in_bins(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
+    """Return the bins of readings in order of time; a length is 0 before the first reading."""
     edges = np.linspace(0.0, end, BINS + 1)
     time, values = np.append(0.0, time), np.append(0, values)
     until = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading

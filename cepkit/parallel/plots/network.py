@@ -1,4 +1,4 @@
-"""The agents of a query with their queues and threads as SVG text."""
+"""Draw the agents of a query with their queues and threads as SVG text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _QUEUES = (
     ("partial matches", "partial_threads", "taken_partials"),
 )
 _MARGIN, _LINE, _PADDING, _ARROW = 8.0, 15.0, 6.0, 7.0
-_ABOVE = 34.0  # room for the line that brings events to the agents
-_BELOW = 34.0  # room for loops and for arrows that pass agents
+_ABOVE = 34.0  # room for the line from the source to the agents
+_BELOW = 34.0  # room for loops and for arrows past other agents
 _LEAST_GAP = 48.0
 _ROUND = (34.0, 18.0)  # radii of the source and of the matches
 Point = tuple[float, float]
@@ -28,7 +28,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """An agent's place: a cell with its label, then a cell per queue."""
+    """The box of an agent: a cell with its label, then a cell per queue."""
 
     row: dict
     left: float
@@ -41,21 +41,21 @@ class _Box:
 
 
 def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
-    """Return a picture of agents as SVG text, from left to right.
+    """Return a drawing of agents as SVG text, from left to right.
 
-    The source sends events to the event queues, and those of a first component as partial matches (dashed).
-    An agent is a box with a part per queue, which says how many threads take from it.
+    The source sends events to the event queues, and events of the first component as partial matches
+    (dashed). An agent is a box with a part per queue, which shows the number of threads that take from it.
 
     Parameters
     ----------
     agents : pandas.DataFrame
-        A row per agent: ``agent`` (its label), ``events`` (what it takes from the source), ``start`` (the
-        events that reach it as partial matches; missing: none), ``next`` (the agent it sends to; missing: its
-        results are matches), ``loops`` (bool: it sends to itself as well). Optional are ``event_threads``,
-        ``partial_threads``, ``taken_events``, ``taken_partials``, ``sent`` (numbers; missing: not said), and
-        the last three are columns of `Trace.agents_frame`.
+        A row per agent: ``agent`` (label), ``events`` (events from the source), ``start`` (events that arrive
+        as partial matches; missing: none), ``next`` (agent that gets its results; missing: they are matches),
+        ``loops`` (bool: it also sends to itself). The number columns ``event_threads``, ``partial_threads``,
+        ``taken_events``, ``taken_partials`` and ``sent`` are optional. The last three are columns of
+        `Trace.agents_frame`. Missing numbers are not shown.
     title : str, optional
-        A line above the picture.
+        A line above the drawing.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
     ColumnNotFoundError
         When a column is missing.
     CepError
-        When two agents have one label, or ``next`` is none of them.
+        When two agents have the same label, or ``next`` is not an agent.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
         parts.append(_group("node", name, drawn + text(centre[0], y + 4, name, anchor="middle")))
     order = [*boxes, None]  # None: the matches
     for k, (label, box) in enumerate(boxes.items()):
-        parts += [_drawn_box(box), _arrow_of_events(box, source, top - _ABOVE + 10)]
+        parts += [_draw_box(box), _arrow_of_events(box, source, top - _ABOVE + 10)]
         partials = (box.left, box.middle_of(2))
         if not pd.isna(box.row["start"]):
             began, said = (source[0] + _ROUND[0], y), cut(str(box.row["start"]))
@@ -113,7 +113,7 @@ def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
 
 
 def _boxes(rows: list[dict], top: float) -> tuple[dict[str, _Box], float]:
-    """Return the place of every agent by its label, from left to right, and the room between two."""
+    """Return the box of every agent by label, from left to right, and the gap between two boxes."""
     cells = [_cells(row) for row in rows]
     events = [cut(str(row["events"])) for row in rows]
     beside = [_number(row, "sent") for row in rows]
@@ -134,11 +134,11 @@ def _check(agents: pd.DataFrame) -> None:
     require_columns("network_svg", _COLUMNS, agents.columns)
     labels = agents["agent"].tolist()
     if len(set(labels)) < len(labels):
-        raise CepError(f"network_svg: agents {labels}: each needs a label of its own")
+        raise CepError(f"network_svg: agents {labels}. Give each agent a label of its own")
     unknown = [name for name in agents["next"].dropna() if name not in labels]
     if unknown:
         near = nearest(str(unknown[0]), map(str, labels))
-        raise CepError(f"network_svg: next agent {unknown[0]!r} not known.{near} There are {labels}")
+        raise CepError(f"network_svg: next agent {unknown[0]!r} is not known.{near} There are {labels}")
 
 
 def _cells(row: dict) -> tuple[tuple[str, ...], ...]:
@@ -152,7 +152,7 @@ def _cells(row: dict) -> tuple[tuple[str, ...], ...]:
     return tuple(cells)
 
 
-def _drawn_box(box: _Box) -> str:
+def _draw_box(box: _Box) -> str:
     parts = []
     for cell, lines in enumerate(box.cells):
         top, height = box.edges[cell], box.edges[cell + 1] - box.edges[cell]
@@ -169,7 +169,7 @@ def _drawn_box(box: _Box) -> str:
 
 
 def _arrow_of_events(box: _Box, source: Point, above: float) -> str:
-    """Return the arrow from the source to the queue of events, which passes above the other agents."""
+    """Return the arrow from the source to the event queue, above the other agents."""
     end, turn = (box.left, box.middle_of(1)), box.left - 14
     begin = f"M{number(source[0])},{number(source[1] - _ROUND[1])}"
     line = f"{begin}V{number(above)}H{number(turn)}V{number(end[1])}"
@@ -180,7 +180,7 @@ def _arrow_of_events(box: _Box, source: Point, above: float) -> str:
 def _arrow(
     name: str, begin: Point, end: Point, words: str, below: float | None, dash: str | None = None
 ) -> str:
-    """Return an arrow to the right; given ``below``, it passes other agents at that height."""
+    """Return an arrow to the right, past other agents at height ``below`` if given."""
     line, x, y = f"M{number(begin[0])},{number(begin[1])}", begin[0], end[1]
     if below is not None:
         line += f"h7V{number(below)}H{number(end[0] - 20)}V{number(y)}"
@@ -192,7 +192,7 @@ def _arrow(
 
 
 def _line(name: str, line: str, end: Point, words: str, dash: str | None = None) -> str:
-    """Return a line that goes on to the right to ``end``, where it has its head."""
+    """Return a line that continues to the right to ``end``, with an arrow head there."""
     line += f"H{number(end[0] - _ARROW)}"
     corners = [end, *((end[0] - _ARROW, end[1] + side) for side in (-3, 3))]
     head = element(

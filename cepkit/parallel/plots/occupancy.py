@@ -1,4 +1,4 @@
-"""How long queues and buffers were in a part of a run, in bins of equal length."""
+"""Compute the lengths of queues and buffers in a part of a run, in bins of equal length."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BINS = 240
 
 
 class Occupancy(NamedTuple):
-    """Of each length (place in LENGTHS), agent and bin; a length is 0 before an agent's first reading."""
+    """Lengths by kind (index into LENGTHS), agent and bin; 0 before an agent's first reading."""
 
-    edges: np.ndarray  # float64, (n_bins + 1,): ns since the run's begin
-    mean: np.ndarray  # float64, (4, n_agents, n_bins): over the time of the bin
-    least: np.ndarray  # int64, (4, n_agents, n_bins): held for some time in the bin, or read in it
+    edges: np.ndarray  # float64, (n_bins + 1,): ns since the start of the run
+    mean: np.ndarray  # float64, (4, n_agents, n_bins): mean over the time of the bin
+    least: np.ndarray  # int64, (4, n_agents, n_bins): least length during the bin or read in it
     greatest: np.ndarray  # int64, (4, n_agents, n_bins)
 
 
@@ -28,9 +28,9 @@ def occupancy(trace: Trace, begin: float = 0.0, until: float | None = None, n_bi
     ----------
     trace : Trace
     begin, until : float
-        ns; None: the end of the run, or the last reading where that is later.
+        Range of time in ns; None: up to the end of the run or the last reading, whichever is later.
     n_bins : int
-        1 or more.
+        Number of bins, at least 1.
 
     Notes
     -----
@@ -71,5 +71,5 @@ def occupancy(trace: Trace, begin: float = 0.0, until: float | None = None, n_bi
 
 
 def run_end(trace: Trace) -> float:
-    """Return when a run ended, and no earlier than its last reading, ns."""
+    """Return the end of a run or its last reading, whichever is later, in ns."""
     return max(trace.makespan, float(trace.lengths_read.time.max(initial=0.0)))

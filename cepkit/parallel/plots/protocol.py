@@ -1,4 +1,4 @@
-"""The steps of a protocol as a figure to play: what is in every queue and buffer, and who does what."""
+"""Plot the steps of a protocol as an animation: who acts, and the items in every queue and buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 LANE_PIXELS = 30
-STRIDE = 4  # widths from a step to the next along x: no text reaches that far
+STRIDE = 4  # widths between two steps along x, more than any text needs
 STEP_MS = 1100
 EDGE, HELD_EDGE = 1, 4  # pixels
 WRONG = theme.PALETTE[4]
@@ -52,19 +52,19 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
     Parameters
     ----------
     steps : pandas.DataFrame
-        As `cepkit.parallel.experiments.steps.protocol_steps` gives them: a row per step, place and item, with
+        Result of `cepkit.parallel.experiments.steps.protocol_steps`: a row per step, place and item, with
         ``step, who, what, outcome, agent, kind, place, position, item, ticket, in_hand``.
     title : str, optional
-        Taken literally.
+        Title as plain text, without markup.
     first : int
-        The step that is shown at first.
+        Step to show first.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        A lane per place: events are squares, partial matches diamonds, matches hexagons. What a worker holds
-        has a thick edge, what the step removed is a cross; the arrow points at who acts. All steps are drawn
-        once, side by side along x; a frame per step shows the range of x (`step_range`) that has the step.
+        A lane per place. Events are squares, partial matches diamonds, matches hexagons. Items in a worker's
+        hand have a thick edge, and removed items are crosses. The arrow marks who acts. All steps are drawn
+        once, side by side along x, and a frame per step shows its range of x (`step_range`).
 
     Raises
     ------
@@ -98,7 +98,7 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
 
 
 def step_range(place: int, width: int) -> list[float]:
-    """Return the range of x that shows the step at a place, 0 for the first.
+    """Return the range of x that shows a step; ``place`` is its number in drawing order, from 0.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def step_range(place: int, width: int) -> list[float]:
 
 
 def _lanes(steps: pd.DataFrame) -> dict[str, int]:
-    """Return the lane of each place from the top; those of watermarks are columns at the right."""
+    """Return the lane of each place, from the top; watermarks have no lane, but columns at the right."""
     places = steps.drop_duplicates("place")
     names = [row.place for row in places.itertuples() if not row.kind.endswith("watermark")]
     return {name: lane for lane, name in enumerate(names)}
@@ -118,12 +118,12 @@ def _lanes(steps: pd.DataFrame) -> dict[str, int]:
 def _points(
     now: pd.DataFrame, before: pd.DataFrame | None, lanes, width: int, last: int, outcome: str
 ) -> dict[str, pd.DataFrame]:
-    """Return what is drawn of a step: ``x, y, text, edge`` of the points of each look."""
+    """Return the points of a step, by look: ``x, y, text, edge``."""
     items = now[now["item"].notna() & ~now["kind"].str.endswith("watermark")]
     who, what, number = (now[name].iloc[0] for name in ("who", "what", "step"))
     form = _form(items)
     made = {name: _items(items[form == name], lanes) for name in _SHAPES}
-    gone = _removed(now, before)
+    gone = _removed_items(now, before)
     acts = [lanes[who]] if who in lanes else []
     marks = now[now["kind"].str.endswith("watermark")]
     said = f"{escaped(who)} {escaped(what)}" if who else "before the first step"
@@ -140,13 +140,13 @@ def _points(
 
 
 def _texts(x, y, texts, *, is_markup: bool = False) -> pd.DataFrame:
-    """Return points with texts."""
+    """Return points with their texts, escaped unless they are markup."""
     shown = [text if is_markup else escaped(text) for text in texts]
     return pd.DataFrame({"x": np.asarray(x, float), "y": list(y), "text": pd.Series(shown, dtype=object)})
 
 
 def _trace(look: str, points: pd.DataFrame) -> go.Scatter:
-    """Return the points of a look in all steps."""
+    """Return the points of one look in all steps as a plotly trace."""
     import plotly.graph_objects as go
 
     of_look = _LOOKS[look]
@@ -159,7 +159,7 @@ def _trace(look: str, points: pd.DataFrame) -> go.Scatter:
 
 
 def _form(items: pd.DataFrame) -> pd.Series:
-    """Return what each item is: in an event's place an event, as is what the source holds."""
+    """Return "event", "partial" or "match" for each item; the source holds events."""
     return items["kind"].map(
         lambda kind: "match" if kind == "matches" else "partial" if kind.startswith("partial") else "event"
     )
@@ -188,8 +188,8 @@ def _legend() -> list[go.Scatter]:
     ]
 
 
-def _removed(now: pd.DataFrame, before: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the items that the step took out of buffers, behind those that are left."""
+def _removed_items(now: pd.DataFrame, before: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the items that the step removed from buffers, at positions after the remaining items."""
     if before is None:
         return now.iloc[:0]
     held = before[before["item"].notna() & before["kind"].str.endswith("buffer")]

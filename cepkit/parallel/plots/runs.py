@@ -1,4 +1,4 @@
-"""The trace of a run of agents as pictures."""
+"""Plot the trace of a run of agents."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from cepkit.parallel.trace.trace import Trace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_ACTIONS = 3000  # drawn one by one
-MOST_STATES = 15_000  # rows of a picture in bins
+MOST_ACTIONS = 3000  # drawn separately
+MOST_STATES = 15_000  # rows of a plot in bins
 BINS, FEWEST_BINS = 120, 10
 
 
 def draw_threads(trace: Trace, *, title: str | None = None) -> go.Figure:
-    """Draw what each thread did over time: action by action, or in bins where there are more than 3,000.
+    """Draw the work of each thread over time: single actions, or bins for more than 3,000 actions.
 
     Parameters
     ----------
     trace : Trace
     title : str, optional
-        Taken literally.
+        Title as plain text, without markup.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        Below 2 MB, up to about 100 threads. See `cepkit.parallel.plots.threads`.
+        Less than 2 MB for up to about 100 threads. See `cepkit.parallel.plots.threads`.
     """
     settings = {"n_threads": trace.n_threads, "measured": trace.measured, "title": title}
     if len(trace.done.start) <= MOST_ACTIONS:
@@ -45,19 +45,19 @@ def draw_threads(trace: Trace, *, title: str | None = None) -> go.Figure:
 
 
 def draw_busy(trace: Trace, *, title: str | None = None) -> go.Figure:
-    """Draw how busy each thread was. See `cepkit.parallel.plots.threads.busy_bars`."""
+    """Draw the busy share of each thread. See `cepkit.parallel.plots.threads.busy_bars`."""
     threads = trace.threads()
     return busy_bars(_without_idle_source(threads, threads["busy"]), measured=trace.measured, title=title)
 
 
 def draw_lengths(trace: Trace, *, models: pd.DataFrame | None = None, title: str | None = None) -> go.Figure:
-    """Draw how long queues and buffers were. See `cepkit.parallel.plots.lengths.length_lines`."""
+    """Draw the lengths of queues and buffers. See `cepkit.parallel.plots.lengths.length_lines`."""
     return length_lines(
         trace.lengths(), models=models, until=trace.makespan, measured=trace.measured, title=title
     )
 
 
 def _without_idle_source(rows: pd.DataFrame, time: pd.Series) -> pd.DataFrame:
-    """Leave out the source where it is no thread and took no time: it would be an empty lane."""
+    """Return the rows without a source that is not a thread and took no time: its lane would be empty."""
     is_source = rows["thread"] < 0
     return rows if time[is_source].any() else rows[~is_source]

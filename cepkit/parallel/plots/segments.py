@@ -1,4 +1,4 @@
-"""What threads did in a part of a run, as rectangles in lanes: one per action, or in bins of many."""
+"""Compute rectangles for the work of threads in a part of a run: one per action, or in bins."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import numpy as np
 from cepkit.errors import whole_number
 from cepkit.parallel.trace.trace import ACTIONS, Trace, _time_until
 
-MOST_ACTIONS = 3000  # drawn one by one
+MOST_ACTIONS = 3000  # drawn separately
 MOST_SEGMENTS = 25_000  # in bins
 BINS, FEWEST_BINS = 240, 10
-_DUST = 1e-9  # of a bin: differences of sums leave it where nothing was
+_DUST = 1e-9  # rounding error of a share of a bin
 
 
 class Segments(NamedTuple):
-    """Rectangles; the lane of a thread is its place in ``threads``.
+    """Rectangles of work; the lane of a thread is its index in ``threads``.
 
-    Rows go by lane, then by ``start``. Of a lane's height a segment takes the part from ``low`` to ``high``,
-    0 being the bottom: all of it when it is one action, its share of the time in a bin.
+    Rows are sorted by lane, then by ``start``. A segment fills the height of its lane from ``low`` to
+    ``high``, with 0 at the bottom. A single action fills the whole height, and in a bin the height is the
+    share of the time.
     """
 
     threads: np.ndarray  # int64, (n_lanes,)
     lane: np.ndarray  # int32, (n_segments,)
-    agent: np.ndarray  # int32, (n_segments,): place in the trace's agents; -1: the source
-    action: np.ndarray  # int32, (n_segments,): place in ACTIONS
-    start: np.ndarray  # float64, (n_segments,): ns since the run's begin
+    agent: np.ndarray  # int32, (n_segments,): index into the trace's agents; -1: the source
+    action: np.ndarray  # int32, (n_segments,): index into ACTIONS
+    start: np.ndarray  # float64, (n_segments,): ns since the start of the run
     end: np.ndarray  # float64, (n_segments,)
     low: np.ndarray  # float32, (n_segments,)
     high: np.ndarray  # float32, (n_segments,)
-    items: np.ndarray  # float64, (n_segments,): taken by the action; of bins NaN
-    n_bins: int  # 0: every segment is an action
+    items: np.ndarray  # float64, (n_segments,): taken by the action; NaN in bins
+    n_bins: int  # 0: every segment is one action
 
     @property
     def busy(self) -> float:
-        """The time in all segments, ns; actions that the part cuts count in full."""
+        """Time in all segments, in ns; actions at the ends of the part count in full."""
         return float(((self.end - self.start) * (self.high.astype(float) - self.low)).sum())
 
 
@@ -47,17 +48,17 @@ def thread_segments(
     most: int = MOST_ACTIONS,
     n_bins: int = BINS,
 ) -> Segments:
-    """Return what every thread did from ``begin`` to ``until``.
+    """Return the work of every thread from ``begin`` to ``until``.
 
     Parameters
     ----------
     trace : Trace
     begin, until : float
-        Of the part that is looked at, ns; None: the end of the run.
+        Range of time in ns; None: up to the end of the run.
     most : int
-        Up to so many actions are segments of their own, uncut; of more the part is divided into bins.
+        Most actions to return as segments of their own, uncut. More actions are returned in bins.
     n_bins : int
-        At most; fewer where there would be more than 25,000 segments.
+        Most bins; fewer if there would be more than 25,000 segments.
 
     Notes
     -----
@@ -105,7 +106,7 @@ def thread_segments(
     order = np.lexsort((group, number, lane_of_group[group]))
     group, number = group[order], number[order]
     lane, high = lane_of_group[group], np.minimum(share[group, number], 1.0)
-    # Within a lane and bin the segments stand on one another.
+    # Stack the segments within a lane and bin.
     is_first = np.ones(len(group), bool)
     is_first[1:] = (np.diff(lane) != 0) | (np.diff(number) != 0)
     total = np.cumsum(high)
@@ -130,11 +131,11 @@ def _segments(threads, lane, kind, start, end, low, high, items, n_bins: int) ->
 def agent_marks(
     segments: Segments, begin: float, until: float, n_blocks: int = 36
 ) -> list[tuple[int, float, int]]:
-    """Return where the mark of an agent is written into a lane, so that colours are not needed to read it.
+    """Return the places of the agents' marks in the lanes, which make lanes readable without colours.
 
-    The part from ``begin`` to ``until`` is divided into blocks. A mark stands in the middle of a block of
-    which one agent took a quarter or more, and half of what was worked in it, where that is another agent
-    than in the block before, and in every fifth block of one agent.
+    The part from ``begin`` to ``until`` is divided into blocks. A block can have a mark in its middle if one
+    agent took at least a quarter of the block and half of the work in it. A mark is placed where the agent
+    changes, and in every fifth block of the same agent.
 
     Returns
     -------

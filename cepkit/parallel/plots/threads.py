@@ -1,4 +1,4 @@
-"""What the threads of a run did over time, each a lane, and how busy they were: figures of tidy data."""
+"""Plot the work of threads over time, in a lane each, and their busy shares, from tidy data."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cepkit.plots.text import cut, escaped
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-LANE = 0.84  # of the distance of two threads
+LANE = 0.84  # height of a lane, as a share of the distance between two
 SOURCE_LABEL = "source"
 MOST_STATES_IN_HINT = 4
 
-# Each kind of work has a pattern and a shade of the agent's colour: the opacity of its ground.
+# Each kind of work has a pattern and an opacity of its background in the agent's colour.
 _PATTERNS = {"source": ".", "events": "", "partials": "/", "removal": "x"}
 _GROUND = {"source": 0.35, "events": 1.0, "partials": 0.4, "removal": 0.15}
 _WORDS = {"source": "delivering", "events": "events", "partials": "partial matches", "removal": "removing"}
 
 
-class Kind(NamedTuple):
-    """A kind of work for an agent; None: for the source."""
+class ActionKind(NamedTuple):
+    """An agent and a kind of work for it. ``agent`` is None for the source."""
 
     agent: str | None
     action: str
@@ -40,23 +40,23 @@ def action_lanes(
     measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw every action as a bar in the lane of its thread; gaps are idle.
+    """Draw every action as a bar in the lane of its thread; gaps are idle time.
 
     Parameters
     ----------
     actions : pandas.DataFrame
-        As `Trace.actions` gives them: ``thread, agent, action, start, end, n_items, compared, sent``.
+        Result of `Trace.actions`: ``thread, agent, action, start, end, n_items, compared, sent``.
     n_threads : int, optional
-        Threads that there were; None: those in ``actions``.
+        Number of threads; None: the threads in ``actions``.
     measured : bool, optional
-        Whether times are those of the machine's clock (True) or virtual (False), for the titles.
+        Whether times are measured (True) or virtual (False), for the titles.
     title : str, optional
-        Taken literally.
+        Title as plain text, without markup.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        About 120 bytes per action; `state_lanes` is for many.
+        About 120 bytes per action. For many actions use `state_lanes`.
 
     Raises
     ------
@@ -65,9 +65,8 @@ def action_lanes(
     """
     from cepkit.plots.lean import LeanFigure
 
-    _check(
-        "action_lanes", actions, ("thread", "agent", "action", "start", "end", "n_items", "compared", "sent")
-    )
+    columns = ("thread", "agent", "action", "start", "end", "n_items", "compared", "sent")
+    _check("action_lanes", actions, columns)
     makespan = float(actions["end"].max()) if len(actions) else 0.0
     unit, size = clock_unit(makespan)
     figure = LeanFigure()
@@ -83,25 +82,15 @@ def action_lanes(
             marker=_marker(kind, colours),
             legendgroup=_group(kind),
             showlegend=False,
-            # To plotly the value of a bar with a base is its end.
+            # For a bar with a base, plotly's value is the end, so the length is in customdata.
             customdata=np.column_stack([rows[["n_items", "compared", "sent"]], lengths]),
-            hovertemplate=f"<b>{_named(kind)}</b><br>thread %{{y}}<br>from %{{base:.6~g}} {unit}, "
+            hovertemplate=f"<b>{_label(kind)}</b><br>thread %{{y}}<br>from %{{base:.6~g}} {unit}, "
             f"for %{{customdata[3]:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, "
             "%{customdata[1]:,} compared, %{customdata[2]:,} sent<extra></extra>",
         )
-    spent = actions.assign(time=actions["end"] - actions["start"])
-    lanes = _lanes(actions["thread"], n_threads)
-    _lay_out(
-        figure,
-        lanes,
-        _main_agents(spent),
-        unit,
-        makespan / size,
-        measured,
-        run_title(title, measured),
-        actions,
-        colours,
-    )
+    main = _main_agents(actions.assign(time=actions["end"] - actions["start"]))
+    lanes, lines = _lanes(actions["thread"], n_threads), run_title(title, measured)
+    _lay_out(figure, lanes, main, unit, makespan / size, measured, lines, actions, colours)
     return figure
 
 
@@ -112,14 +101,14 @@ def state_lanes(
     measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw what part of each bin of time a thread spent with what, stacked in its lane; empty parts are idle.
+    """Draw the shares of actions in each bin of time, stacked in the lane of the thread; gaps are idle time.
 
     Parameters
     ----------
     states : pandas.DataFrame
-        As `Trace.states` gives them: ``thread, bin, start, end, agent, action, share``.
+        Result of `Trace.states`: ``thread, bin, start, end, agent, action, share``.
     n_threads, measured, title
-        As for `action_lanes`.
+        See `action_lanes`.
 
     Returns
     -------
@@ -161,7 +150,7 @@ def state_lanes(
         )
     if len(states):
         figure.add_traces(_hints(states, unit, size))
-    working = set(work["thread"])  # a source that takes no time needs no lane
+    working = set(work["thread"])  # a source without work needs no lane
     lanes = [of for of in _lanes(states["thread"], n_threads) if of >= 0 or of in working]
     main = _main_agents(work.assign(time=work["share"]))
     n_bins = states["bin"].nunique()
@@ -171,14 +160,14 @@ def state_lanes(
 
 
 def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str | None = None) -> go.Figure:
-    """Draw the part of the time that each thread worked as a bar, in the colour of the agent it served most.
+    """Draw the busy share of each thread as a bar, in the colour of the agent that took most of its time.
 
     Parameters
     ----------
     threads : pandas.DataFrame
-        As `Trace.threads` gives them: ``thread, agent, role, busy, share, items``.
+        Result of `Trace.threads`: ``thread, agent, role, busy, share, items``.
     measured, title
-        As for `action_lanes`.
+        See `action_lanes`.
 
     Returns
     -------
@@ -210,21 +199,12 @@ def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str
             textfont={"size": 11},
             cliponaxis=False,
             customdata=np.stack([rows["busy"].to_numpy() / size, rows["items"].to_numpy(np.float64)], axis=1),
-            hovertemplate=f"<b>thread %{{y}}</b>, mostly {_named(kind)}<br>busy %{{x:.1f}} %, "
+            hovertemplate=f"<b>thread %{{y}}</b>, mostly {_label(kind)}<br>busy %{{x:.1f}} %, "
             f"%{{customdata[0]:.4~g}} {unit}<br>%{{customdata[1]:,}} taken<extra></extra>",
         )
     main = dict(zip(threads["thread"], threads["agent"].astype(object), strict=True))
-    _lay_out(
-        figure,
-        _lanes(threads["thread"], None),
-        main,
-        "",
-        100.0,
-        measured,
-        run_title(title, measured),
-        renamed,
-        colours,
-    )
+    lanes, lines = _lanes(threads["thread"], None), run_title(title, measured)
+    _lay_out(figure, lanes, main, "", 100.0, measured, lines, renamed, colours)
     workers = threads.loc[threads["thread"] >= 0, "share"]
     mean = 100 * float(workers.mean()) if len(workers) else 0.0
     figure.add_vline(x=mean, line={"color": theme.INK, "dash": "dash", "width": 1})
@@ -234,18 +214,18 @@ def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str
 
 
 def clock_title(what: str, unit: str, measured: bool | None) -> str:
-    """Return the title of an axis of times.
+    """Return the title of a time axis.
 
     Examples
     --------
-    >>> clock_title("time since the begin", "ms", False)
-    'virtual time since the begin (ms)'
+    >>> clock_title("time since the start", "ms", False)
+    'virtual time since the start (ms)'
     """
     return f"{'virtual ' if measured is False else ''}{what}{f' ({unit})' if unit else ''}"
 
 
 def run_title(title: str | None, measured: bool | None, note: str = "") -> list[str]:
-    """Return the lines of a figure's title; the last says whether a run was measured, and the note.
+    """Return the lines of a figure's title; the last line has "measured" or "simulated", and the note.
 
     Examples
     --------
@@ -268,55 +248,48 @@ def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
         raise CepError(f"{who}: {role} {unknown[0]!r} is not known. There are {list(ACTIONS)}")
 
 
-def _by_kind(rows: pd.DataFrame) -> list[tuple[Kind, pd.DataFrame]]:
-    """Return the rows of each agent and action, in the order of agents, then of ACTIONS."""
+def _by_kind(rows: pd.DataFrame) -> list[tuple[ActionKind, pd.DataFrame]]:
+    """Return the rows of each agent and action, ordered by agents, then by ACTIONS."""
     agents, actions = rows["agent"].astype(object), rows["action"].astype(object)
     made = []
-    for agent in [None, *_agents(rows["agent"])]:
+    for agent in [None, *agents_in(rows["agent"])]:
         own = agents.isna() if agent is None else agents == agent
         for action in ACTIONS:
             found = rows[own & (actions == action)]
             if len(found):
-                made.append((Kind(agent, action), found))
+                made.append((ActionKind(agent, action), found))
     return made
 
 
-def _agents(column: pd.Series) -> list[str]:
-    """Return the agents of a column in their own order, which a categorical has."""
+def agents_in(column: pd.Series) -> list[str]:
+    """Return the agents of a column, in the order of its categories or of appearance."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return list(column.cat.categories)
     return list(dict.fromkeys(column.dropna()))
 
 
 def _colours(column: pd.Series) -> dict[str | None, str]:
-    agents = _agents(column)
-    return {None: theme.INK} | {
-        agent: theme.PALETTE[a % len(theme.PALETTE)] for a, agent in enumerate(agents)
-    }
+    agents = enumerate(agents_in(column))
+    return {None: theme.INK} | {agent: theme.PALETTE[a % len(theme.PALETTE)] for a, agent in agents}
 
 
-def _marker(kind: Kind, colours: dict[str | None, str]) -> dict:
-    """Return the colour and the pattern of a kind of work."""
+def _marker(kind: ActionKind, colours: dict[str | None, str]) -> dict:
+    """Return the colour and pattern of a kind of work."""
     colour = colours[kind.agent]
     if not _PATTERNS[kind.action]:
         return {"color": colour, "line": {"width": 0}, "pattern": {"shape": ""}}
     red, green, blue = (int(colour[c : c + 2], 16) for c in (1, 3, 5))
     ground = f"rgba({red},{green},{blue},{_GROUND[kind.action]})"
-    pattern = {
-        "shape": _PATTERNS[kind.action],
-        "fgcolor": colour,
-        "bgcolor": ground,
-        "size": 5,
-        "solidity": 0.4,
-    }
+    pattern = {"shape": _PATTERNS[kind.action], "fgcolor": colour, "bgcolor": ground}
+    pattern |= {"size": 5, "solidity": 0.4}
     return {"color": colour, "line": {"width": 0}, "pattern": pattern}
 
 
-def _group(kind: Kind) -> str:
+def _group(kind: ActionKind) -> str:
     return SOURCE_LABEL if kind.agent is None else f"agent {kind.agent}"
 
 
-def _named(kind: Kind) -> str:
+def _label(kind: ActionKind) -> str:
     who = SOURCE_LABEL if kind.agent is None else escaped(cut(kind.agent))
     return f"{who}, {_WORDS[kind.action]}"
 
@@ -329,7 +302,7 @@ def _lanes(threads: pd.Series, n_threads: int | None) -> list[int]:
 
 
 def _main_agents(rows: pd.DataFrame) -> dict[int, object]:
-    """Return the agent on which each thread spent most time; ``rows`` have ``time``."""
+    """Return the agent that took most time of each thread; ``rows`` need a column ``time``."""
     known = rows[rows["agent"].notna()]
     spent = known.groupby(["thread", "agent"], observed=True)["time"].sum()
     if spent.empty:
@@ -338,9 +311,9 @@ def _main_agents(rows: pd.DataFrame) -> dict[int, object]:
 
 
 def _outlines(rows: pd.DataFrame, size: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the outlines of runs of neighbouring bins, each closed by itself, with gaps between.
+    """Return the closed outlines of runs of neighbouring bins, separated by NaN.
 
-    From point to point a line goes along x first, then along y: to the right below, and back above.
+    Lines go along x first, then along y: to the right at the bottom, and back at the top.
     """
     thread, number = rows["thread"].to_numpy(), rows["bin"].to_numpy()
     start, end = rows["start"].to_numpy() / size, rows["end"].to_numpy() / size
@@ -361,7 +334,7 @@ def _corners(heights: np.ndarray) -> np.ndarray:
 
 
 def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
-    """Return what is said of the threads in each bin, on cells that are not seen: a trace per thread."""
+    """Return hover texts for each bin on invisible cells, one heatmap per thread."""
     import plotly.graph_objects as go
 
     if not len(states):
@@ -370,7 +343,7 @@ def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
     edges = np.append(bins["start"].to_numpy(), bins["end"].to_numpy()[-1:]) / size
     agents = states["agent"].astype(object).where(states["agent"].notna(), None)
     words = [
-        IDLE if action == IDLE else _named(Kind(agent, action))
+        IDLE if action == IDLE else _label(ActionKind(agent, action))
         for agent, action in zip(agents, states["action"].astype(object), strict=True)
     ]
     lines = pd.DataFrame(
@@ -380,32 +353,28 @@ def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
     for thread, rows in lines.groupby("thread"):
         shares = rows.pivot_table(index="bin", columns="word", values="share", aggfunc="sum", fill_value=0.0)
         shares = shares.reindex(bins["bin"], fill_value=0.0)
-        told = shares.sum().sort_values(ascending=False, kind="stable").index[:MOST_STATES_IN_HINT]
-        said = "".join(f"<br>%{{customdata[{k}]}} % {word}" for k, word in enumerate(told))
+        shown = shares.sum().sort_values(ascending=False, kind="stable").index[:MOST_STATES_IN_HINT]
+        text = "".join(f"<br>%{{customdata[{k}]}} % {word}" for k, word in enumerate(shown))
         made.append(
             go.Heatmap(
-                x0=float(edges[:2].mean()),  # of the first bin's middle; bins are equally long
+                x0=float(edges[:2].mean()),  # middle of the first bin; bins have equal lengths
                 dx=float(edges[-1] / (len(edges) - 1)),
                 y=[thread],
                 z=np.zeros((1, len(bins)), np.uint8),
-                customdata=np.rint(100 * shares[told].to_numpy()).astype(np.uint8)[None],
+                customdata=np.rint(100 * shares[shown].to_numpy()).astype(np.uint8)[None],
                 colorscale=[[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]],
                 showscale=False,
-                hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}{said}<extra></extra>",
+                hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}{text}<extra></extra>",
             )
         )
     return made
 
 
 def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, work, colours) -> None:
-    """Set axes, legend, title and size; ``main`` has each lane's agent, ``length`` the end of the axis."""
+    """Set axes, legend, title and size; ``main``: agent of each lane, ``length``: end of the time axis."""
     _add_legend(figure, work, colours)
-    ticks = [
-        SOURCE_LABEL
-        if of < 0
-        else f"{of}" + ("" if pd.isna(main.get(of)) else f" · {escaped(cut(main[of]))}")
-        for of in lanes
-    ]
+    agents = ["" if pd.isna(main.get(of)) else f" · {escaped(cut(main[of]))}" for of in lanes]
+    ticks = [SOURCE_LABEL if of < 0 else f"{of}{agent}" for of, agent in zip(lanes, agents, strict=True)]
     lane_pixels = max(9, min(24, 480 // max(1, len(lanes))))
     top, bottom = 30 + 18 * len(lines), 60
     line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
@@ -413,7 +382,7 @@ def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, wor
     figure.update_layout(
         title=theme.title_at_left(lines),
         xaxis={
-            "title": {"text": clock_title("time since the run's begin", unit, measured)},
+            "title": {"text": clock_title("time since the start of the run", unit, measured)},
             "range": [0, length or 1.0],
             **line,
         },
@@ -441,12 +410,12 @@ def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, wor
 
 
 def _add_legend(figure: go.Figure, work: pd.DataFrame, colours: dict[str | None, str]) -> None:
-    """Add an entry per agent, which shows and hides its bars, and one per kind of work."""
+    """Add an entry per agent, which shows or hides its bars, and one per kind of work."""
     kinds = [kind for kind, _ in _by_kind(work)]
     for agent in dict.fromkeys(kind.agent for kind in kinds if kind.agent is not None):
         marker = {"color": colours[agent], "line": {"width": 0}}
-        group = {"legendgroup": _group(Kind(agent, "events")), "legendgrouptitle": None}
+        group = {"legendgroup": _group(ActionKind(agent, "events")), "legendgrouptitle": None}
         figure.add_bar(x=[None], y=[None], marker=marker, name=escaped(cut(agent)), **group)
     for action in [of for of in ACTIONS if any(kind.action == of for kind in kinds)]:
-        marker = _marker(Kind(None, action), colours)
+        marker = _marker(ActionKind(None, action), colours)
         figure.add_bar(x=[None], y=[None], marker=marker, name=_WORDS[action], legendgroup="work")

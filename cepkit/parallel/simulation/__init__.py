@@ -1,1 +1,1 @@
-"""Parallel engines in virtual time, and the costs of steps on this machine."""
+"""Simulate parallel engines in virtual time, and measure the costs of steps on this machine."""

@@ -1,4 +1,4 @@
-"""What a thread's steps cost on this machine: agents run on a part of the events, and costs are fitted."""
+"""Measure the costs of a thread's steps on this machine, from runs of the agents on a part of the events."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cepkit.errors import MissingDependencyError, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.agents.threads import on_threads
 
-_FIRST_PART = 1_000  # events; twice as many until a run takes that long
+_FIRST_PART = 1_000  # events; doubled until a run takes _LONG_ENOUGH
 _LONG_ENOUGH = 0.1  # seconds
-_OUTLIER = 4.0  # times what a step should take: it was interrupted
+_OUTLIER = 4.0  # times the expected time of a step: it was interrupted
 _ROUNDS = 6
 _ONE = Crew("fully_dynamic", 1)
-Timed = list[tuple[np.ndarray, np.ndarray]]  # rows of traces, and what these steps took, ns
+Timed = list[tuple[np.ndarray, np.ndarray]]  # rows of traces, and the time of these steps, ns
 
 
 def calibrate_costs(
@@ -35,41 +35,41 @@ def calibrate_costs(
     crew: Crew = _ONE,
     seed: int = 0,
 ) -> Costs:
-    """Measure what a thread's steps take on this machine, for the conditions of one query.
+    """Measure the costs of a thread's steps on this machine, for the conditions of one query.
 
-    Threads run the agents on a part of the events, several times. Costs are what fits the times of all steps
-    best.
+    Threads run the agents on a part of the events, several times. The result is the best fit of the costs to
+    the times of all steps.
 
     Parameters
     ----------
     program : SequenceProgram
-        One that agents can run.
+        A program that agents can run.
     events : Events
-        With the program's columns.
+        Events with the program's columns.
     n_events : int, optional
-        Length of the part; None: from 1,000 twice as many until a run takes 0.1 s.
+        Length of the part; None: 1,000, doubled until a run takes 0.1 s.
     repeats : int
-        How often the part is run.
+        Number of runs of the part.
     keep : bool
-        Whether matches are kept; else they are counted.
+        Whether to keep matches; False only counts them.
     crew : Crew
-        Whose steps are to be simulated. ``sequential``: one thread takes events one by one; else as many as
-        it has, but no more than there are cores, take them in batches, where a pair costs a fraction of that.
-        What one made has to come from its cache when another takes it: that is part of what steps take.
+        The crew to simulate later. For ``sequential``, one thread takes single events. Otherwise as many
+        threads as the crew has, but at most one per core, take batches, which cost less per pair. The
+        measured times include cache misses on data that another thread wrote.
     seed : int
-        Of the part's place in the stream.
+        Seed of the random position of the part.
 
     Returns
     -------
     Costs
-        Each 0 or more, ns; ``comparison`` by agent. What a step takes whatever there is in it is ``lock``,
-        divided by the buffers that a step of ``crew`` begins with, on average. Where all pairs that are
-        looked at are compared, ``look`` is 0 and a comparison has both.
+        Costs of 0 or more, in ns, with ``comparison`` by agent. ``lock`` is the fixed time of a step, divided
+        by the mean number of buffers that a step of ``crew`` reads. If all pairs that are looked at are
+        compared, ``look`` is 0 and ``comparison`` includes it.
 
     Raises
     ------
     CepError
-        When ``n_events`` or ``repeats`` is no number above 0, or there are too few threads.
+        When ``n_events`` or ``repeats`` is not a whole number above 0, or there are too few threads.
     UnsupportedQueryError
         When agents cannot run the program.
     MissingDependencyError
@@ -77,18 +77,18 @@ def calibrate_costs(
 
     Notes
     -----
-    Source: HYPERSONIC, section IV, has the costs c_i, b_i and q_i but does not say how to come by them.
-    Takes the compilation, once on a machine, and ``repeats`` runs of the part.
+    Takes the time of the compilation, once per machine, and of ``repeats`` runs of the part.
+    Source: HYPERSONIC, section IV, uses the costs c_i, b_i and q_i but does not say how to measure them.
     """
     for name, value in (("n_events", n_events), ("repeats", repeats)):
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
-    _least_squares()  # what is missing is told before threads run
+    _least_squares()  # raises for missing packages before any thread runs
     agents = Agents(program, events)
     if not agents.labels or not events.n_events:
         return Costs()
-    run = AgentRun(agents, crew, Terms())  # it is only asked what its stages are
-    timed = partial(_timed, agents, _measured(crew), keep)
+    run = AgentRun(agents, crew, RunSettings())  # never runs, only describes the stages
+    timed = partial(_time_part, agents, _crew_to_measure(crew), keep)
     part = _part(agents, n_events or _FIRST_PART, seed)
     steps, seconds = timed(part)
     while n_events is None and seconds < _LONG_ENOUGH and part[1] - part[0] < events.n_events:
@@ -96,12 +96,12 @@ def calibrate_costs(
         steps, seconds = timed(part)
     for _ in range(1, repeats):
         steps = steps + timed(part)[0]
-    costs = _fitted(run, steps)
+    costs = _fit(run, steps)
     workers = run.net.stages[list(agents.stage_of_agent)][:, [run.k.N_EVENT_WORKERS, run.k.N_MATCH_WORKERS]]
     return replace(costs, lock=costs.lock / float(workers.mean()))
 
 
-def _measured(crew: Crew) -> Crew:
+def _crew_to_measure(crew: Crew) -> Crew:
     if crew.allocation == "sequential":
         return crew
     return Crew("fully_dynamic", min(crew.n_threads, usable_threads()))
@@ -114,21 +114,21 @@ def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
     return begin, begin + n, begin + n
 
 
-def _timed(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[Timed, float]:
-    run = AgentRun(agents, crew, Terms(keep=keep, trace=True), own=part)
+def _time_part(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[Timed, float]:
+    run = AgentRun(agents, crew, RunSettings(keep=keep, trace=True), own=part)
     seconds = on_threads(run)[0]
     return _timed_steps(run), seconds
 
 
-def _fitted(run: AgentRun, timed: Timed) -> Costs:
-    """Return the costs that fit steps best; ``lock`` is all that a step takes whatever there is in it."""
+def _fit(run: AgentRun, timed: Timed) -> Costs:
+    """Return the costs that fit the steps best; ``lock`` is the whole fixed time of a step."""
     k, agents = run.k, run.agents
     rows, times = np.concatenate([own for own, _ in timed]), np.concatenate([took for _, took in timed])
     steps = rows[:, k.ACTION] != k.BY_SOURCE
     own, stage = rows[steps], rows[steps, k.OF_STAGE].astype(np.int64)
     tested = own[:, k.WITH_TESTED]
     by_agent = [np.where(stage == s, tested, 0.0) for s in agents.stage_of_agent]
-    # Pairs that fit: within a loop each of them goes back, elsewhere it goes on or is a match.
+    # A fitting pair is looped in a loop; elsewhere it is sent or becomes a match.
     hits = np.maximum(own[:, k.WITH_LOOPED], own[:, k.WITH_SENT] + own[:, k.WITH_MATCHES])
     is_last = run.net.stages[stage, k.NEXT] < 0
     causes = [
@@ -140,7 +140,7 @@ def _fitted(run: AgentRun, timed: Timed) -> Costs:
     return Costs(
         item=item,
         look=look,
-        comparison=tuple(max(0.0, of - look) for of in comparison),  # who compares has looked
+        comparison=tuple(max(0.0, of - look) for of in comparison),  # a comparison includes a look
         lock=lock,
         send=send,
         delivery=float(np.median(of_event)) if len(of_event) else 0.0,
@@ -149,7 +149,7 @@ def _fitted(run: AgentRun, timed: Timed) -> Costs:
 
 
 def _timed_steps(run: AgentRun) -> Timed:
-    """Return the trace's rows of each thread and what they took; those of the source until the next."""
+    """Return the trace rows of each thread and their times; a source row lasts until the next row."""
     k, timed = run.k, []
     rows = run.trace[: int(run.shared[k.N_TRACED])]
     is_source = rows[:, k.ACTION] == k.BY_SOURCE
@@ -159,28 +159,28 @@ def _timed_steps(run: AgentRun) -> Timed:
         own = rows[rows[:, k.BY_THREAD] == r]
         begun = np.append(own[1:, k.BEGIN], np.nan)
         took = np.where(own[:, k.ACTION] == k.BY_SOURCE, begun, own[:, k.UNTIL]) - own[:, k.BEGIN]
-        timed.append((own[np.isfinite(took)], took[np.isfinite(took)]))  # nothing follows the last one
+        timed.append((own[np.isfinite(took)], took[np.isfinite(took)]))  # the last row has no next one
     return timed
 
 
 def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
-    """Fit ``causes @ costs`` to times, with costs of 0 or more and without the steps that were interrupted.
+    """Fit ``causes @ costs`` to times, with costs of 0 or more, and ignore interrupted steps.
 
     Parameters
     ----------
     causes : ndarray of float64, shape (n_steps, n_costs)
         How often each step pays each cost.
     times : ndarray of float64, shape (n_steps,)
-        What the steps took.
+        Times of the steps.
 
     Returns
     -------
     list of float
-        The costs; 0 for those that no step pays.
+        The costs; 0 for costs that no step pays.
 
     Notes
     -----
-    The spread of a step's time is taken to grow with its root. O(n_steps n_costs^2).
+    The fit assumes that the spread of a time grows with its square root. O(n_steps n_costs^2).
 
     Examples
     --------
@@ -199,9 +199,9 @@ def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
 
 
 def _least_squares() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Return a function that gives the x of 0 or more with the least ``|a x - b|``, on one thread.
+    """Return a function that minimises ``|a x - b|`` for x of 0 or more, on one thread.
 
-    Threads of a BLAS go on for a while when they have nothing to do, on the cores of what is measured next.
+    Idle BLAS threads spin for a while and would disturb the next measurement.
     """
     try:
         from scipy.optimize import nnls

@@ -1,4 +1,4 @@
-"""Agents in virtual time: any number of threads, the same every time, with the matches of the real ones."""
+"""Run agents in virtual time: reproducibly, on any number of threads, with the matches of real threads."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, Terms
+from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
 from cepkit.progress import checkpoint
 
 _STEPS_PER_CALL = 1 << 15  # between two checkpoints
-_TERMS, _COSTS = Terms(), Costs()
+_SETTINGS, _COSTS = RunSettings(), Costs()
 
 
 def simulate_agents(
     agents: Agents,
     crew: Crew,
-    terms: Terms = _TERMS,
+    settings: RunSettings = _SETTINGS,
     *,
     costs: Costs = _COSTS,
     arrival: np.ndarray | None = None,
@@ -30,37 +30,38 @@ def simulate_agents(
     room: int = 256,
     on_wait: Callable[[], None] | None = None,
 ) -> ParallelRun:
-    """Run agents on threads of virtual time.
+    """Run agents on threads in virtual time.
 
     Parameters
     ----------
     agents : Agents
-        Of a program over events.
+        Agents of a program over events.
     crew : Crew
-        Its threads.
-    terms : Terms
-        How they work; ``Terms(batch=1, chunk=1)`` is item by item, as in the paper.
+        The threads.
+    settings : RunSettings
+        How the threads work. ``RunSettings(batch=1, chunk=1)`` processes single items, as in the paper.
     costs : Costs
-        Of a thread's steps.
+        Costs of a thread's steps.
     arrival : ndarray of float64, shape (n_events,), optional
-        When each event reaches the source, ns; None: at once.
+        Time at which each event reaches the source, in ns; None: 0 for all.
     own : tuple of int, optional
-        Positions: the first event, the first that starts no match, the first that is not looked at.
+        Three positions: the first event, the end of the events that start matches, and the end of the events
+        that are seen, both exclusive.
     event_bytes : float
-        Size of an event in a buffer; a partial match is as large as its events.
+        Size of an event in a buffer. A partial match is as large as its events.
     begin : float
-        When the threads begin, ns.
+        Time at which the threads begin, in ns.
     seed : int
-        Of the threads that look for work elsewhere.
+        Seed of the threads' random search for work of other agents.
     room : int
-        Of the arrays at the beginning; they grow.
+        Initial size of the arrays, which grow if needed.
     on_wait : callable, optional
-        Called now and then; what it raises ends the run.
+        Called regularly. An exception from it ends the run.
 
     Returns
     -------
     ParallelRun
-        The same for the same arguments, whatever ``room`` is.
+        Deterministic: it depends on the arguments only, and not on ``room``.
 
     Raises
     ------
@@ -70,10 +71,10 @@ def simulate_agents(
     Notes
     -----
     Source: HYPERSONIC, sections III to V.
-    Differs: the protocol is corrected by tickets and watermarks; see `cepkit.parallel.experiments.protocol`.
-    Nobody waits for a lock: buffers are read while others write them, to begin with one costs ``lock``.
+    Differs: tickets and watermarks correct the protocol; see `cepkit.parallel.experiments.protocol`. No
+    thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.
     """
-    run = AgentRun(agents, crew, terms, costs=costs, arrival=arrival, own=own, seed=seed, room=room)
+    run = AgentRun(agents, crew, settings, costs=costs, arrival=arrival, own=own, seed=seed, room=room)
     k, n_threads = run.k, crew.n_threads
     clock = np.full(n_threads + 2, begin)
     deliveries = run.net.deliveries
@@ -87,7 +88,7 @@ def simulate_agents(
     why = k.WENT_ON
     while why != k.FINISHED and deliveries.shape[1]:
         checkpoint()
-        with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
             why = k.simulation()(
                 agents.join, agents.completes, agents.world, run.net, run.blocks, run.found, run.own,
                 run.control, run.trace, clock, held, _STEPS_PER_CALL,

@@ -1,1 +1,1 @@
-"""What every thread did, step by step."""
+"""Traces: every step of every thread of a run."""

@@ -1,4 +1,4 @@
-"""What threads did in a run of agents, and how long the agents' queues and buffers were meanwhile."""
+"""The trace of a run of agents: the actions of its threads, and the lengths of queues and buffers."""
 
 from __future__ import annotations
 
@@ -29,30 +29,29 @@ __all__ = [
     "clock_unit",
 ]
 
-# What a thread does: deliver events, serve an agent's events or its partial matches, empty its buffers.
+# Deliver events, process an agent's events or its partial matches, remove items from its buffers.
 ACTIONS = ("source", "events", "partials", "removal")
 SOURCE, EVENTS, PARTIALS, REMOVAL = range(len(ACTIONS))
-IDLE = "idle"  # in the place of an action
-NO_AGENT = -1  # of the source's actions
-SOURCE_THREAD = -1  # of the source, where it is no thread of its own
+IDLE = "idle"  # in place of an action
+NO_AGENT = -1  # for actions of the source
+SOURCE_THREAD = -1  # for the source, if it is not one of the threads
 LENGTHS = ("event_queue", "partial_queue", "event_buffer", "partial_buffer")
 
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
-# What two clock readings may differ by though they are the same moment, of the whole run.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # rounding error of clock readings, as a share of the run
 
 
 class Actions(NamedTuple):
-    """What was done, a row per action in any order; those of one thread do not overlap."""
+    """A row per action, in any order. Actions of one thread do not overlap."""
 
-    thread: np.ndarray  # int64, (n_actions,): below ``n_threads``; SOURCE_THREAD
-    agent: np.ndarray  # int64, (n_actions,): place in ``agents``; NO_AGENT
-    action: np.ndarray  # int64, (n_actions,): place in ACTIONS
-    start: np.ndarray  # float64, (n_actions,): ns since the run's begin
+    thread: np.ndarray  # int64, (n_actions,): below ``n_threads``, or SOURCE_THREAD
+    agent: np.ndarray  # int64, (n_actions,): index into ``agents``, or NO_AGENT
+    action: np.ndarray  # int64, (n_actions,): index into ACTIONS
+    start: np.ndarray  # float64, (n_actions,): ns since the start of the run
     end: np.ndarray  # float64, (n_actions,)
-    n_items: np.ndarray  # int64, (n_actions,): events or partial matches taken; of the source: delivered
-    compared: np.ndarray  # int64, (n_actions,): pairs whose conditions were looked at
-    tested: np.ndarray  # int64, (n_actions,): those of them that were not remembered
+    n_items: np.ndarray  # int64, (n_actions,): events or partial matches taken, or delivered by the source
+    compared: np.ndarray  # int64, (n_actions,): pairs with tested or remembered conditions
+    tested: np.ndarray  # int64, (n_actions,): pairs with tested conditions
     sent: np.ndarray  # int64, (n_actions,): partial matches for the next agent
     looped: np.ndarray  # int64, (n_actions,): partial matches for the same agent
     n_matches: np.ndarray  # int64, (n_actions,)
@@ -61,12 +60,12 @@ class Actions(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """How long queues and buffers were, a row per reading of one agent in any order.
+    """Lengths of queues and buffers: a row per reading of one agent, in any order.
 
-    A length holds until the agent's next reading, or the end of the run; before the first it is 0.
+    A length is valid until the agent's next reading or the end of the run. Before the first reading it is 0.
     """
 
-    time: np.ndarray  # float64, (n_readings,): ns since the run's begin
+    time: np.ndarray  # float64, (n_readings,): ns since the start of the run
     agent: np.ndarray  # int64, (n_readings,)
     event_queue: np.ndarray  # int64, (n_readings,)
     partial_queue: np.ndarray  # int64, (n_readings,)
@@ -80,26 +79,26 @@ _FLOATS = ("start", "end", "time")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """What threads did, on the machine's clock or in virtual time.
+    """The actions of threads, and the lengths of queues and buffers, in measured or virtual time.
 
     Parameters
     ----------
     measured : bool
         True: on the machine's clock; False: simulated, in virtual time.
     n_threads : int
-        Threads that there were, also those that did nothing.
+        Number of threads, including those without an action.
     agents : tuple of str
-        Their labels, ``"b"``, ``"c+"``; no two alike.
+        Distinct labels of the agents, such as ``"b"`` and ``"c+"``.
     done : Actions
-        What was done.
+        The actions.
     lengths_read : Lengths
-        How long queues and buffers were.
+        The lengths of queues and buffers.
 
     Raises
     ------
     CepError
-        When arrays of a table differ in length, codes or numbers stand for nothing, times or counts are
-        negative or not finite, or a thread does two things at once.
+        When arrays of a table differ in length, a code is unknown, times or counts are negative or not
+        finite, or actions of a thread overlap.
 
     Notes
     -----
@@ -124,14 +123,14 @@ class Trace:
         object.__setattr__(self, "n_threads", whole_number("trace: n_threads", self.n_threads))
         object.__setattr__(self, "agents", tuple(self.agents))
         if len(set(self.agents)) < len(self.agents) or not all(isinstance(of, str) for of in self.agents):
-            raise CepError(f"trace: agents {list(self.agents)}: each needs a text of its own")
+            raise CepError(f"trace: agents {list(self.agents)}. Give each agent a text of its own")
         object.__setattr__(self, "done", Actions(*_columns(self.done, Actions)))
         object.__setattr__(self, "lengths_read", Lengths(*_columns(self.lengths_read, Lengths)))
         _check(self)
 
     @property
     def makespan(self) -> float:
-        """When the last action ended, ns since the run's begin."""
+        """End of the last action, in ns since the start of the run."""
         return float(self.done.end.max(initial=0.0))
 
     def actions(self) -> pd.DataFrame:
@@ -140,28 +139,28 @@ class Trace:
         Returns
         -------
         pandas.DataFrame
-            A row per action, by ``start``, then by thread: ``thread`` (int64; -1: the source, if it is none
-            of the threads), ``agent`` (categorical; missing: the source), ``action`` (categorical), ``start``
-            and ``end`` (float64, ns), ``n_items, compared, tested, sent, looped, n_matches,
+            A row per action, by ``start``, then by thread: ``thread`` (int64; -1: the source, if it is not
+            one of the threads), ``agent`` (categorical; missing: the source), ``action`` (categorical),
+            ``start`` and ``end`` (float64, ns), ``n_items, compared, tested, sent, looped, n_matches,
             removed_events, removed_partials`` (int64).
         """
         import pandas as pd
 
         frame = pd.DataFrame(self.done._asdict())
-        frame["agent"] = self._labelled(self.done.agent)
+        frame["agent"] = self._with_labels(self.done.agent)
         frame["action"] = pd.Categorical.from_codes(self.done.action, list(ACTIONS))
         order = np.lexsort((self.done.end, self.done.thread, self.done.start))
         return frame.iloc[order].reset_index(drop=True)
 
     def threads(self) -> pd.DataFrame:
-        """Return what each thread did.
+        """Return the work of each thread.
 
         Returns
         -------
         pandas.DataFrame
-            A row per thread, by number: ``thread``; ``agent`` and ``role``, the agent and the action on which
-            it spent most of its time (missing: none); ``busy``, ``idle`` (float64, ns; together they are the
-            makespan), ``share`` (busy, of the makespan), ``items`` (int64: taken).
+            A row per thread, by number: ``thread``; ``agent`` and ``role``: the agent and the action that
+            took most of its time (missing: none); ``busy``, ``idle`` (float64, ns; the sum is the makespan);
+            ``share`` (busy share of the makespan); ``items`` (int64: taken).
         """
         import pandas as pd
 
@@ -180,7 +179,7 @@ class Trace:
         return pd.DataFrame(
             {
                 "thread": threads,
-                "agent": self._labelled(agent),
+                "agent": self._with_labels(agent),
                 "role": pd.Categorical.from_codes(action, list(ACTIONS)),
                 "busy": busy,
                 "idle": np.maximum(makespan - busy, 0.0),
@@ -190,20 +189,20 @@ class Trace:
         )
 
     def states(self, n_bins: int = 200) -> pd.DataFrame:
-        """Return what part of its time each thread spent in each action, in bins of equal length.
+        """Return the share of time that each thread spent in each action, in bins of equal length.
 
         Parameters
         ----------
         n_bins : int
-            Bins of the makespan, 1 or more.
+            Number of bins of the makespan, at least 1.
 
         Returns
         -------
         pandas.DataFrame
-            A row per thread, bin, agent and action with time in it, in this order: ``thread``, ``bin``
-            (int64, from 0), ``start``, ``end`` (float64, ns: of the bin), ``agent``, ``action`` (categorical;
-            also ``"idle"``, without an agent, last), ``share`` (float64, of the bin). The shares of a thread
-            in a bin add up to 1. No rows where the makespan is 0.
+            A row per thread, bin, agent and action that took time, in this order: ``thread``, ``bin`` (int64,
+            from 0), ``start``, ``end`` of the bin (float64, ns), ``agent``, ``action`` (categorical; also
+            ``"idle"``, without an agent, last), ``share`` of the bin (float64). The shares of a thread in a
+            bin add up to 1. The frame is empty if the makespan is 0.
 
         Notes
         -----
@@ -227,7 +226,7 @@ class Trace:
             found.append((thread, NO_AGENT, len(ACTIONS), idle))
         thread, agent, action = (np.array([row[c] for row in found], np.int64) for c in range(3))
         share = np.array([row[3] for row in found]).reshape(-1, n_bins) / max(makespan / n_bins, 1e-300)
-        # Differences of sums leave dust where nothing was.
+        # Rounding leaves tiny shares in empty cells.
         group, number = np.nonzero(share > 1e-9)
         order = np.lexsort((group, number, thread[group]))
         group, number = group[order], number[order]
@@ -237,7 +236,7 @@ class Trace:
                 "bin": number,
                 "start": edges[number],
                 "end": edges[number + 1],
-                "agent": self._labelled(agent[group]),
+                "agent": self._with_labels(agent[group]),
                 "action": pd.Categorical.from_codes(action[group], list(names)),
                 "share": np.minimum(share[group, number], 1.0),
             }
@@ -256,20 +255,20 @@ class Trace:
 
         read = self.lengths_read
         frame = pd.DataFrame(read._asdict())
-        frame["agent"] = self._labelled(read.agent)
+        frame["agent"] = self._with_labels(read.agent)
         return frame.iloc[np.lexsort((read.agent, read.time))].reset_index(drop=True)
 
     def agents_frame(self) -> pd.DataFrame:
-        """Return what was done for each agent.
+        """Return the work for each agent, and the lengths of its queues and buffers.
 
         Returns
         -------
         pandas.DataFrame
-            A row per agent, in the order of ``agents``: ``agent`` (categorical), ``busy`` (float64, ns of all
-            threads), ``taken_events, taken_partials, compared_by_events, compared_by_partials`` (int64: by
-            workers of either kind), ``tested, sent, looped, n_matches, removed_events, removed_partials``
-            (int64), of each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the ``mean_…``
-            over the makespan (float64) and the ``most_…`` (int64).
+            A row per agent, in the order of ``agents``: ``agent`` (categorical); ``busy`` (float64, ns of all
+            threads); ``taken_events, taken_partials, compared_by_events, compared_by_partials`` (int64, by
+            workers of one kind); ``tested, sent, looped, n_matches, removed_events, removed_partials``
+            (int64); for each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the mean length
+            ``mean_…`` over the makespan (float64) and the greatest length ``most_…`` (int64).
         """
         import pandas as pd
 
@@ -280,7 +279,7 @@ class Trace:
             rows = own if action is None else own & (done.action == action)
             return np.bincount(done.agent[rows], values[rows], minlength=n)
 
-        columns = {"agent": self._labelled(np.arange(n)), "busy": total(done.end - done.start)}
+        columns = {"agent": self._with_labels(np.arange(n)), "busy": total(done.end - done.start)}
         for name, values in (("taken", done.n_items), ("compared_by", done.compared)):
             columns[f"{name}_events"] = total(values, EVENTS).astype(np.int64)
             columns[f"{name}_partials"] = total(values, PARTIALS).astype(np.int64)
@@ -291,14 +290,14 @@ class Trace:
         return pd.DataFrame(columns)
 
     def totals(self) -> pd.DataFrame:
-        """Return what was done in all.
+        """Return the totals of the run.
 
         Returns
         -------
         pandas.DataFrame
-            One row: ``measured``, ``n_threads``, ``n_agents``, ``n_actions``, ``makespan``, ``busy`` (ns; of
-            the threads), ``share`` (of threads x makespan), ``n_items`` (taken by agents), and ``compared,
-            tested, sent, looped, n_matches, removed_events, removed_partials``.
+            One row: ``measured``, ``n_threads``, ``n_agents``, ``n_actions``, ``makespan``, ``busy`` (ns of
+            all threads), ``share`` (busy share of threads x makespan), ``n_items`` (taken by agents), and
+            ``compared, tested, sent, looped, n_matches, removed_events, removed_partials``.
         """
         import pandas as pd
 
@@ -319,12 +318,12 @@ class Trace:
         return pd.DataFrame([row])
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the trace as a folder of two Parquet files, in the place of a trace that is there.
+        """Write the trace as a folder of two Parquet files. An existing trace is replaced.
 
         Raises
         ------
         CepError
-            When something else is at ``path``.
+            When ``path`` exists and is not a trace.
         """
         about = {
             "measured": bool(self.measured),
@@ -341,7 +340,7 @@ class Trace:
         Raises
         ------
         CepError
-            When there is none, or it is of another version.
+            When ``path`` is not a trace, or has another version.
         """
         about, tables = read_tables(Path(path))
         agents = tuple(about["agents"])
@@ -361,21 +360,21 @@ class Trace:
         total = self.totals().iloc[0]
         unit, size = clock_unit(self.makespan)
         clock = "measured" if self.measured else "simulated"
-        threads, agents = _counted(self.n_threads, "thread"), _counted(len(self.agents), "agent")
+        threads, agents = _count_text(self.n_threads, "thread"), _count_text(len(self.agents), "agent")
         counts = (("n_items", "item"), ("compared", "comparison"), ("n_matches", "match"))
         return (
             f"Trace of a {clock} run: {self.makespan / size:.4g} {unit}, {threads} busy "
             f"{100 * total['share']:.0f} %, {agents}",
-            f"{_counted(total['n_actions'], 'action')}: "
-            + ", ".join(_counted(total[name], noun) for name, noun in counts),
+            f"{_count_text(total['n_actions'], 'action')}: "
+            + ", ".join(_count_text(total[name], noun) for name, noun in counts),
         )
 
     def _threads(self) -> np.ndarray:
-        """Return the numbers of the threads, the source first where it is none."""
+        """Return the numbers of the threads, with -1 first for a source that is not a thread."""
         has_source = bool((self.done.thread == SOURCE_THREAD).any())
         return np.arange(SOURCE_THREAD if has_source else 0, self.n_threads)
 
-    def _labelled(self, codes: np.ndarray) -> pd.Categorical:
+    def _with_labels(self, codes: np.ndarray) -> pd.Categorical:
         import pandas as pd
 
         return pd.Categorical.from_codes(codes, pd.Index(self.agents, dtype=object))
@@ -384,7 +383,7 @@ class Trace:
         return self.done.start[rows], self.done.end[rows]
 
     def _length_of_agent(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean over the makespan and the greatest value of one length, by agent."""
+        """Return the mean (over the makespan) and the greatest value of one length, by agent."""
         read, makespan = self.lengths_read, self.makespan
         mean, most = np.zeros(len(self.agents)), np.zeros(len(self.agents), np.int64)
         for agent in range(len(self.agents)):
@@ -399,7 +398,7 @@ class Trace:
 
 
 def clock_unit(ns: float) -> tuple[str, float]:
-    """Return the unit for times of about ``ns``, and how many nanoseconds it has.
+    """Return the unit for times of about ``ns``, and its nanoseconds.
 
     Examples
     --------
@@ -410,19 +409,19 @@ def clock_unit(ns: float) -> tuple[str, float]:
 
 
 def _columns(rows: NamedTuple, of: type) -> list[np.ndarray]:
-    """Return the arrays of a table, read-only, each with its type."""
+    """Return the checked arrays of a table, read-only and with their types."""
     made, n_rows = [], None
     for name, values in zip(of._fields, rows, strict=True):
         array = np.asarray(values)
         if array.ndim != 1 or (n_rows is not None and len(array) != n_rows):
             shapes = {own: np.shape(column) for own, column in zip(of._fields, rows, strict=True)}
             raise CepError(
-                f"trace: {of.__name__} differ in shape, {shapes}; each is one array as long as the others"
+                f"trace: {of.__name__} differ in shape, {shapes}. Give one-dimensional arrays of equal length"
             )
         n_rows = len(array)
         wanted = np.float64 if name in _FLOATS else np.int64
         if n_rows and array.dtype.kind not in ("iuf" if wanted is np.float64 else "iu"):
-            raise CepError(f"trace: {name} of {of.__name__} is {array.dtype}; {wanted.__name__} is needed")
+            raise CepError(f"trace: {name} of {of.__name__} is {array.dtype}. Give {wanted.__name__}")
         array = array.astype(wanted)
         array.flags.writeable = False
         made.append(array)
@@ -430,7 +429,7 @@ def _columns(rows: NamedTuple, of: type) -> list[np.ndarray]:
 
 
 def _check(trace: Trace) -> None:
-    """Raise where a trace says something that cannot be."""
+    """Raise CepError for impossible values in a trace."""
     done, read, n_agents = trace.done, trace.lengths_read, len(trace.agents)
     every_agent = f"There are {n_agents} agents"
     _within("action", done.action, 0, len(ACTIONS), f"There are {dict(enumerate(ACTIONS))}")
@@ -440,13 +439,17 @@ def _check(trace: Trace) -> None:
     alone = (done.agent == NO_AGENT) & (done.action != SOURCE)
     if alone.any():
         name = ACTIONS[done.action[alone.argmax()]]
-        raise CepError(f"trace: action {alone.argmax()}, {name!r}, has no agent. Only the source's have none")
+        raise CepError(
+            f"trace: action {alone.argmax()}, {name!r}, has no agent. Only actions of the source have none"
+        )
     numbers = [(done, name) for name in ("start", *_COUNTS)] + [(read, name) for name in ("time", *LENGTHS)]
     for rows, name in numbers:
         values = getattr(rows, name)
         wrong = ~np.isfinite(values) | (values < 0)
         if wrong.any():
-            raise CepError(f"trace: {name} {values[wrong.argmax()]} in row {wrong.argmax()}. None is below 0")
+            raise CepError(
+                f"trace: {name} {values[wrong.argmax()]} in row {wrong.argmax()}. Give numbers of 0 or more"
+            )
     backwards = ~np.isfinite(done.end) | (done.end < done.start)
     if backwards.any():
         row = backwards.argmax()
@@ -471,7 +474,7 @@ def _within(what: str, codes: np.ndarray, least: int, stop: int, there: str) -> 
 
 
 def _time_until(moments: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return how much of the spans lies before each moment; the spans are in order and do not overlap."""
+    """Return the time of the spans before each moment; the spans are sorted and do not overlap."""
     whole = np.concatenate([[0.0], np.cumsum(ends - starts)])
     begun = np.searchsorted(starts, moments, side="right")
     last = np.maximum(begun - 1, 0)
@@ -479,7 +482,7 @@ def _time_until(moments: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np
     return whole[begun] - rest
 
 
-def _counted(n: int, noun: str) -> str:
+def _count_text(n: int, noun: str) -> str:
     ending = "" if n == 1 else "es" if noun.endswith("ch") else "s"
     return f"{n:,} {noun}{ending}"
 

@@ -1,4 +1,4 @@
-"""A trace in a folder of Parquet files; reading one runs no code."""
+"""Write and read a trace as a folder of Parquet files. Reading runs no code from the files."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ FILES = ("actions.parquet", "lengths.parquet")
 VERSION = 1
 _FORMAT = "cepkit trace"
 
-Words = Mapping[str, Sequence[str]]  # of columns of codes
+Words = Mapping[str, Sequence[str]]  # names of the codes, by column
 
 
 def write_tables(
     path: Path, about: Mapping[str, Any], tables: Sequence[Mapping[str, np.ndarray]], words: Words
 ) -> None:
-    """Write a trace's tables, one for each name of ``FILES``, all or none.
+    """Write the tables of a trace, one per name in ``FILES``, all or none.
 
     Parameters
     ----------
     path : Path
-        Folder; a trace that is there is replaced.
+        Folder. An existing trace is replaced.
     about : mapping
-        What a reader must know besides; JSON values.
+        Metadata as JSON values.
     tables : sequence of mapping of str to array
         Columns by name.
     words : mapping of str to sequence of str
-        Columns of codes, each with the words that its codes stand for.
+        Names of the codes, for every column of codes.
     """
     if path.exists() and not _is_trace(path):
-        raise CepError(f"trace: {str(path)!r} is there and is no trace. Name a folder that is free")
+        raise CepError(f"trace: {str(path)!r} exists and is not a trace. Give the path of a new folder")
     head = {_FORMAT: json.dumps({"version": VERSION, **about})}
     written = path.with_name(f"{path.name}.{os.getpid()}.part")
     written.mkdir(parents=True)
@@ -60,20 +60,20 @@ def write_tables(
 
 
 def read_tables(path: Path) -> tuple[dict[str, Any], list[pa.Table]]:
-    """Return what `write_tables` wrote: ``about``, and the tables for `columns_of`."""
+    """Return ``about`` and the tables that `write_tables` wrote; `columns_of` converts a table."""
     if not _is_trace(path):
-        raise CepError(f"trace: {str(path)!r} holds no trace. Trace.save writes a folder of {list(FILES)}")
+        raise CepError(f"trace: {str(path)!r} is not a trace. Trace.save writes a folder of {list(FILES)}")
     tables = [pq.read_table(path / name) for name in FILES]
     about = json.loads((tables[0].schema.metadata or {}).get(_FORMAT.encode(), b"{}"))
     if about.get("version") != VERSION:
         raise CepError(
-            f"trace: {str(path)!r} is of version {about.get('version')}; this cepkit reads version {VERSION}"
+            f"trace: {str(path)!r} has version {about.get('version')}. This cepkit reads version {VERSION}"
         )
     return about, tables
 
 
 def columns_of(table: pa.Table, words: Words) -> dict[str, np.ndarray]:
-    """Return a table's columns as arrays, those of words as codes; -1 stands for no word."""
+    """Return the columns of a table as arrays, and words as codes, with -1 for a missing word."""
     return {
         name: _as_codes(table.column(name), words[name]) if name in words else np.asarray(table.column(name))
         for name in table.column_names

@@ -1,1 +1,1 @@
-"""Interactive views of runs."""
+"""Interactive views of parallel runs."""

@@ -1,4 +1,4 @@
-"""Lengths of the queues and buffers of a run's agents, with the cost model's levels: the Python half."""
+"""The Python half of the buffer view: lengths of queues and buffers, and the levels of the cost model."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ WORDS = {
     "partial_buffer": "partial match buffers",
 }
 UNITS = {name: "events" if name.startswith("event") else "partial matches" for name in LENGTHS}
-WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels, of the static picture
+WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels of the static drawing
 
 
 class BufferView(ResultView):
-    """Lengths of queues and buffers over time: a panel each, with a line per agent.
+    """Lengths of queues and buffers over time, in a panel each, with a line per agent.
 
     A line shows the mean of each bin. The area around it reaches from the least to the greatest length in the
-    bin. Lines differ in colour and dashes, and the agent's mark stands at their ends. Level lines show how
-    much a window holds according to the cost model. Drag over a part of the time to see it in finer bins;
-    double-click to see all of it. Keys: left and right move the time, up and down change the agent, ``p``
-    changes the panel, ``+``, ``-`` and ``0`` zoom, Escape clears the selection.
+    bin. Lines differ in colour and dashes, and have the agent's mark at their ends. Level lines show the
+    number of items in a window by the cost model. Drag over a part of the time to see it in finer bins, and
+    double-click to see the whole run. The left and right keys move the time, up and down change the agent,
+    ``p`` changes the panel, ``+``, ``-`` and ``0`` zoom, and Escape clears the selection.
 
     Parameters
     ----------
     trace : Trace
-        As ``matches.run.trace``.
+        A trace, such as ``matches.run.trace``.
     rates : sequence of AgentRates, by branch, optional
-        Rates from which the levels of the models are computed. None draws no levels.
+        Rates for the levels of the cost model; None draws no levels.
     title : str
         Heading of the view.
 
     Notes
     -----
-    ``selected`` is None or a dict: ``length`` (``event_queue``, …), ``agent``, ``start`` and ``end`` of the
-    bin (ns), ``mean``, ``least``, ``greatest``. See `cepkit.parallel.plots.allocation.buffer_models`.
+    ``selected`` is None or a dict with ``length`` (``event_queue``, …), ``agent``, ``start`` and ``end`` of
+    the bin (ns), ``mean``, ``least``, ``greatest``. For the levels see
+    `cepkit.parallel.plots.allocation.buffer_models`.
     """
 
     _esm, _css = browser_half("buffer_view", "time_window.js")
@@ -68,7 +69,7 @@ class BufferView(ResultView):
     extent = traitlets.List(traitlets.Float()).tag(sync=True)
     shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time that the bins divide
     n_bins = traitlets.Int(BINS).tag(sync=True)
-    mean = Floats().tag(sync=True)  # (panels, agents, n_bins), as are the next two
+    mean = Floats().tag(sync=True)  # (panels, agents, n_bins), like the next two
     least = Floats().tag(sync=True)
     greatest = Floats().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
@@ -103,7 +104,7 @@ class BufferView(ResultView):
                 for name in LENGTHS
             ],
             models=[] if self.models_frame is None else self.models_frame.to_dict("records"),
-            x_label=clock_title("time since the run's begin", unit, trace.measured),
+            x_label=clock_title("time since the start of the run", unit, trace.measured),
             unit=unit,
             unit_ns=size,
             extent=[0.0, end],

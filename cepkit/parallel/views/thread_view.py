@@ -1,4 +1,4 @@
-"""What the threads of a run did over time, and the cost model's allocation of threads: the Python half."""
+"""The Python half of the thread view: the work of threads over time, and the allocation of threads."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ LABELS, WIDTH, AXIS = 132, 900, 34  # pixels
 
 
 class ThreadView(ResultView):
-    """What each thread did over time, in the colours of the agents, and how many threads each agent had.
+    """The work of each thread over time, in the colours of the agents, and the number of threads per agent.
 
-    Drag over a part of the time to see it closer; double-click to see all of it. A part with more than 3,000
-    actions is drawn in bins, a smaller part action by action. Colours stand for agents, and their marks are
-    written into the lanes. Patterns stand for kinds of work. Keys: arrows go from segment to segment, ``+``
-    and ``-`` zoom, ``0`` shows all, Escape clears the selection.
+    Drag over a part of the time to zoom in, and double-click to see the whole run. A part with more than
+    3,000 actions is drawn in bins. Colours and the marks in the lanes stand for agents. Patterns stand for
+    kinds of work. The arrow keys move between segments, ``+`` and ``-`` zoom, ``0`` shows the whole run, and
+    Escape clears the selection.
 
     Parameters
     ----------
     trace : Trace
-        As ``matches.run.trace``.
+        A trace, such as ``matches.run.trace``.
     rates : sequence of AgentRates, by branch, optional
-        Rates from which the cost model allocates threads to agents. None shows only how threads worked.
+        Rates for the allocation of threads by the cost model; None hides the model.
     title : str
         Heading of the view.
 
     Notes
     -----
-    ``selected`` is None or a dict: ``thread, agent, action, start, end`` (ns) of a segment, or ``agent``
-    alone. ``window`` is the part of the time that is shown, [from, to] in ns. The amount of data that is
-    sent to the browser does not grow with the trace.
+    ``selected`` is None or a dict with ``thread, agent, action, start, end`` (ns) of a segment, or only
+    ``agent``. ``window`` is the visible part of the time, [from, to] in ns. The amount of data in the browser
+    does not grow with the trace.
     """
 
     _esm, _css = browser_half("thread_view", "time_window.js")
@@ -59,7 +59,7 @@ class ThreadView(ResultView):
     x_label = traitlets.Unicode("").tag(sync=True)
     unit = traitlets.Unicode("ns").tag(sync=True)
     unit_ns = traitlets.Float(1.0).tag(sync=True)  # ns in one unit; times below are in ns
-    extent = traitlets.List(traitlets.Float()).tag(sync=True)  # of the run
+    extent = traitlets.List(traitlets.Float()).tag(sync=True)  # start and end of the run
     shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time in the columns
     n_bins = traitlets.Int(0).tag(sync=True)  # 0: each segment is one action
     lane = Floats().tag(sync=True)
@@ -95,7 +95,7 @@ class ThreadView(ResultView):
                 for name, mark in zip(trace.agents, marks_of(list(trace.agents)), strict=True)
             ],
             actions=[_WORDS[action] for action in ACTIONS],
-            x_label=clock_title("time since the run's begin", unit, trace.measured),
+            x_label=clock_title("time since the start of the run", unit, trace.measured),
             unit=unit,
             unit_ns=size,
             extent=extent,
@@ -109,7 +109,7 @@ class ThreadView(ResultView):
         self.observe(self._look_closer, "window")
 
     def figure(self, what: str = "threads") -> go.Figure:
-        """Return the lanes, or with ``"allocation"`` the threads of each agent, as a plotly figure."""
+        """Return a plotly figure of the lanes, or for ``"allocation"`` of the threads of each agent."""
         settings = {"title": self.title or None}
         if what == "threads":
             return draw_threads(self._trace, **settings)
@@ -118,11 +118,11 @@ class ThreadView(ResultView):
         raise CepError(f"ThreadView: figure {what!r} is not known. There are ['threads', 'allocation']")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return what each thread did; see `Trace.threads`."""
+        """Return the work of each thread; see `Trace.threads`."""
         return self._trace.threads()
 
     def svg(self) -> str:
-        """Return the lanes of the whole run as SVG text, with a few thousand rectangles at most."""
+        """Return the lanes of the whole run as SVG text, with at most a few thousand rectangles."""
         return _threads_svg(self, thread_segments(self._trace, most=1500, n_bins=100))
 
     def _summary(self) -> str:
@@ -183,7 +183,7 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
             own = np.flatnonzero((segments.agent == a) & (segments.action == k))
             if not len(own):
                 continue
-            # An id holds in the whole page, which may have several pictures: equal ids look equal.
+            # Ids are global in a page with several drawings, so equal ids must mean equal patterns.
             fill, pattern = colour, drawing.work_pattern(f"cepkit-{action}-{colour[1:]}", action, colour)
             if pattern:
                 parts.append(pattern)
@@ -228,5 +228,5 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         words = [f"{WORDS[name]} {row[name]:.3g}" for name in WORDS if row[name] is not None]
         parts.append(drawing.text(0, y, f"threads of agent {row['agent']}: {', '.join(words)}"))
         y += 18
-    label = view.title or "what each thread did over time"
+    label = view.title or "work of each thread over time"
     return drawing.document(WIDTH, y, label, [*parts, *body, *legend])
