@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import generate
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,8 +27,9 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
+from tests.oracle import generate
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 SCHEMA = {
     "x": ColumnType(INTEGER),

@@ -22,7 +22,7 @@ from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.query import SequenceQuery
 
-FOLDER = Path(__file__).resolve().parents[2] / "shared" / "conformance"
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 
 Tree = Mapping[str, Any]
 Found = Sequence[tuple[tuple[str, int], ...]]  # of each match the variables and rows, in order

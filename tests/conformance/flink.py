@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance_sequences import Asked, Found, NotExpressible, Tree, bag, expression
-
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
+from tests.conformance.cases import Asked, Found, NotExpressible, Tree, bag, expression
 
 ALWAYS = {"lit": True}
 # Without a key the partition is the stream.

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from conformance_sequences import Asked, Found, NotExpressible, Tree, bag, expression
-
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
+from tests.conformance.cases import Asked, Found, NotExpressible, Tree, bag, expression
 
 EVERY_OF_A_PART = "every around a part of the pattern starts that part anew while the rest goes on"
 EVERY_WAIT = "every around a wait makes matches by time alone"

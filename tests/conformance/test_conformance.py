@@ -11,7 +11,7 @@ import pytest
 
 import cepkit as cep
 
-FOLDER = Path(__file__).resolve().parents[2] / "shared" / "conformance"
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
 
 

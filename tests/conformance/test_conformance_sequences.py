@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-import conformance_flink as fl
-import conformance_siddhi as si
 import numba
 import pytest
-from conformance_flink import flink, processed
-from conformance_sequences import (
+
+import cepkit as cep
+from cepkit.errors import UnsupportedQueryError
+from cepkit.planning.planner import engines
+from tests.conformance import flink as fl
+from tests.conformance import siddhi as si
+from tests.conformance.cases import (
     CONSUMPTION,
     FOLDER,
     NESTED,
@@ -31,12 +34,9 @@ from conformance_sequences import (
     core,
     opencep,
 )
-from conformance_siddhi import siddhi
-from naive_sequences import sequence_matches
-
-import cepkit as cep
-from cepkit.errors import UnsupportedQueryError
-from cepkit.planning.planner import engines
+from tests.conformance.flink import flink, processed
+from tests.conformance.siddhi import siddhi
+from tests.oracle.naive_sequences import sequence_matches
 
 pytestmark = [
     pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout"),

@@ -13,9 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from naive import ARRAY_FUNCTIONS as FUNCTIONS
-from naive_sequences import sequence_matches
-from test_sequences import as_matches
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
@@ -25,6 +22,9 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.planning.planner import engines
+from tests.oracle.naive import ARRAY_FUNCTIONS as FUNCTIONS
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import as_matches
 
 JIT = not numba.config.DISABLE_JIT
 NEAR = 1e-9  # no random case has a value so near a threshold: engines round, the definition does not

@@ -11,7 +11,6 @@ import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import sequence_matches
 
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
@@ -29,6 +28,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import Arity, RegisteredFunction
 from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
 from cepkit.language.sequences.query import SequenceQuery
+from tests.oracle.naive_sequences import sequence_matches
 
 JIT = not numba.config.DISABLE_JIT
 # tests/test_sequences.py compares the compiled engine with the definition in every run.

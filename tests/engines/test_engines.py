@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from random import Random
 
-import generate
-import naive
 import numba
 import numpy as np
 import pandas as pd
@@ -24,6 +22,7 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
+from tests.oracle import generate, naive
 
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import sequence_matches
 
 import cepkit as cep
 from cepkit.compile.counting.relaxing import relax
@@ -20,6 +18,8 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
 
 JIT = not numba.config.DISABLE_JIT
 N_STREAMS = 210  # in all; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from random import Random
 
-import generate
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
+from tests.oracle import generate
 
 # pattern, define, keywords; t is the clock, k the key
 QUERIES = {

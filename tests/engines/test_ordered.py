@@ -8,13 +8,10 @@ from functools import cache
 from math import comb
 from random import Random
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import sequence_matches
-from test_sequences import all_of, as_matches
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
@@ -31,6 +28,9 @@ from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.statistics import measure_condition, measure_rates
 from cepkit.streaming.saved_queries import query_as_json, query_of_json
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import all_of, as_matches
 
 JIT = not numba.config.DISABLE_JIT
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import SequenceMatch, sequence_matches
 
 import cepkit as cep
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
 from cepkit.planning.planner import engines
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
+from tests.support.sequence_runs import all_of, as_matches, bound
 
 # Those that only run when named have tests of their own: test_linked_query.
 SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
@@ -33,35 +30,6 @@ def pytest_generate_tests(metafunc):
         shapes, streams = (FULL_SHAPES, FULL_STREAMS) if full else (SHAPES, STREAMS)
         cases = [(shape, stream) for shape in range(shapes) for stream in range(streams)]
         metafunc.parametrize("shape_seed,seed", cases, ids=[f"{shape}-{seed}" for shape, seed in cases])
-
-
-def bound(case: gs.Case):
-    source = PandasSource(gs.to_frame(case.rows))
-    program = compile_sequence(case.query, source.schema)
-    return program, build_events(source, program)
-
-
-def as_matches(program: SequenceProgram, block: MatchBlock) -> list[SequenceMatch]:
-    """Return a block as the oracle writes matches."""
-    made = []
-    for m, b in enumerate(block.branch_of_match.tolist()):
-        branch = program.branches[b].branch
-        items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])
-        events, components = block.event_of_item[items], block.component_of_item[items]
-        made.append(
-            SequenceMatch(
-                tuple(
-                    (component.variable, tuple(events[components == c].tolist()))
-                    for c, component in enumerate(branch.components)
-                ),
-                branch.options,
-            )
-        )
-    return made
-
-
-def all_of(found: SequenceSet) -> MatchBlock:
-    return found.ending(0, found.events.n_events)
 
 
 @cache

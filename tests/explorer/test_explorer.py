@@ -10,8 +10,6 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
-import generate
-import generate_sequences as gs
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -34,6 +32,8 @@ from cepkit.explorer.running.worker import Worker
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from cepkit.progress import checkpoint
+from tests.oracle import generate
+from tests.oracle import generate_sequences as gs
 
 TRADES = {
     "partition_by": "symbol", "order_by": "ts", "within": "2 min",

@@ -5,13 +5,8 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-import generate
-import generate_sequences as gs
-import naive
 import numpy as np
 import pytest
-from naive_sequences import sequence_matches
-from test_sequences import bound
 
 from cepkit.explorer.automaton import automaton_of, drawn_automaton, states_of_match
 from cepkit.frames.building import build_events
@@ -21,6 +16,10 @@ from cepkit.insight.stepping import Stepping
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from cepkit.planning.validation import compile_checked
+from tests.oracle import generate, naive
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import bound
 
 FAMILIES = list(gs.FAMILIES)
 

@@ -6,13 +6,10 @@ import threading
 import time
 from random import Random
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import sequence_matches
-from test_sequences import as_matches, bound
 
 import cepkit as cep
 from cepkit.engines.search.search import search_sequence
@@ -22,6 +19,9 @@ from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Result
 from cepkit.insight import first_matches
 from cepkit.insight.first_matches import FirstMatchFinder
 from cepkit.planning.planner import engines
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import as_matches, bound
 
 JIT = not numba.config.DISABLE_JIT
 CALL = {"order_by": "t", "event_type": "kind"}

@@ -6,8 +6,9 @@ why; the pattern that has it; the result as a frame.
 
 from __future__ import annotations
 
-import lab
 import pytest
+
+from tests.support import lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

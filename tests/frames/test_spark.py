@@ -9,15 +9,15 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-import generate
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from spark_cases import check_over_connect, rows_of
 
 import cepkit as cep
 from cepkit.errors import ColumnNotFoundError, OrderError, ResultTooLargeError, UnsupportedQueryError
+from tests.oracle import generate
+from tests.support.spark_cases import check_over_connect, rows_of
 
 pytest.importorskip("pyspark")
 

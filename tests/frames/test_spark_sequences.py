@@ -15,13 +15,11 @@ from decimal import Decimal
 from functools import reduce
 from random import Random
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from spark_cases import check_over_connect, plain, rows_of
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
@@ -43,6 +41,8 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.results.spark import binding
 from cepkit.results.spark.binding import schema_of
+from tests.oracle import generate_sequences as gs
+from tests.support.spark_cases import check_over_connect, plain, rows_of
 
 pytest.importorskip("pyspark")
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_lines import lines
-from naive_sequences import Search, sequence_matches
-from test_sequences import bound
 
 import cepkit as cep
 from cepkit.engines.search.search import search_sequence
@@ -26,6 +22,10 @@ from cepkit.insight.tally import Followed
 from cepkit.language.numbers import count_text, rough_text
 from cepkit.plots import theme
 from cepkit.plots.funnel import funnel_figure
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_lines import lines
+from tests.oracle.naive_sequences import Search, sequence_matches
+from tests.support.sequence_runs import bound
 
 SEEDS = range(10)
 MORE = [(seed, "negation") for seed in range(10, 40)]  # what decides an absence is rare

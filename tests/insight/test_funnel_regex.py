@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import generate
-import naive
 import numba
 import numpy as np
 import pandas as pd
@@ -19,6 +17,7 @@ from cepkit.insight.funnel import FunnelResult
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.parsing import parse_pattern
+from tests.oracle import generate, naive
 
 JIT = not numba.config.DISABLE_JIT
 WALK = pd.DataFrame({"price": [10, 12, 13, 11, 14, 15, 9]})

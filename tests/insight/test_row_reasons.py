@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from random import Random
 
-import generate
-import naive
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +18,7 @@ from cepkit.insight.stepping import Stepping
 from cepkit.language.expressions import trees as ex
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
+from tests.oracle import generate, naive
 
 DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
 

@@ -6,16 +6,11 @@ import warnings
 from collections import Counter
 from random import Random
 
-import generate
-import generate_sequences as gs
-import naive
 import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from naive_lines import lines
-from naive_sequences import Search, sequence_matches
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
@@ -26,6 +21,10 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.insight import moments
 from cepkit.insight.moments import moments_of
 from cepkit.planning.planner import choose_engine
+from tests.oracle import generate, naive
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_lines import lines
+from tests.oracle.naive_sequences import Search, sequence_matches
 
 JIT = not numba.config.DISABLE_JIT
 WALK = pd.DataFrame({"price": [10, 12, 13, 11, 14]}, index=list("abcde"))

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import generate_sequences as gs
 import numba
 import pandas as pd
 import pytest
-from naive_lines import lines
-from naive_sequences import Search, sequence_matches
-from test_sequences import bound
 
 import cepkit as cep
 from cepkit.engines.search.search import search_sequence
@@ -19,6 +15,10 @@ from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.insight.obstacles import KINDS, Obstacle
 from cepkit.insight.why_not_sequences import Reading, read_events, standing
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_lines import lines
+from tests.oracle.naive_sequences import Search, sequence_matches
+from tests.support.sequence_runs import bound
 
 FAMILIES = list(gs.FAMILIES)
 SEEDS = range(12)

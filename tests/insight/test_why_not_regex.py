@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from random import Random
 
-import generate
-import naive
 import numba
 import pandas as pd
 import pyarrow as pa
@@ -17,6 +15,7 @@ from cepkit.errors import CepError
 from cepkit.insight.why_not_regex import KINDS
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt
+from tests.oracle import generate, naive
 
 JIT = not numba.config.DISABLE_JIT
 SEEDS = 12 if JIT else 150  # matches are told with the kernel that labels rows, one for each shape

@@ -34,7 +34,7 @@ from cepkit.language.regex.positions import first_names, is_nullable, reported_f
 from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 READERS = {"expression": parse_expression, "pattern": parse_pattern, "duration": parse_duration}
 
 

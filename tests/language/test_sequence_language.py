@@ -27,7 +27,7 @@ from cepkit.language.sequences.parsing import is_sase, parse_sase, parse_sequenc
 from cepkit.language.sequences.printing import SASE_STRATEGIES, print_sequence, sase_text
 from cepkit.language.sequences.query import SequenceQuery
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def pairs(name):

@@ -9,7 +9,6 @@ from random import Random
 import numba
 import numpy as np
 import pytest
-from python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
 
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
 from cepkit.language.expressions.trees import Literal
@@ -30,6 +29,7 @@ from cepkit.linked.sequences import (
     PlainEvents,
     PlainPattern,
 )
+from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
 
 JIT = not numba.config.DISABLE_JIT
 SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)

@@ -5,26 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from naive_sequences import SequenceMatch, sequence_matches
 
 import cepkit as cep
-from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked import engine as linked_matches
 from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.engine import PlainlyMatched
 from cepkit.linked.query import linked_query_unsupported
 from cepkit.planning.planner import choose_engine, engines
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import as_matches, bound
 
 JIT = not numba.config.DISABLE_JIT
 NAMES = ["linked", "sase_runs", "siddhi_like_runs"]
@@ -46,26 +43,6 @@ def pytest_generate_tests(metafunc):
 
 
 # --- the definition ---------------------------------------------------------------------------------------
-
-
-def bound(case: gs.Case):
-    source = PandasSource(gs.to_frame(case.rows))
-    program = compile_sequence(case.query, source.schema)
-    return program, build_events(source, program)
-
-
-def as_matches(program, block: MatchBlock) -> list[SequenceMatch]:
-    """Return a block as the oracle writes matches."""
-    branch = program.branches[0].branch
-    made = []
-    for start, stop in zip(block.first_item_of_match[:-1], block.first_item_of_match[1:], strict=True):
-        events, components = block.event_of_item[start:stop], block.component_of_item[start:stop]
-        of = tuple(
-            (component.variable, tuple(events[components == c].tolist()))
-            for c, component in enumerate(branch.components)
-        )
-        made.append(SequenceMatch(of, branch.options))
-    return made
 
 
 def check(case: gs.Case, name: str, **how) -> None:

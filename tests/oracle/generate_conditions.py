@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import generate
-
 from cepkit.language.expressions import trees as ex
+from tests.oracle import generate
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,13 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import generate
-import naive
-from generate_conditions import Conditions, Role
-from naive_lines import Line, lines
-from naive_sequences import Search
-
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
+from tests.oracle import generate, naive
+from tests.oracle.generate_conditions import Conditions, Role
+from tests.oracle.naive_lines import Line, lines
+from tests.oracle.naive_sequences import Search
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-import naive
-
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
+from tests.oracle import naive
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import naive
-from naive_lines import (
+from cepkit.language.expressions import trees as ex
+from cepkit.language.sequences.query import SequenceQuery
+from tests.oracle import naive
+from tests.oracle.naive_lines import (
     Absent,
     Binding,
     Condition,
@@ -26,9 +28,6 @@ from naive_lines import (
     same_rounds,
     uses_of_variable,
 )
-
-from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.query import SequenceQuery
 
 Run = tuple[tuple[int, ...], ...]  # the rows of each component that has begun
 

@@ -5,13 +5,12 @@ from functools import reduce
 from random import Random
 from typing import NamedTuple
 
-import generate
-import naive
 import pandas as pd
 import pytest
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt
+from tests.oracle import generate, naive
 
 NAN = float("nan")
 A, B, C, D, ANY = pt.Variable("a"), pt.Variable("b"), pt.Variable("c"), pt.Variable("d"), pt.AnyEvent()

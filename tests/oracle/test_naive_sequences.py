@@ -3,16 +3,16 @@
 import re
 from functools import cache
 
-import generate_sequences as generate
 import pandas as pd
 import pytest
-from naive_lines import lines
-from naive_sequences import SequenceMatch, sequence_matches
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.query import SequenceQuery
+from tests.oracle import generate_sequences as generate
+from tests.oracle.naive_lines import lines
+from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 
 NAN = float("nan")
 

@@ -6,14 +6,14 @@ import itertools
 from dataclasses import dataclass, replace
 from functools import cache
 
-import generate_sequences as generate
-import naive
 import pytest
-from naive_lines import Binding, lines
-from naive_sequences import SequenceMatch, sequence_matches
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
+from tests.oracle import generate_sequences as generate
+from tests.oracle import naive
+from tests.oracle.naive_lines import Binding, lines
+from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 
 drawn = cache(generate.case)
 

@@ -12,12 +12,10 @@ import threading
 from dataclasses import replace
 from random import Random
 
-import agent_cases as ac
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import sequence_matches
 
 from cepkit.errors import CepError
 from cepkit.kernels import agents as kernel
@@ -28,6 +26,8 @@ from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation.simulation import simulate_agents
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support import agent_cases as ac
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
 SEEDS, FULL_SEEDS = 4, 700

@@ -12,14 +12,10 @@ from functools import cache
 from itertools import pairwise
 from random import Random
 
-import agent_cases as ac
-import generate_sequences as gs
 import numba
 import numpy as np
 import pandas as pd
 import pytest
-from naive_sequences import sequence_matches
-from test_sequences import as_matches, bound
 
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.kernels import agents as kernel
@@ -35,6 +31,10 @@ from cepkit.parallel.experiments.costs import evaluations_per_agent
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents
 from cepkit.planning.planner import engines
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support import agent_cases as ac
+from tests.support.sequence_runs import as_matches, bound
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
 FULL_SHAPES, FULL_STREAMS = 4, 250

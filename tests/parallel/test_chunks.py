@@ -7,12 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-import generate_sequences as gs
 import numpy as np
 import pytest
-from naive_lines import lines
-from naive_sequences import Search, SequenceMatch, canonical, key_of, reported, sequence_matches
-from test_sequences import bound
 
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
@@ -26,6 +22,10 @@ from cepkit.parallel.agents.chunks import (
     needs_look_behind,
     rip_chunks,
 )
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_lines import lines
+from tests.oracle.naive_sequences import Search, SequenceMatch, canonical, key_of, reported, sequence_matches
+from tests.support.sequence_runs import bound
 
 FAMILIES = [*gs.FAMILIES]
 TIMED = ["any", "next", "strict", "partition", "window", "negation", "after_match", "all"]

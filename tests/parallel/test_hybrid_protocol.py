@@ -4,7 +4,6 @@ import random
 from collections import Counter
 
 import pytest
-from naive_sequences import sequence_matches
 
 from cepkit.errors import CepError
 from cepkit.language.sequences.construction import sequence_query
@@ -17,6 +16,7 @@ from cepkit.parallel.experiments.protocol import (
     read_stream,
     run_protocol,
 )
+from tests.oracle.naive_sequences import sequence_matches
 
 
 def defined(stream: list[ProtocolEvent], types: str, within: int, loops: str) -> Counter:

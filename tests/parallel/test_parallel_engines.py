@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import agent_cases as ac
 import pytest
 
 import cepkit as cep
@@ -13,6 +12,7 @@ from cepkit.parallel.agents.crew import Crew, Terms
 from cepkit.parallel.engine import divided, engines
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+from tests.support import agent_cases as ac
 
 TEXT = "PATTERN SEQ(A a, B b, C c, D d)"
 

@@ -9,8 +9,6 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from test_trace import EXAMPLE, drawn, trace_of
-from test_trace import row as row_of
 
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.parallel.plots import lengths as lengths_module
@@ -18,8 +16,10 @@ from cepkit.parallel.plots.lengths import length_lines
 from cepkit.parallel.plots.network import network_svg
 from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
-from cepkit.parallel.trace.trace import IDLE, LENGTHS, Actions, Lengths, Trace, clock_unit
+from cepkit.parallel.trace.trace import IDLE, LENGTHS, clock_unit
 from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
+from tests.support.traces import EXAMPLE, busy_trace, drawn, trace_of
+from tests.support.traces import row as row_of
 
 
 def bars(figure) -> list:
@@ -28,20 +28,6 @@ def bars(figure) -> list:
 
 def subtitle(figure) -> str:
     return figure.layout.title.subtitle.text or ""
-
-
-def busy_trace(n_threads: int, n_each: int, n_agents: int, seed: int = 0) -> Trace:
-    """Return a trace of threads that serve all agents in all ways, with a reading per action."""
-    rng = np.random.default_rng(seed)
-    length, gap = rng.exponential(100, (2, n_threads, n_each))
-    end = (length + gap).cumsum(axis=1).ravel()
-    n = len(end)
-    agent, action = rng.integers(0, n_agents, n), rng.integers(1, 4, n)
-    one = np.ones(n, np.int64)
-    thread = np.repeat(np.arange(n_threads), n_each)
-    done = Actions(thread, agent, action, end - length.ravel(), end, *([one] * 8))
-    read = Lengths(end, agent, *rng.integers(0, 50, (4, n)))
-    return Trace(False, n_threads, tuple("bcdefgh"[:n_agents]), done, read)
 
 
 # --- lanes

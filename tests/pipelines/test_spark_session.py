@@ -181,7 +181,7 @@ def test_a_machine_without_java_runs_on_the_one_from_the_wheel(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
     )
     assert result.stdout.strip() == "45", result.stderr
     assert list((tmp_path / "cache").glob("java-*/bin/java"))

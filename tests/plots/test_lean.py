@@ -8,7 +8,6 @@ import random
 import re
 from pathlib import Path
 
-import lab
 import numpy as np
 import pandas as pd
 import plotly
@@ -20,6 +19,7 @@ from cepkit.parallel.experiments.steps import protocol_steps
 from cepkit.parallel.plots.protocol import protocol_figure
 from cepkit.plots.lean import LeanFigure, lean
 from cepkit.plots.sweeps import facets, sweep_figure
+from tests.support import lab
 
 
 def numbers(values):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-import generate_sequences as gs
 import numba
 import pandas as pd
 import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
+from tests.oracle import generate_sequences as gs
 
 FAMILIES = ["any", "next", "strict", "partition", "negation", "window", "kleene", "after_match", "all"]
 if not numba.config.DISABLE_JIT:

@@ -5,8 +5,6 @@ import json
 import zipfile
 from random import Random
 
-import generate
-import naive
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,6 +14,7 @@ import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, PredicateError, UnsupportedQueryError
 from cepkit.language.expressions.functions import _REGISTRY
 from cepkit.streaming import saved as state_files
+from tests.oracle import generate, naive
 
 SHAPES = (5, 6, 28, 39, 46, 50)  # of tests/generate.py: windows, aggregates, two compared texts, text tests
 SCHEMA = {

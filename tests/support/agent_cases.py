@@ -6,11 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-import generate_sequences as gs
 import numpy as np
 import pandas as pd
-from naive_sequences import SequenceMatch, sequence_matches
-from test_sequences import as_matches, bound
 
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.frames.building import build_events
@@ -20,6 +17,9 @@ from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, Terms
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.trace.trace import EVENTS, PARTIALS, SOURCE
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
+from tests.support.sequence_runs import as_matches, bound
 
 # Those whose queries joins can answer, at least now and then.
 FAMILIES = [name for name in gs.FAMILIES if name not in ("next", "strict", "partition", "preference")]

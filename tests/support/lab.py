@@ -13,9 +13,9 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import chromium
+from tests.support import chromium
 
-ARTEFACTS = Path(__file__).resolve().parents[1] / ".artefacts"
+ARTEFACTS = Path(__file__).resolve().parents[2] / ".artefacts"
 OVERRIDES = {
     # Otherwise JupyterLab drops cells that are off the screen from the page.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none", "autoStartDefaultKernel": True},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 
-import chromium
+from tests.support import chromium
 
 # What Jupyter's own base class brings; the rest are the widget's traits.
 OF_JUPYTER = {"layout", "tabbable", "tooltip"}

@@ -6,15 +6,15 @@ import re
 
 import pandas as pd
 import pytest
-from test_trace import EXAMPLE, trace_of
-from test_views import GOOD, RATES
-from widget_page import blank_page, mount, set_theme
 
 from cepkit._shipped import shipped
 from cepkit.parallel.views.buffer_view import BufferView
 from cepkit.parallel.views.thread_view import ThreadView
 from cepkit.shedding.view import UtilityView
 from cepkit.widgets.lineage_view import LineageView
+from tests.support.traces import EXAMPLE, trace_of
+from tests.support.view_cases import GOOD, RATES
+from tests.support.widget_page import blank_page, mount, set_theme
 
 pytestmark = pytest.mark.browser
 

@@ -6,8 +6,6 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
-from test_plots_runs import busy_trace
-from test_trace import EXAMPLE, drawn, overlap, trace_of
 
 import cepkit as cep
 from cepkit.compile.regex.automaton import positions, states
@@ -33,8 +31,9 @@ from cepkit.plots.lineage import levels_of, lineage_figure, lineage_page
 from cepkit.shedding.plots import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
 from cepkit.shedding.view import UtilityView
 from cepkit.widgets.lineage_view import MOST_CHAINS, LineageView
+from tests.support.traces import EXAMPLE, busy_trace, drawn, overlap, trace_of
+from tests.support.view_cases import GOOD, RATES
 
-RATES = AgentRates((0.5, 1.0, 2.0, 0.25), window=10.0, selectivities=(1.0, 0.1, 0.2, 0.5))
 EVENTS = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})
 QUERY = "PATTERN SEQ(a x, b y, c z)"
 
@@ -350,9 +349,6 @@ def test_rows_of_utilities():
     assert [row["state"] for row in made.rows] == [str(s) for s in range(200 - MOST_ROWS, 200)]
     assert made.n_rows_left_out == 140 and made.n_total + made.n_left_out == many["n"].sum()
     assert UtilityView(many).note == "140 rows with the smallest counts are left out"
-
-
-GOOD = {"event_type": ["A", "B"], "utility": [0.5, 1], "position": [0, 1], "n": [1, 2]}
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from widget_cases import KINDS, MARCH, full
-from widget_page import THEMES, blank_page, mount, set_theme
+
+from tests.support.widget_cases import KINDS, MARCH, full
+from tests.support.widget_page import THEMES, blank_page, mount, set_theme
 
 STEMS = sorted(KINDS)
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import traitlets
-from widget_cases import FULL, KINDS, full
 
 from cepkit.widgets.funnel_view import FunnelView
 from cepkit.widgets.match_table import MatchTable
 from cepkit.widgets.nfa_view import NfaView
 from cepkit.widgets.query_editor import QueryEditor
 from cepkit.widgets.timeline_view import TimelineView
+from tests.support.widget_cases import FULL, KINDS, full
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "widgets"
 PRETTIER = "prettier@3.10.1"
 STEMS = sorted(KINDS)
