@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from cepkit.commands import files
 from cepkit.commands.cli import main
 from cepkit.commands.warmup import bundled_queries
 from cepkit.datasets import SampleNotFoundError, load_sample, sample_names
+from tests.support.waiting import wait_until
 
 UP_DOWN = ["--define", "up=price > prev(price)", "--define", "down=price < prev(price)"]
 PEAKS = ["up+ down", *UP_DOWN, "--partition-by", "symbol", "--order-by", "ts"]
@@ -296,13 +296,10 @@ def test_ctrl_c_stops_a_run_that_goes_on(tmp_path):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
     )  # fmt: skip
-    while process.poll() is None and not any(tmp_path.glob("kernels/*.py")):
-        time.sleep(0.1)
-    time.sleep(3)  # the kernel is compiled and running, or nearly so: both must end alike
-    running = process.poll() is None
+    # The machine code is saved before it runs. It is about to run or runs: both must end alike.
+    wait_until(lambda: process.poll() is not None or any(tmp_path.glob("kernels/**/*.nbi")))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert running, (out, err)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "cepkit match: interrupted" and "Traceback" not in err
 

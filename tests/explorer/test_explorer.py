@@ -34,6 +34,7 @@ from cepkit.planning.queries import as_query
 from cepkit.progress import checkpoint
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
+from tests.support.waiting import wait_until
 
 TRADES = {
     "partition_by": "symbol", "order_by": "ts", "within": "2 min",
@@ -673,19 +674,20 @@ def test_only_the_newest_edit_counts(trades):
 
 
 def test_a_run_is_cancelled_and_the_next_one_works():
+    is_under_way = threading.Event()
+
     @cep.pure
     def slow_of_explorer(x):
+        is_under_way.set()
         return time.sleep(0.0005) or x > 0.5
 
     frame = pd.DataFrame({"x": np.linspace(0, 1, 100_000)})
     explorer = cep.explore(frame, "a b", define={"a": "x > 0.1", "b": "x < 0"}).wait(60)
     explorer.text = "a b\na: slow_of_explorer(x)\nb: x < 0"
     assert explorer.status["state"] == "running"
-    time.sleep(0.5)
-    began = time.monotonic()
+    assert is_under_way.wait(60)
     explorer.board.editor.cancel += 1
-    explorer.wait(30)
-    assert time.monotonic() - began < 20 and explorer.status["state"] == "cancelled"
+    assert explorer.wait(30).status["state"] == "cancelled"  # all rows take longer
     explorer.text = "a b\na: x > 0.25\nb: x > 0.75"
     assert explorer.wait(60).matches.count() == 12_500
 
@@ -699,9 +701,7 @@ def test_a_first_look_gives_way_to_what_was_found_before():
     rows, total = explorer.board.table.rows, explorer.board.table.total
     # Searched for: none among the first events, and too many to be found while this test waits.
     explorer.text = "PATTERN SEQ(A a, B b, C c, D d, E e) WHERE e.x > a.x + b.x AND d.x < c.x + a.x"
-    until = time.monotonic() + 60
-    while not explorer.board.table.total.startswith("≥") and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: explorer.board.table.total.startswith("≥"))
     assert explorer.status["state"] == "running" and "looking for all" in explorer.status["message"]
     assert set(explorer.board.table.numbers) == {""} and len(explorer.board.table.rows) == 15
     explorer.cancel()
@@ -781,12 +781,6 @@ def test_a_worker_goes_on_while_a_job_compiles():
     def job(name):
         return lambda turn: turn.deliver(lambda: done.append(name))
 
-    def wait_until(holds):
-        until = time.monotonic() + 30
-        while not holds():
-            assert time.monotonic() < until
-            time.sleep(0.001)
-
     worker.submit("run", compiles)
     wait_until(lambda: compiling)
     for name in range(5):
@@ -824,8 +818,7 @@ def test_a_worker_has_patience_with_a_job_while_newer_ones_come_fast():
     for patience_s, wanted in ((60, [("first", False), (4, True)]), (0.05, [(4, True)])):
         done.clear(), began.clear(), go_on.clear()
         worker.submit("run", waits)
-        while not began:
-            time.sleep(0.001)
+        wait_until(lambda: began)
         for name in range(5):
             worker.submit("run", job(name), patience_s=patience_s)
         if patience_s == 60:
@@ -927,12 +920,6 @@ def test_cancelling_ends_the_jobs_of_spark(spark, trades, tmp_path):
 
     def n_active():
         return len(spark.sparkContext.statusTracker().getActiveJobsIds())
-
-    def wait_until(holds):
-        until = time.monotonic() + 60
-        while not holds():
-            assert time.monotonic() < until
-            time.sleep(0.05)
 
     made = spark.createDataFrame(trades.head(5000))
     frame = made.mapInPandas(kept, made.schema)

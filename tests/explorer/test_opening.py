@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from random import Random
 
 import numba
@@ -22,6 +21,7 @@ from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
+from tests.support.waiting import wait_until
 
 JIT = not numba.config.DISABLE_JIT
 CALL = {"order_by": "t", "event_type": "kind"}
@@ -125,8 +125,7 @@ class Closed:
         count = Result.count
 
         def counted(result):
-            while not self.gate.is_set():
-                time.sleep(0.005)
+            self.gate.wait()
             return count(result)
 
         monkeypatch.setattr(Result, "count", counted)
@@ -134,13 +133,6 @@ class Closed:
         monkeypatch.setattr(
             "cepkit.explorer.running.present.funnel_traits", lambda result: []
         )  # compiles much
-
-
-def wait_until(holds):
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 def shown(explorer):
