@@ -9,9 +9,9 @@ import statistics
 from itertools import pairwise
 from pathlib import Path
 
-import chromium
-import lab
 import pytest
+
+from tests.support import chromium, lab
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 TUTORIALS = sorted(path.name for path in NOTEBOOKS.glob("0*.ipynb"))

@@ -15,7 +15,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import chromium
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -24,6 +23,7 @@ import cepkit
 from cepkit._shipped import shipped
 from cepkit.commands.cli import main
 from cepkit.datasets import sample, sample_names
+from tests.support import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,14 +6,10 @@ import os
 import subprocess
 import sys
 import threading
-from functools import cache
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
-import cepkit as cep
 from cepkit.compile.shared import loading
 from cepkit.progress import (
     Cancellation,
@@ -23,6 +19,7 @@ from cepkit.progress import (
     checkpoint,
     run_on_threads,
 )
+from tests.support.long_work import CALL, WORKS, N, events, matches
 
 LONG_S = 120  # a test fails after this time
 
@@ -151,53 +148,6 @@ def test_an_error_while_waiting_ends_the_threads():
 
 # --- long work ---------------------------------------------------------------------------------------------
 
-N = 250_000
-PAIRS = "PATTERN SEQ(A a, B b) WHERE a.x > b.x + :n"
-TRIPLES = (
-    "PATTERN SEQ(A a, B b, B c) WHERE a.x > b.x AND c.x > a.x + b.x"  # a sample tests the last condition
-)
-CALL = {"event_type": "kind", "order_by": "ts"}
-
-
-@cache
-def events(n: int) -> pd.DataFrame:
-    """Return many events of type A and many B after them: 10^10 pairs and more, all in one window."""
-    x = np.random.default_rng(1).random(2 * n)
-    return pd.DataFrame(
-        {"ts": range(2 * n), "kind": ["A"] * n + ["B"] * n, "x": x, "k": np.arange(2 * n) % 4}
-    )
-
-
-def matches(engine="auto", query=PAIRS):
-    params = {"n": 5.0} if ":n" in query else None
-    return events(N).cep.match(query, engine=engine, params=params, **CALL)
-
-
-def rows():
-    """Return the matches of a regex; every row looks at all partial matches of its key."""
-    frame = pd.DataFrame({"k": np.arange(1_500_000) % 3, "x": 1})
-    define = {"e": "sum(x) < :n", "full": "sum(x) >= :n"}
-    return frame.cep.match(". e* full", define=define, params={"n": 2**60}, partition_by="k")
-
-
-WORKS = {
-    "count": lambda: matches().count(),
-    "walk": lambda: sum(map(len, matches(query="PATTERN SEQ(A a, B b) WHERE a.x > b.x").chunks())),
-    "aggregate": lambda: matches().aggregate(s="sum(a.x)"),
-    "search": lambda: matches("search").count(),
-    "ordered": lambda: matches("ordered").count(),
-    "linked": lambda: matches("linked", "PATTERN SEQ(A a, B b) WHERE a.x > b.x").count(),
-    "sase_runs": lambda: matches("sase_runs", "PATTERN SEQ(A a, B b) WHERE a.x > b.x").count(),
-    "estimate": lambda: matches(query=TRIPLES).count(method="estimate"),
-    "funnel": lambda: cep.funnel(events(N), PAIRS, params={"n": 5.0}, **CALL),
-    "sequential": lambda: matches(cep.Sequential()).count(),
-    "hybrid": lambda: matches(cep.Hybrid(threads=2)).count(),
-    "rip": lambda: matches(cep.RIP(threads=2)).count(),
-    "state": lambda: matches(cep.StateParallel()).count(),
-    "data": lambda: matches(cep.DataParallel(threads=2), PAIRS + " AND [k]").count(),
-    "regex": lambda: rows().count(),
-}
-
 
 @pytest.mark.parametrize("name", WORKS)
 def test_long_work_is_cancelled(name, monkeypatch):
@@ -226,8 +176,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 warnings.simplefilter("ignore")
-sys.path.insert(0, {folder!r})
-from test_progress import WORKS
+from tests.support.long_work import WORKS
 work, main, over = WORKS[{name!r}], threading.main_thread(), threading.Event()
 def interrupt():
     while not any(thread.name.startswith("cepkit worker") for thread in threading.enumerate()):
@@ -248,11 +197,11 @@ for attempt in range(3):
 @pytest.mark.parametrize("name", ["sequential", "state", "data", "regex"])
 def test_ctrl_c_leaves_no_thread(name):
     """Whenever it comes: the thread that waits for the others notices it at once."""
-    folder = Path(__file__).parent
+    root = Path(__file__).resolve().parents[1]
     environment = {
-        **os.environ, "CEPKIT_THREADS": "3", "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": str(folder.parent),
+        **os.environ, "CEPKIT_THREADS": "3", "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": str(root),
     }  # fmt: skip
-    script = INTERRUPTED.format(folder=str(folder), name=name, wait=0.3)
+    script = INTERRUPTED.format(name=name, wait=0.3)
     child = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=10 * LONG_S
     )

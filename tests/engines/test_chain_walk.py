@@ -1,0 +1,465 @@
+"""The counting engine's matches, against all paths one by one: order, numbers, samples, memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+from cepkit.compile.counting.state_graph import state_graph_of
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.counting import entries, layout, ranking, sampling, walking
+from cepkit.engines.counting.layout import Layout
+from cepkit.engines.counting.walking import PathWalk
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared import places
+from cepkit.engines.shared.kernels import accepted
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import MatchBlock, joined
+from cepkit.frames.building import build_events
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import Arity, RegisteredFunction
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
+from cepkit.language.sequences.query import SequenceQuery
+from tests.oracle.naive_sequences import sequence_matches
+
+JIT = not numba.config.DISABLE_JIT
+# tests/test_sequences.py compares the compiled engine with the definition in every run.
+pytestmark = [pytest.mark.slow] if JIT else []
+# Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
+SHAPES, STREAMS = (4, 40) if JIT else (80, 5)
+FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
+SIGNS = ["<", "<=", "!=", "==", ">"]
+COLUMNS = ("x", "y", "s")
+
+
+def pytest_generate_tests(metafunc):
+    if "shape_seed" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full")
+        metafunc.parametrize("shape_seed", range(FULL_SHAPES if full else SHAPES))
+
+
+# --- queries and their matches by definition ---------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """Components (type or None, low, high), conditions between them, absent events, and limits."""
+
+    components: list
+    links: list  # (c, column, sign): last event of c, sign, first event of c + 1
+    loops: list  # (c, column, sign): an event of c, sign, the one before it in c
+    absences: list  # (c, type, side or None, column, sign): none between c and c + 1
+    window: dict
+
+    def query(self) -> SequenceQuery:
+        names = "abcde"
+        parts, where = [], []
+        absent = {absence[0]: absence for absence in self.absences}
+        for c, (kind, low, high) in enumerate(self.components):
+            event = EventPattern(names[c], kind)
+            parts.append(event if (low, high) == (1, 1) else Loop(event, low, high))
+            if c in absent:
+                _, kind, side, column, sign = absent[c]
+                parts.append(AbsentPattern(EventPattern(f"n{c}", kind)))
+                other = {"earlier": self._last(c, column), "later": self._first(c + 1, column)}.get(side)
+                if other is not None:
+                    where.append(ex.Comparison(sign, ex.Reference(f"n{c}", column), other))
+                elif column is not None:
+                    where.append(ex.Comparison(sign, ex.Reference(f"n{c}", "x"), ex.Literal(1)))
+        for c, column, sign in self.links:
+            where.append(ex.Comparison(sign, self._last(c, column), self._first(c + 1, column)))
+        for c, column, sign in self.loops:
+            name = names[c]
+            current, before = ex.Reference(name, column, "i"), ex.Reference(name, column, "i-1")
+            where.append(ex.Comparison(sign, current, before))
+        return SequenceQuery(
+            SequenceOf(tuple(parts), (None,) * len(parts)), tuple(where), event_type="kind", order_by=("t",),
+            **self.window,
+        )  # fmt: skip
+
+    def _last(self, c: int, column: str) -> ex.Reference:
+        is_group = self.components[c][1:] != (1, 1)
+        return ex.Reference("abcde"[c], column, ex.LAST if is_group else None)
+
+    def _first(self, c: int, column: str) -> ex.Reference:
+        is_group = self.components[c][1:] != (1, 1)
+        return ex.Reference("abcde"[c], column, 1 if is_group else None)
+
+    def matches(self, rows: list[dict]) -> list[tuple[tuple, tuple]]:
+        """Return (positions, components) of all matches in canonical order; ``rows`` are in stream order."""
+        found = sequence_matches(self.query(), rows)
+        components = [[(c,) * len(own) for c, (_, own) in enumerate(match.events)] for match in found]
+        return [(match.rows, sum(own, ())) for match, own in zip(found, components, strict=True)]
+
+
+def drawn_case(rng: Random, values: Random) -> Case:
+    kinds = rng.choice([[*"ABC"], [*"AB", None], [None], ["A", None]])
+    quantities = [(1, 1)] * 3 + [(1, None), (1, None), (2, None), (1, 2), (2, 2), (1, 3), (2, 3)]
+    if rng.random() < 0.3:
+        quantities = [(1, 1), (1, 1), (2, 2)]
+    n = rng.choice([1, 2, 2, 3, 3, 3, 4])
+    components = [(rng.choice(kinds), *rng.choice(quantities)) for _ in range(n)]
+    links = [(c, *_test(rng)) for c in range(n - 1) if rng.random() < 0.4]
+    loops = [(c, *_test(rng)) for c in range(n) if components[c][1:] != (1, 1) and rng.random() < 0.4]
+    absences = []
+    for c in range(n - 1):
+        if rng.random() < 0.3:
+            side = rng.choice([None, None, "earlier", "later"])
+            column, sign = _test(rng)
+            kind = rng.choice([*"ABCDD", None])
+            if side is None:
+                column, sign = column if rng.random() < 0.5 else None, "=="
+            absences.append((c, kind, side, column, sign))
+    window = {}
+    if rng.random() < 0.3:
+        window["partition_by"] = ("k",)
+    kind = rng.choice(["none", "within", "within", "within_events", "both"])
+    if kind in ("within", "both"):
+        window["within"] = values.choice([0, *range(3, 15)])
+        window["within_closed"] = rng.random() < 0.7
+    if kind in ("within_events", "both"):
+        window["within_events"] = values.randint(4, 12)
+    if rng.random() < 0.2:
+        window["gap_within"] = values.randint(0, 6)
+    if rng.random() < 0.15:
+        window["strict_time"] = True
+    return Case(components, links, loops, absences, window)
+
+
+def _test(rng: Random) -> tuple[str, str]:
+    column = rng.choice(COLUMNS)
+    return column, rng.choice(["==", "!="] if column == "s" else [*SIGNS, "<=", "!=", "<="])
+
+
+def drawn_rows(values: Random, n: int) -> list[dict]:
+    t, rows = 0, []
+    for _ in range(n):
+        t += values.choice([0, 0, 1, 1, 2])
+        rows.append({
+            "t": t, "kind": values.choice("AABBCCD"), "k": values.choice("ppq"), "x": values.randint(0, 3),
+            "y": values.choice([0.0, 0.5, 0.5, 1.0, float("nan")]), "s": values.choice(["u", "u", "v", None]),
+        })  # fmt: skip
+    return rows
+
+
+def as_frame(rows: list[dict]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["t", "kind", "k", "x", "y", "s"])
+    types = {"t": "int64", "kind": "string", "k": "string", "x": "int64", "y": "float64", "s": "string"}
+    return frame.astype(types)
+
+
+def walk_of(query: SequenceQuery, frame: pd.DataFrame):
+    source = PandasSource(frame)
+    program = compile_sequence(query, source.schema)
+    events = build_events(source, program)
+    places = Places(program, events)
+    graph = state_graph_of(program, program.branches[0])
+    assert not isinstance(graph, str), graph
+    return PathWalk(Layout(graph, places, accepted(places))), program, events
+
+
+def plain(block: MatchBlock) -> list[tuple[tuple, tuple]]:
+    bounds = block.first_item_of_match.tolist()
+    events, components = block.event_of_item.tolist(), block.component_of_item.tolist()
+    return [(tuple(events[i:j]), tuple(components[i:j])) for i, j in pairwise(bounds)]
+
+
+def counts_of(walk: PathWalk, matches: list, kind: str):
+    counts = [0] * walk.places.n
+    for positions, _ in matches:
+        counts[int(walk.places.place_of_position[positions[-1]])] += 1
+    return counts if kind == "list" else np.array(counts, np.uint64)
+
+
+# --- against the definition --------------------------------------------------------------------------------
+
+
+def check(case: Case, rows: list[dict], values: Random, *, searched: bool = False) -> int:
+    expected = case.matches(rows)
+    walk, program, events = walk_of(case.query(), as_frame(rows))
+    sizes = [1, 2, 3, values.randint(4, 40), 10**9]
+    for size in sizes if len(expected) < 200 else sizes[3:]:
+        blocks = list(walk.blocks(size))
+        assert plain(joined(blocks)) == expected
+        assert all(0 < len(block) <= size for block in blocks)
+    low, high = sorted(values.randint(0, len(rows)) for _ in range(2))
+    assert plain(walk.ending(low, high)) == [match for match in expected if low <= match[0][-1] < high]
+    counts = counts_of(walk, expected, values.choice(["list", "array"]))
+    numbers = list(range(len(expected)))
+    assert plain(walk.take(numbers, counts)) == expected
+    for number in values.sample(numbers, min(8, len(numbers))):
+        assert plain(walk.take([number], counts)) == [expected[number]]
+    mixed = values.choices(numbers, k=10) if numbers else []
+    assert plain(walk.take(mixed, counts)) == [expected[number] for number in mixed]
+    cut = numbers[values.randint(0, 5) : values.randint(5, 60)]
+    assert plain(walk.take(cut, counts)) == [expected[number] for number in cut]
+    for n in (0, 1, 4, len(expected) + 1):
+        sample = plain(walk.sample(n, values.randint(0, 99), counts))
+        assert len(sample) == min(n, len(expected)) == len(set(sample))
+        assert sample == [match for match in expected if match in set(sample)]
+    with pytest.raises(IndexError, match="is not there"):
+        walk.take([len(expected)], counts)
+    if searched:
+        assert plain(joined([search_sequence(program, events).ending(0, len(rows))])) == expected
+    return len(expected)
+
+
+@pytest.fixture(params=["as it is", "tight"])
+def limits(request, monkeypatch):
+    """Once more with every array too small, every call cut short, and the arithmetic of large counts."""
+    if request.param == "tight":
+        for module in (entries, layout, ranking, walking):
+            monkeypatch.setattr(module, "WORK_PER_CALL", 3)
+        monkeypatch.setattr(walking, "_FEW_EVENTS", 1)
+        monkeypatch.setattr(walking, "_ITEMS_PER_BLOCK", 2)
+        monkeypatch.setattr(walking, "_RUN", 2)
+        monkeypatch.setattr(ranking, "_FEW_EVENTS", 1)
+        monkeypatch.setattr(ranking, "SMALL", 1)
+        monkeypatch.setattr(walking, "_STRETCH", 2)
+        monkeypatch.setattr(layout, "_FEW", 0)
+        monkeypatch.setattr(places, "_FEW", 0)
+        monkeypatch.setattr(walking, "FEW", 2)
+        monkeypatch.setattr(ranking, "FEW", 2)
+
+
+def test_agrees_with_the_definition(shape_seed, limits, pytestconfig):
+    full = pytestconfig.getoption("--full")
+    for seed in range(FULL_STREAMS if full else STREAMS):
+        values = Random(f"values {shape_seed} {seed}")
+        case = drawn_case(Random(f"shape {shape_seed}"), values)
+        rows = drawn_rows(values, values.choice([0, 6, 9, 12, 12]))
+        if len(case.matches(rows)) > 2000:
+            rows = rows[:8]
+        check(case, rows, values, searched=seed % 5 == 0)
+
+
+def test_cases_have_matches_of_every_kind():
+    kinds = dict.fromkeys(["line", "graph", "several ways", "absence", "none"], 0)
+    for seed in range(400):
+        values = Random(f"values {seed} 0")
+        case = drawn_case(Random(f"shape {seed}"), values)
+        matches = case.matches(drawn_rows(values, 11))
+        is_line = all(low == high for _, low, high in case.components) and len(case.components) > 1
+        kinds["none"] += not matches
+        kinds["line" if is_line else "graph"] += len(matches) > 2
+        kinds["several ways"] += len({positions for positions, _ in matches}) < len(matches)
+        kinds["absence"] += bool(case.absences) and len(matches) > 2
+    assert min(kinds.values()) >= 20, kinds
+    assert kinds["none"] < 240, kinds
+
+
+def test_every_event_in_every_state():
+    """Rows of events with many ways through the states: those whose components end earlier come first."""
+    case = Case([(None, 1, None), (None, 1, 3), (None, 1, None)], [(1, "x", "<=")], [], [], {})
+    rows = drawn_rows(Random(3), 9)
+    assert check(case, rows, Random(1), searched=True) > 1000
+
+
+# --- large numbers -----------------------------------------------------------------------------------------
+
+
+def subsets(n: int) -> tuple[PathWalk, list[int]]:
+    """Return the walk of a, b+, c on an a, n b and a c, and counts; match k has the bits of k + 1 as b."""
+    case = Case([("A", 1, 1), ("B", 1, None), ("C", 1, 1)], [], [], [], {})
+    row = {"t": 0, "k": "p", "x": 0, "y": 0.0, "s": "u"}
+    walk, _, _ = walk_of(case.query(), as_frame([row | {"kind": kind} for kind in "A" + "B" * n + "C"]))
+    return walk, [0] * (n + 1) + [2**n - 1]
+
+
+def bits(block: MatchBlock) -> list[int]:
+    return [sum(1 << p - 1 for p in positions[1:-1]) for positions, _ in plain(block)]
+
+
+@pytest.mark.parametrize("n", [5, 30, 61, 62, 63, 64, 65, 100])
+def test_matches_of_large_numbers(n):
+    walk, counts = subsets(n)
+    rng = Random(n)
+    numbers = sorted({0, 1, 2**n - 2, 2**n // 2, *(rng.randrange(2**n - 1) for _ in range(20))})
+    assert bits(walk.take(numbers, counts)) == [number + 1 for number in numbers]
+    first = min(2**n - 1, 2**70) // 3
+    run = list(range(first, min(first + 300, 2**n - 1)))
+    assert bits(walk.take(run, counts)) == [number + 1 for number in run]
+    with pytest.raises(IndexError, match=f"{2**n - 1} matches"):
+        walk.take([2**n - 1], counts)
+
+
+def test_sample_of_more_matches_than_fit_64_bits():
+    walk, counts = subsets(90)
+    n = 200 if JIT else 40
+    sample = bits(walk.sample(n, 4, counts))
+    assert sample == sorted(sample) and len(set(sample)) == n
+    ones = [sum(number >> bit & 1 for number in sample) for bit in range(90)]
+    # Each b is in every second match: the standard deviation is half the root of n.
+    assert n / 2 - 2.25 * n**0.5 < min(ones) <= max(ones) < n / 2 + 2.25 * n**0.5
+
+
+def test_ways_that_are_many_too():
+    """Beside 40 events, the ways through the states make numbers that need digits of their own."""
+    n = 40
+    case = Case([(None, 1, None)] * 4, [], [], [], {})
+    row = {"t": 0, "kind": "A", "k": "p", "x": 0, "y": 0.0, "s": "u"}
+    walk, _, _ = walk_of(case.query(), as_frame([row] * n))
+    # A match that ends at event p: q events of the p before it, and 3 ends of components among them.
+    ways = [[0] * (n + 1) for _ in range(n + 1)]
+    for q in range(n + 1):
+        ways[q][0] = 1
+        for r in range(1, q + 1):
+            ways[q][r] = ways[q - 1][r - 1] + ways[q - 1][r]
+    counts = [sum(ways[p][q] * ways[q][3] for q in range(3, p + 1)) for p in range(n)]
+    total = sum(counts)
+    assert total > 2**40
+    rng = Random(5)
+    numbers = sorted({0, total - 1, *(rng.randrange(total) for _ in range(30))})
+    found = plain(walk.take(numbers, counts))
+    keys = [(positions[::-1], [-c for c in components]) for positions, components in found]
+    assert keys == sorted(keys) and len(found) == len(numbers)
+    first = numbers[7]
+    successive = plain(walk.take(list(range(first, first + 100)), counts))
+    one_by_one = [plain(walk.take([number], counts))[0] for number in range(first, first + 100, 9)]
+    assert successive[::9] == one_by_one
+
+
+# --- samples -----------------------------------------------------------------------------------------------
+
+
+def uniform(walk: PathWalk, counts, n: int, n_seeds: int) -> None:
+    """Assert that matches occur equally often in samples, and so do pairs of successive ones."""
+    matches = plain(joined(list(walk.blocks())))
+    number = {match: m for m, match in enumerate(matches)}
+    total = len(matches)
+    times, pairs = np.zeros(total), 0
+    for seed in range(n_seeds):
+        drawn = [number[match] for match in plain(walk.sample(n, seed, counts))]
+        assert len(set(drawn)) == n
+        times[drawn] += 1
+        pairs += sum(drawn[i + 1] - drawn[i] == 1 for i in range(n - 1))
+    expected = n_seeds * n / total
+    # Drawn without replacement: each cell's variance is expected * (1 - n / total).
+    chi = ((times - expected) ** 2).sum() / (expected * (1 - n / total)) * (total - 1) / total
+    assert abs(chi - (total - 1)) < 4 * (2 * (total - 1)) ** 0.5, (chi, total)
+    expected_pairs = n_seeds * (total - 1) * n * (n - 1) / (total * (total - 1))
+    assert abs(pairs - expected_pairs) < 5 * expected_pairs**0.5, (pairs, expected_pairs)
+
+
+@pytest.mark.parametrize("kind", ["line", "line by counting", "line with digits", "graph", "several ways"])
+def test_samples_are_uniform(kind, monkeypatch):
+    n_seeds = 1000 if JIT else 300
+    link = [(0, "x", "<="), (1, "x", "<=")]
+    components = {
+        "graph": [("A", 1, 1), ("B", 1, None), ("C", 1, 1)],
+        "several ways": [(None, 1, None), (None, 1, 2), ("C", 1, 1)],
+    }.get(kind, [("A", 1, 1), ("B", 1, 1), ("C", 1, 1)])
+    monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
+    if kind == "line with digits":
+        monkeypatch.setattr(ranking, "SMALL", 1)
+        monkeypatch.setattr(walking, "SMALL", 1)
+    case = Case(components, link if "line" in kind else link[:1], [], [], {"within": 20})
+    rows = drawn_rows(Random(8), {"graph": 30, "several ways": 11}.get(kind, 44))
+    walk, _, _ = walk_of(case.query(), as_frame(rows))
+    matches = plain(joined(list(walk.blocks())))
+    assert 30 < len(matches) < 3000, len(matches)
+    uniform(walk, counts_of(walk, matches, "array"), 12, n_seeds)
+
+
+def test_last_events_share_counted_windows(monkeypatch):
+    n_windows, n_drawn = [], []
+    monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60)
+    window, drawn = ranking.PathFinder.window, sampling.LineSample._drawn
+    monkeypatch.setattr(
+        ranking.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
+    )
+    monkeypatch.setattr(
+        sampling.LineSample,
+        "_drawn",
+        lambda self, *args: n_drawn.append(len(args[1])) or drawn(self, *args),
+    )
+    rng = np.random.default_rng(2)
+    n = 600
+    frame = as_frame([])
+    frame = pd.DataFrame({
+        "t": np.arange(n), "kind": rng.choice(list("ABC"), n), "k": "p", "x": rng.integers(0, 9, n),
+        "y": 0.0, "s": "u",
+    }).astype(frame.dtypes.to_dict())  # fmt: skip
+    case = Case([(kind, 1, 1) for kind in "ABC"], [(0, "x", "<"), (1, "x", "<")], [], [], {"within": 200})
+    walk, _, _ = walk_of(case.query(), frame)
+    matches = plain(joined(list(walk.blocks())))
+    sample = plain(walk.sample(300, 1, counts_of(walk, matches, "array")))
+    assert len(set(sample)) == 300 and set(sample) <= set(matches)
+    assert sample == [match for match in matches if match in set(sample)]
+    assert sum(n_drawn) > max(60, 2 * len(n_windows)), (
+        sum(n_drawn),
+        len(n_windows),
+    )  # last events and windows
+
+
+def test_numbers_of_matches_beyond_53_bits_are_exact():
+    counts = np.array([2**60 + 1, 0, 3, 2**54 + 1], np.uint64)
+    numbering = ranking.Numbering.of(counts, np.arange(4))
+    assert [int(n) for n in numbering.first_of_end] == [0, 2**60 + 1, 2**60 + 1, 2**60 + 4, 2**60 + 2**54 + 5]
+
+
+# --- memory ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["line", "graph"])
+@pytest.mark.parametrize("n_matches", [10**5 if JIT else 10**4, pytest.param(10**8, marks=pytest.mark.slow)])
+def test_memory_stays_flat_while_one_event_ends_all_matches(kind, n_matches):
+    if not JIT and n_matches > 10**5:
+        pytest.skip("plain Python takes hours for so many")
+    n = round(n_matches**0.5) + 1
+    kinds = "A" * n + "B" * n + "C" if kind == "line" else "A" * 30 + "B" * 30 + "C"
+    components = [("A", 1, 1), ("B", 1, 1 if kind == "line" else None), ("C", 1, 1)]
+    case = Case(components, [], [], [], {})
+    row = {"t": 0, "k": "p", "x": 0, "y": 0.0, "s": "u"}
+    walk, _, _ = walk_of(case.query(), as_frame([row | {"kind": kind} for kind in kinds]))
+    next(walk.blocks(1 << 12))
+    tracemalloc.start()
+    try:
+        n_found, last = 0, None
+        for block in walk.blocks(1 << 12):
+            n_found += len(block)
+            ends = block.event_of_item[block.first_item_of_match[1:] - 1]
+            assert ends[0] == ends[-1] == len(kinds) - 1
+            last = block
+            if n_found >= n_matches:
+                break
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert n_found >= n_matches and len(last) > 0
+    assert peak < 8 << 20
+
+
+# --- functions of the user ---------------------------------------------------------------------------------
+
+
+def is_below(left, right):
+    return left < right
+
+
+@pytest.mark.parametrize("high", [1, None])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_conditions_may_call_functions(compiled, high):
+    function = numba.njit(is_below) if compiled else is_below
+    registered = RegisteredFunction("is_below", function, True, compiled and JIT, Arity(2, 2))
+    case = Case([("A", 1, 1), ("B", 1, high), ("C", 1, 1)], [(1, "x", "<")], [], [], {"within": 20})
+    query = case.query()
+    (link,) = query.where
+    called = ex.Call("is_below", (link.left, link.right))
+    query = replace(query, where=(called,), functions=(("is_below", registered),))
+    rows = drawn_rows(Random(8), 20)
+    expected = case.matches(rows)
+    assert len(expected) > 3
+    walk, _, _ = walk_of(query, as_frame(rows))
+    assert plain(joined(list(walk.blocks(3)))) == expected
+    counts = counts_of(walk, expected, "array")
+    assert plain(walk.take([1, 3], counts)) == [expected[1], expected[3]]
+    assert set(plain(walk.sample(3, 0, counts))) <= set(expected)

@@ -1,0 +1,63 @@
+"""Every sequence engine against the definition, on random queries and streams."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.engines.after_match import report_matches
+from cepkit.planning.planner import engines
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
+from tests.support.sequence_runs import all_of, as_matches, bound
+
+# Those that only run when named have tests of their own: test_linked_query.
+SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
+FAMILIES, SLOW = list(gs.FAMILIES), pytest.mark.slow
+JIT = not numba.config.DISABLE_JIT
+# Machine code costs seconds per shape: few shapes with many streams each. Interpreted, each case has its own.
+SHAPES, STREAMS, FULL_SHAPES, FULL_STREAMS = (1, 20, 6, 120) if JIT else (50, 1, 800, 1)
+
+
+def pytest_generate_tests(metafunc):
+    if "seed" in metafunc.fixturenames:
+        full = metafunc.config.getoption("--full")
+        shapes, streams = (FULL_SHAPES, FULL_STREAMS) if full else (SHAPES, STREAMS)
+        cases = [(shape, stream) for shape in range(shapes) for stream in range(streams)]
+        metafunc.parametrize("shape_seed,seed", cases, ids=[f"{shape}-{seed}" for shape, seed in cases])
+
+
+@cache
+def expected(shape_seed: int, seed: int, family: str) -> tuple[gs.Case, list[SequenceMatch]]:
+    case = gs.case(1000 * shape_seed + seed, shape_seed, family)
+    return case, sequence_matches(case.query, case.rows)
+
+
+@pytest.mark.parametrize("engine", SEQUENCE_ENGINES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(of, marks=SLOW if JIT and i % 2 else ()) for i, of in enumerate(FAMILIES)]
+)
+def test_engine_is_the_definition(shape_seed, seed, family, engine):
+    case, wanted = expected(shape_seed, seed, family)
+    program, events = bound(case)
+    if reason := engines()[engine].unsupported(program):
+        pytest.skip(reason)
+    found = report_matches(program, engines()[engine].run(program, events))
+    assert as_matches(program, all_of(found)) == wanted
+    assert found.count() == len(wanted)
+    positions, counts = found.ends()
+    lasts = [match.rows[-1] for match in wanted]
+    assert np.repeat(positions, np.asarray(counts, dtype=np.int64)).tolist() == lasts
+
+
+@pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")
+def test_aggregates_of_expressions():
+    frame = pd.DataFrame({"t": range(4), "kind": list("ABBC"), "x": [1, 2, 3, 4]})
+    text = "PATTERN SEQ(A a, B+ b[]) WHERE max(b.x * 2) > 5"
+    found = cep.match(frame, text, event_type="kind", order_by="t", measures={"n": "count(b)"})
+    assert found.to_frame()["n"].tolist() == [1, 2]

@@ -1,0 +1,430 @@
+"""Spark frames against pandas and Arrow: the same rows, lazily; errors before any job or clear ones in it."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from random import Random
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.errors import ColumnNotFoundError, OrderError, ResultTooLargeError, UnsupportedQueryError
+from tests.oracle import generate
+from tests.support.spark_cases import check_over_connect, rows_of
+
+pytest.importorskip("pyspark")
+
+FALL = {"rise": "x >= prev(x)", "fall": "x < prev(x)"}
+PEAK = ". rise+ fall"
+KEYWORDS = {"define": FALL, "partition_by": "k", "order_by": "n"}
+
+
+@pytest.fixture(scope="module")
+def session(spark):
+    """Several tasks whatever the size, and the pandas warning of Spark's own conversion kept quiet."""
+    wanted = {"spark.sql.adaptive.coalescePartitions.enabled": "false", "spark.sql.shuffle.partitions": "3"}
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.fixture(scope="module")
+def walk():
+    """300 events of four keys, one of them null, out of order."""
+    rows = generate.stream(Random(5), 300, n_keys=4)
+    frame = generate.to_frame(rows).assign(n=np.arange(300))
+    return pa.Table.from_pandas(frame.sample(frac=1, random_state=1), preserve_index=False)
+
+
+@pytest.fixture(scope="module")
+def walk_on_spark(session, walk):
+    return session.createDataFrame(walk).cache()
+
+
+_group = itertools.count()
+
+
+@contextmanager
+def no_job(spark):
+    """Fail when a Spark job starts in the block."""
+    group = f"no job {next(_group)}"
+    spark.sparkContext.setJobGroup(group, group)
+    yield
+    started = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
+    spark.sparkContext.setJobGroup("", "")
+    assert len(started) == 0
+
+
+def by_order(rows, *, at=-1):
+    return sorted(rows, key=lambda row: row[at])
+
+
+# --- the same rows as pandas ------------------------------------------------------------------------------
+
+
+# Of the first 45 cases those with more than 40 matches in 60 streams, and of more than one row.
+SEEDS = [17]
+MORE_SEEDS = [24, 31, 0, 3, 5, 6, 10, 15, 18, 19, 20, 23, 25, 27, 28, 30, 32, 34, 37, 38, 39, 41, 42, 43]
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(s, marks=pytest.mark.slow) for s in MORE_SEEDS)])
+def test_random_streams_packed_as_partitions(session, seed):
+    case = generate.case(seed, seed)
+    streams = [generate.stream(Random(f"{seed} {i}"), 12, n_keys=2) for i in range(60)]
+    frame = pd.concat([generate.to_frame(rows).assign(stream=i) for i, rows in enumerate(streams)])
+    frame = frame.assign(n=np.arange(len(frame))).reset_index(drop=True)
+    keywords = {
+        **case.keywords(),
+        "define": case.define,
+        "partition_by": ["stream", *case.partition_by],
+        "order_by": ["t", "n"],
+        "measures": {"n": "last(n)", "count": "count()", "xs": "collect(x)", "y": "avg(y)", "g": "sum(g)"},
+    }
+    shuffled = session.createDataFrame(
+        pa.Table.from_pandas(frame.sample(frac=1, random_state=seed), preserve_index=False)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=cep.CepWarning)  # of dead suffixes and nullable patterns
+        on_pandas = cep.match(frame, case.pattern, **keywords)
+        on_spark = cep.match(shuffled.select(*frame.columns), case.pattern, **keywords)
+    assert len(on_pandas) > 40
+    assert rows_of(on_spark.to_frame()) == rows_of(on_pandas.to_frame())
+    assert rows_of(on_spark.to_frame("all")) == rows_of(on_pandas.to_frame("all"))
+    names, tagged = rows_of(on_spark.tag())
+    assert (names, by_order(tagged, at=names.index("n"))) == rows_of(on_pandas.tag())
+
+
+def test_every_question_has_the_answer_of_pandas(session, walk, walk_on_spark):
+    on_arrow, on_spark = cep.match(walk, PEAK, **KEYWORDS), walk_on_spark.cep.match(PEAK, **KEYWORDS)
+    expected = rows_of(on_arrow.to_frame())
+    assert on_spark.count() == len(on_spark) == len(on_arrow) > 20
+    assert bool(on_spark)
+    assert rows_of(on_spark.head(7)) == (expected[0], expected[1][:7])
+    assert rows_of(on_spark.sample(6, seed=3)) == rows_of(on_arrow.sample(6, seed=3))
+    names, lineage = rows_of(on_spark.lineage())
+    assert names == ["match", "variable", "k", "n"]
+    _, rows = rows_of(on_arrow.to_frame("all").select(["match", "variable", "k", "n"]))
+    assert lineage == rows
+    assert rows_of(on_spark.lineage(-1))[1] == [row for row in rows if row[0] == len(on_arrow) - 1]
+    with pytest.raises(IndexError, match="no match has number"):
+        on_spark.lineage(len(on_arrow))
+    names, ends = rows_of(on_spark.count_by_last())
+    assert names == ["k", "n", "count"]
+    assert [row[:2] for row in ends] == [(key, last) for key, _, last, _ in expected[1]]
+    assert {int(row[2]) for row in ends} == {1}
+    asked = {
+        "n": "count()",
+        "rows": "count(n)",
+        "rises": "count(rise)",
+        "top": "max(x)",
+        "mean": "avg(rise.n)",
+    }
+    assert on_spark.aggregate(**asked).to_dict() == on_arrow.aggregate(**asked).to_dict()
+    assert on_spark.run is None and on_spark.engine.name == "regex"
+    for call in (iter, lambda m: m[0], lambda m: m.take([0]), lambda m: m.chunks(), lambda m: m.plot()):
+        with pytest.raises(UnsupportedQueryError, match="a Spark frame"):
+            call(on_spark)
+    with pytest.raises(UnsupportedQueryError, match="counted exactly"):
+        on_spark.count("estimate")
+    assert rows_of(cep.tag(walk_on_spark, PEAK, **KEYWORDS).where("match is not null").select("match"))[1]
+
+
+def test_nothing_found_and_nothing_to_search(session, walk_on_spark):
+    never = walk_on_spark.cep.match(". never", define={"never": "x > 99"}, partition_by="k", order_by="n")
+    assert (never.count(), bool(never), len(never.head())) == (0, False, 0)
+    one = walk_on_spark.limit(1).cep.match("any", define={"any": "x >= 0"}, partition_by="k", order_by="n")
+    assert one.count() == 1
+    empty = walk_on_spark.where("n < 0").cep.match(PEAK, **KEYWORDS)
+    assert (empty.count(), bool(empty)) == (0, False)
+    assert rows_of(empty.to_frame()) == (["k", "first_n", "last_n", "count"], [])
+    assert rows_of(empty.tag())[1] == rows_of(empty.to_frame("all"))[1] == []
+
+
+def test_types(session):
+    """Every type as predicate and as measure; the result has the types that Arrow has."""
+    n = 60
+    rng = np.random.default_rng(2)
+    start = datetime(2024, 3, 1)
+    nulls = rng.random((16, n)) < 0.1
+    small = rng.integers(-3, 9, (16, n)).tolist()
+
+    def column(i, of, value):
+        return pa.array([None if nulls[i, e] else value(small[i][e]) for e in range(n)], of)
+
+    table = pa.table(
+        {
+            "k": pa.array([e % 4 for e in range(n)], pa.int8()),
+            "n": pa.array(range(n), pa.int32()),
+            "i8": column(0, pa.int8(), int),
+            "i16": column(1, pa.int16(), int),
+            "i32": column(2, pa.int32(), int),
+            "i64": column(3, pa.int64(), lambda x: x + 2**60),
+            "f32": column(4, pa.float32(), lambda x: x / 4),
+            "f64": column(5, pa.float64(), lambda x: x / 4),
+            "dec": column(6, pa.decimal128(12, 2), lambda x: Decimal(x) / 4),
+            "b": column(7, pa.bool_(), lambda x: x > 2),
+            "s": column(8, pa.string(), lambda x: "abcé"[x % 4]),
+            "d": column(9, pa.date32(), lambda x: date(2024, 3, 1) + timedelta(days=x)),
+            "ts": column(10, pa.timestamp("us", "UTC"), lambda x: start + timedelta(seconds=x)),
+            "ntz": column(11, pa.timestamp("us"), lambda x: start + timedelta(seconds=x)),
+            "span": column(12, pa.duration("us"), lambda x: timedelta(seconds=x)),
+            "ints": column(13, pa.list_(pa.int32()), lambda x: list(range(max(0, x)))),
+            "texts": column(14, pa.list_(pa.string()), lambda x: ["a", None, "é"][: max(0, x)]),
+        }
+    )
+    values = [name for name in table.column_names if name not in ("k", "n")]
+    tests = (
+        "i8 > 5 or i16 > 5 or i32 > 5 or i64 > 1152921504606846980 or f32 > 1.5 or f64 > 1.5 or dec > 1.5 or "
+        "b or s == 'é' or d > '2024-03-06' or ts > '2024-03-01 00:00:06' or ntz > '2024-03-01 00:00:06' "
+        "or span > '6 sec' or ints[0] == 0 and ints[-1] > 6 or texts[2] == 'é'"
+    )
+    measures = {f"last_{name}": f"last({name})" for name in values}
+    measures |= {f"max_{name}": f"max({name})" for name in values if name not in ("b", "ints", "texts")}
+    measures |= {f"sum_{name}": f"sum({name})" for name in ("i8", "i64", "f32", "f64", "dec", "span")}
+    measures |= {
+        f"all_{name}": f"collect({name})" for name in ("i16", "dec", "b", "s", "d", "ts", "ntz", "span")
+    }
+    measures |= {"item": "first(ints[1])", "rows": "count()", "share": "count(i8) / count()"}
+    keywords = {
+        "define": {"hit": tests, "miss": "ts != prev(ts) or f32 < 3"},
+        "partition_by": "k",
+        "order_by": "n",
+        "measures": measures,
+    }
+    pattern = ". miss* hit"
+    on_arrow = cep.match(table, pattern, **keywords)
+    on_spark = session.createDataFrame(table).cep.match(pattern, **keywords)
+    expected, found = on_arrow.to_frame(), on_spark.to_frame().toArrow()
+    assert len(on_arrow) > 10
+    assert rows_of(found) == rows_of(expected)
+    for mine, other in zip(found.schema, expected.schema, strict=True):
+        assert mine.type.id == other.type.id, mine.name
+    assert rows_of(on_spark.to_frame("all")) == rows_of(on_arrow.to_frame("all"))
+
+
+def test_times_in_another_time_zone_are_the_same_instants(session):
+    table = pa.table(
+        {"ts": pa.array([datetime(2024, 3, 10, hour) for hour in range(5, 11)], pa.timestamp("us", "UTC"))}
+    )
+    keywords = {"define": {"late": "ts >= '2024-03-10 03:00:00'"}, "order_by": "ts"}
+    frame = session.createDataFrame(table)
+    before = session.conf.get("spark.sql.session.timeZone")
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")  # jumps from 2 to 3 o'clock that night
+    try:
+        with pytest.warns(cep.CepWarning, match="partition_by"):
+            found = frame.cep.match("late", **keywords)
+        there = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us", "America/New_York")))
+        assert rows_of(found.to_frame()) == rows_of(cep.match(there, "late", **keywords).to_frame())
+        assert found.count() == 4
+    finally:
+        session.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_keys_that_are_equal_go_to_one_task(session):
+    """0.0 and -0.0 are one key, null and NaN as well, although Spark's hash tells them apart."""
+    keys = [0.0, -0.0, float("nan"), None]
+    table = pa.table({"k": pa.array(keys * 5, pa.float64()), "n": range(20), "x": [1, 2] * 10})
+    keywords = {"define": {"up": "x > prev(x)"}, "partition_by": "k", "order_by": "n"}
+    expected = cep.match(table, "up", **keywords).to_frame()
+    found = session.createDataFrame(table).cep.match("up", **keywords)
+    assert rows_of(found.to_frame()) == rows_of(expected)
+    assert rows_of(found.to_frame("all"))[1] == rows_of(cep.match(table, "up", **keywords).to_frame("all"))[1]
+    assert len(expected) == 10
+
+
+def test_ties_between_partitions_are_decided_by_the_partition(session):
+    table = pa.table({"k": ["b", None, "a"] * 2, "n": [1, 1, 1, 2, 2, 2], "x": [1, 1, 1, 0, 0, 0]})
+    found = session.createDataFrame(table).cep.match(". rise* fall", **KEYWORDS)
+    assert [row[0] for row in rows_of(found.to_frame())[1]] == [None, "a", "b"]
+    assert rows_of(found.to_frame("all").select("match", "k"))[1][::2] == [(0, None), (1, "a"), (2, "b")]
+
+
+def test_odd_names(session):
+    table = pa.table({"a.b": [1, 1, 1, 1], "N": [1, 2, 3, 4], "n": [4, 3, 2, 1], "x y": [1, 2, 3, 2]})
+    keywords = {"define": {"up": "`x y` > prev(`x y`)"}, "partition_by": "a.b", "order_by": "n"}
+    keywords["measures"] = {"max.x": "max(`x y`)", "n": "last(n)"}
+    found = session.createDataFrame(table).cep.match(". up", **keywords)
+    arrow = cep.match(table, ". up", **keywords)
+    assert rows_of(found.to_frame()) == rows_of(arrow.to_frame()) == (["a.b", "max.x", "n"], [(1, 3, 2)])
+    assert rows_of(found.to_frame("all")) == rows_of(arrow.to_frame("all"))
+
+
+def test_matches_are_the_stream_of_the_next_query(session, walk, walk_on_spark):
+    second = {
+        "define": {"long": "count > 3", "short": "count <= 3"},
+        "order_by": "last_n",
+        "partition_by": "k",
+    }
+    on_arrow = cep.match(cep.match(walk, PEAK, **KEYWORDS).to_frame(), "long short+ long", **second)
+    on_spark = walk_on_spark.cep.match(PEAK, **KEYWORDS).to_frame().cep.match("long short+ long", **second)
+    assert len(on_arrow) > 1
+    assert rows_of(on_spark.to_frame()) == rows_of(on_arrow.to_frame())
+
+
+def test_functions_travel_to_the_workers(session, walk, walk_on_spark):
+    @cep.pure(name="steep_on_spark")
+    def steep(x, before):
+        return x > before + 1
+
+    keywords = {**KEYWORDS, "define": {"steep": "steep_on_spark(x, prev(x))"}}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=cep.CepWarning)
+        on_arrow = cep.match(walk, ". steep", **keywords)
+    assert len(on_arrow) > 5
+    assert rows_of(walk_on_spark.cep.match(". steep", **keywords).to_frame()) == rows_of(on_arrow.to_frame())
+
+
+# --- lazily -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_runs_before_it_is_asked_for(session, walk_on_spark):
+    with no_job(session):
+        found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
+        found.to_frame(), found.to_frame("all"), found.to_frame(limit=3), found.lineage(), found.tag()
+        text, page = repr(found), found._repr_html_()
+        explained = str(walk_on_spark.cep.explain(PEAK, **KEYWORDS))
+    assert text.startswith(
+        "matches of '. rise+ fall' in a Spark frame, partitioned by k: k: string, first_n: bigint"
+    )
+    assert "nothing has run yet" in text and "<b>matches of" in page
+    assert "partitions   by k" in explained
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"partition_by": "symbl"}, ColumnNotFoundError, "partition_by: column 'symbl' not found"),
+        ({"order_by": "tt"}, ColumnNotFoundError, "order_by: column 'tt' not found. Did you mean 't'?"),
+        ({"order_by": None}, OrderError, "a Spark frame has no order of rows"),
+        ({"order_by": "f"}, OrderError, "column 'f' is of type boolean, which has no order"),
+        ({"define": {"rise": "x > pric", "fall": "x < 0"}}, ColumnNotFoundError, "'pric' not found"),
+        ({"define": {"rise": "x > s", "fall": "x < 0"}}, TypeError, "'rise'"),
+        ({"measures": {"m": "max(z)"}}, ColumnNotFoundError, "measure 'm': column 'z' not found"),
+        ({"measures": {"m": "sum(s)"}}, TypeError, "measure 'm'"),
+        ({"measures": {"k": "max(x)"}}, cep.CepError, "the result already has column 'k'"),
+    ],
+)
+def test_mistakes_are_errors_before_any_job(session, walk, walk_on_spark, changes, error, text):
+    keywords = {**KEYWORDS, **changes}
+    with no_job(session), pytest.raises(error) as caught:
+        walk_on_spark.cep.match(PEAK, **keywords)
+    assert text in str(caught.value)
+    if "order_by" not in changes:
+        with pytest.raises(error) as on_arrow:
+            cep.match(walk, PEAK, **keywords)
+        assert str(on_arrow.value) == str(caught.value)
+
+
+def test_what_spark_cannot_run_is_refused(session, walk_on_spark):
+    @cep.function(name="noisy_on_spark")
+    def noisy(x):
+        return x > 0
+
+    with pytest.raises(UnsupportedQueryError, match=r"noisy_on_spark.*not declared pure.*cep\.pure"):
+        walk_on_spark.cep.match("a", **{**KEYWORDS, "define": {"a": "noisy_on_spark(x)"}})
+    stream = session.readStream.format("rate").load()
+    with pytest.raises(UnsupportedQueryError, match="streaming"):
+        stream.cep.match("a", define={"a": "value > 0"}, order_by="timestamp")
+    nested = session.sql("select 1 n, array(1) a, interval '1' year y")
+    with pytest.raises(cep.CepError, match="partition_by: column 'a' is of type array<int>"):
+        nested.cep.match("p", define={"p": "n > 0"}, partition_by="a", order_by="n")
+    with pytest.raises(cep.CepError, match=r"column 'y' is of type interval year.*drop or cast"):
+        nested.cep.match("p", define={"p": "n > 0"}, partition_by="n", order_by="n").tag()
+    with pytest.raises(cep.CepError, match="has a column 'match' already"):
+        walk_on_spark.withColumnRenamed("g", "match").cep.match(PEAK, **KEYWORDS).tag()
+    with pytest.raises(cep.CepError, match="rows='many'"):
+        walk_on_spark.cep.match(PEAK, **KEYWORDS).to_frame("many")
+
+
+# --- errors that only the rows can tell -------------------------------------------------------------------
+
+
+def test_ties_are_an_error_with_their_number(session):
+    table = pa.table({"k": ["a", "a", "a", "b", "b", None, None], "n": [1, 2, 2, 2, 2, 3, 3], "x": range(7)})
+    frame = session.createDataFrame(table)
+    one_task = frame.cep.match(PEAK, **KEYWORDS | {"partition_by": ["k"]})
+    with pytest.raises(
+        OrderError, match=r"order_by=\['n'\]: \d of the \d events of one task are ties.*add a column"
+    ):
+        one_task.count()
+    with pytest.warns(cep.CepWarning, match="one stream"):
+        whole = frame.cep.match(PEAK, define=FALL, order_by="n")
+    message = (
+        "4 of the 7 events of one task are ties, equal to an earlier event of their partition (the first at"
+    )
+    with pytest.raises(OrderError) as caught:
+        whole.head()
+    assert message in str(caught.value)
+    with pytest.raises(Exception, match="OrderError") as wrapped:  # the user's own job: Spark's error
+        whole.to_frame().collect()
+    assert message in str(wrapped.value)
+    decided = frame.cep.match(PEAK, **KEYWORDS | {"order_by": ["n", "x"]})
+    assert decided.count() == 0
+
+
+def test_missing_order_values_are_the_error_of_pandas(session):
+    table = pa.table({"k": ["a"] * 4, "n": [1, None, 3, 4], "x": range(4)})
+    with pytest.raises(OrderError) as on_arrow:
+        cep.match(table, PEAK, **KEYWORDS)
+    with pytest.raises(OrderError) as on_spark:
+        session.createDataFrame(table).cep.match(PEAK, **KEYWORDS).count()
+    assert str(on_spark.value) == str(on_arrow.value)
+    assert "1 missing values of 4" in str(on_spark.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["one", "all"])
+def test_more_matches_than_the_limit_are_an_error(session, walk_on_spark, rows):
+    found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
+    n = found.count()
+    assert rows_of(found.to_frame(rows, limit=n)) == rows_of(found.to_frame(rows))
+    for limit in (n - 1, 1):  # too many in all, too many of a task
+        with pytest.raises(Exception, match=ResultTooLargeError.__name__) as caught:
+            found.to_frame(rows, limit=limit).count()
+        assert f"there are more than limit={limit:,} matches" in str(caught.value)
+
+
+# --- Connect ----------------------------------------------------------------------------------------------
+
+CONNECT = """
+    import os
+    import cepkit as cep, pyarrow as pa
+    from cepkit.pipelines.java import find_java
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    session = SparkSession.builder.remote("local[2]").getOrCreate()
+    table = pa.table({"k": [0, 1] * 20, "n": range(40), "x": [e * 7 % 5 for e in range(40)]})
+    keywords = dict(define={"up": "x > prev(x)"}, partition_by="k", order_by="n", measures={"x": "max(x)"})
+    found = session.createDataFrame(table).cep.match(". up+", **keywords)
+    expected = cep.match(table, ". up+", **keywords)
+    assert type(found.to_frame()).__module__.startswith("pyspark.sql.connect")
+    assert found.count() == len(expected) > 5
+    assert found.to_frame().toArrow().to_pylist() == expected.to_frame().to_pylist()
+    assert found.to_frame("all").toArrow().to_pylist() == expected.to_frame("all").to_pylist()
+    assert found.tag().orderBy("n").toArrow().to_pylist() == expected.tag().to_pylist()
+    try:
+        keywords |= {"partition_by": None, "order_by": "k"}
+        session.createDataFrame(table).cep.match("up", **keywords).count()
+    except cep.CepError as error:
+        assert "38 of the 40 events of one task are ties" in str(error), error
+    else:
+        raise AssertionError("ties are an error")
+    print("the same over Connect")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_connect(tmp_path):
+    check_over_connect(CONNECT, tmp_path)

@@ -1,0 +1,135 @@
+"""Why a row of a regex query is in no match: the conditions that fail, against the definitions."""
+
+from __future__ import annotations
+
+import warnings
+from random import Random
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cepkit.compile.regex.automaton import ANY
+from cepkit.explorer.automaton import automaton_of
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.pages import cell
+from cepkit.insight.row_conditions import failing_conditions
+from cepkit.insight.stepping import Stepping
+from cepkit.language.expressions import trees as ex
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
+from tests.oracle import generate, naive
+
+DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
+
+
+def seeds(n: int, more: int) -> list:
+    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
+    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
+
+
+def is_simple(tree):
+    """Whether a value is told of it: a column, its value before, an aggregate of it."""
+    return isinstance(tree, ex.Attribute | ex.Previous | ex.Aggregate)
+
+
+@pytest.mark.parametrize("seed", seeds(12, 150))
+def test_the_conditions_that_fail_are_those_of_the_definition(seed):
+    case = generate.case(seed, n_events=24)
+    data = SearchedFrame(generate.to_frame(case.rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = data.compiled(as_query(case.pattern, Arguments(define=case.define, **case.keywords())))
+    events = data.events(program)
+    automaton, rng = automaton_of(program), Random(f"places {seed}")
+    for _ in range(4):
+        partition = rng.randrange(max(1, events.n_partitions))
+        stepping = Stepping(program, events, partition, automaton)
+        rows = [case.rows[stepping.position_of(i)] for i in range(stepping.n)]
+        start = rng.randrange(stepping.n)
+        k = rng.randrange(start, min(stepping.n, start + 9))
+        wanted, names = set(), []
+        for name in set(program.automaton.names) - {ANY}:  # others stand behind an end
+            if name not in case.define:
+                continue  # a boolean column
+            tree = case.define[name]
+            if k == start and any(isinstance(node, ex.Aggregate) for node in tree.walk()):
+                continue  # cannot be the first of a match
+            names.append(name)
+            wanted |= {
+                (name, str(condition))
+                for condition in ex.conjuncts(tree)
+                if naive.evaluate(condition, rows, k, start, case.params) is not True
+            }
+        told = failing_conditions(program, data.source, stepping, tuple(names), start, k)
+        texts = {(name, text) for name, text in told}
+        assert len(texts) == len(wanted)
+        for name, condition in wanted:
+            assert any(own == name and text.startswith(condition) for own, text in texts)
+        for name, text in texts:
+            for term in {node for node in case.define[name].walk() if is_simple(node)}:
+                if f"{term} = " in text.partition(" (")[2]:
+                    value = cell(naive.evaluate(term, rows, k, start, case.params)) or "null"
+                    assert f"{term} = {value}" in text
+
+
+def asked(values, row, pattern=". up* top low"):
+    frame = pd.DataFrame({"x": values}, index=np.arange(len(values)) + 100)
+    explorer = frame.cep.explore(pattern, define=DEFINE).wait(60)
+    explorer.why_not([row])
+    return explorer.wait(60).board.reasons
+
+
+def test_what_becomes_of_the_partial_match_that_takes_a_row_is_told():
+    reasons = asked([10, 11, 12, 12, 9], 2)
+    assert reasons.title == "in no match: row 102"
+    assert [(line["text"], line["is_met"]) for line in reasons.lines][:4] == [
+        (
+            "the partial match from event 1 takes it as up, and ends at event 4, where it needs up or top",
+            None,
+        ),
+        ("up fails there: x > prev(x) (x = 12, prev(x) = 12)", False),
+        ("top fails there: x >= first(x) + 3 (x = 12, first(x) = 10)", False),
+        (
+            "the partial match from event 2 takes it as up, and ends at event 4, where it needs up or top",
+            None,
+        ),
+    ]
+
+
+def test_a_partial_match_that_ends_at_the_row_says_why():
+    reasons = asked([10, 11, 5], 2)
+    texts = [line["text"] for line in reasons.lines]
+    assert texts[:3] == [
+        "the partial match from event 1 needs up or top here, and ends",
+        "up fails: x > first(x) (x = 5, first(x) = 10)",
+        "up fails: x > prev(x) (x = 5, prev(x) = 11)",
+    ]
+    assert not any("holds" in text for text in texts), "nothing is said of first(x) without a match"
+
+
+def test_a_row_of_a_match_names_it_and_where_it_is_complete():
+    reasons = asked([10, 11, 14, 9, 20], 1)
+    assert reasons.title == "in match 0, as up: row 101"
+    assert reasons.lines[0] == {
+        "text": "the partial match from event 1 takes it as up, and is completed at event 4",
+        "is_met": True,
+    }
+
+
+def test_a_row_at_which_the_window_is_over_says_so():
+    frame = pd.DataFrame({"t": [0, 1, 9], "x": [1, 2, 3]})
+    define = {"up": "x > prev(x)"}
+    explorer = frame.cep.explore(". up up", define=define, order_by="t", within=5).wait(60)
+    explorer.why_not([2])
+    texts = [line["text"] for line in explorer.wait(60).board.reasons.lines]
+    assert any(text.startswith("the window of 5 is over") for text in texts)
+
+
+def test_a_partial_match_that_goes_on_to_the_end_of_its_partition():
+    frame = pd.DataFrame({"t": range(4), "k": list("ppqq"), "x": [1, 2, 1, 2]})
+    define = {"up": "x > prev(x)"}
+    explorer = frame.cep.explore(". up up", define=define, order_by="t", partition_by="k").wait(60)
+    explorer.why_not([1])
+    texts = [line["text"] for line in explorer.wait(60).board.reasons.lines]
+    assert "the partial match from event 1 (0) takes it as up, and goes on" in texts

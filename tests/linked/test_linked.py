@@ -1,0 +1,778 @@
+"""LinkedCEP and the run engines against the definition of skip-till-any-match, and against each other."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from random import Random
+
+import numba
+import numpy as np
+import pytest
+
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
+from cepkit.language.expressions.trees import Literal
+from cepkit.language.sequences.branches import Absence, Branch, Component, Condition
+from cepkit.language.sequences.patterns import EventPattern
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.linked import kernel_machine as plain_machine
+from cepkit.linked.chains import chains_of
+from cepkit.linked.experiments import figures as paper
+from cepkit.linked.experiments.counterexamples import COUNTEREXAMPLES, counterexamples
+from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from cepkit.linked.runs_of_chains import LinkedCEP, coverable_states, linked_unsupported
+from cepkit.linked.sequences import (
+    ABSENT,
+    SIGNS,
+    Comparison,
+    PlainAbsence,
+    PlainEvents,
+    PlainPattern,
+)
+from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
+
+JIT = not numba.config.DISABLE_JIT
+SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
+STREAMS_PER_SEED = 80
+
+DTYPE = {"x": np.int64, "y": np.float64}
+RELATION = dict(
+    zip(
+        SIGNS,
+        (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne),
+        strict=True,
+    )
+)
+
+
+def pytest_generate_tests(metafunc):
+    if "seed" in metafunc.fixturenames and not metafunc.definition.get_closest_marker("parametrize"):
+        metafunc.parametrize("seed", range(FULL_SEEDS if metafunc.config.getoption("--full") else SEEDS))
+
+
+# --- the definition ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pattern on a stream, both as plain Python values."""
+
+    pattern: PlainPattern
+    time: list
+    partition: list
+    accepts: list  # per component a list of booleans
+    absent: list  # per absence a list of booleans
+    columns: dict
+
+    def events(self, **changed) -> PlainEvents:
+        values = {
+            "time": np.array(self.time, np.int64),
+            "accepts_of_component": np.array(self.accepts, np.uint8),
+            "partition_of_event": np.array(self.partition, np.int32),
+            "accepts_of_absence": np.array(self.absent, np.uint8).reshape(len(self.absent), len(self.time)),
+            "columns": {name: np.array(values, DTYPE[name]) for name, values in self.columns.items()},
+        }
+        return PlainEvents(**{**values, **changed})
+
+
+def partial_matches(case: Case) -> list:
+    """Return every partial match, complete ones too, of a stream: positions by component.
+
+    Straight from the definition: rows of events in order, whatever they skip, that no condition rules out
+    that names what they have already.
+    """
+    pattern, time = case.pattern, case.time
+    n = pattern.n_components
+
+    def compares(condition, left, right):
+        x, y = case.columns[condition.left_column][left], case.columns[condition.right_column][right]
+        if x != x or y != y:
+            return False
+        return RELATION[condition.sign](x, y if condition.factor == 1 else condition.factor * y)
+
+    def holds(condition, bound, e, j):
+        named = condition.components
+        if j not in named or any(not bound[i] for i in named):
+            return True
+        if isinstance(condition, Predicate):
+            return not condition.each or max(named) != j or condition.holds(bound)
+        if max(named) != j:
+            return True
+        if condition.left == condition.right:
+            return len(bound[j]) < 2 or compares(condition, e, bound[j][-2])
+        of = {i: bound[i][-1] for i in named}
+        return compares(condition, of[condition.left], of[condition.right])
+
+    def excluded(bound, y):
+        for absence, accepts in zip(pattern.absences, case.absent, strict=True):
+            if not accepts[y] or case.partition[y] != case.partition[bound[0][0]]:
+                continue
+            before, behind = bound[absence.after], bound[absence.after + 1]
+            if not behind or not before[-1] < y < behind[0]:
+                continue
+            named = {i for condition in absence.conditions for i in condition.components}
+            if any(not bound[i] for i in named):
+                continue
+            if all(absent_holds(condition, bound, y) for condition in absence.conditions):
+                return True
+        return False
+
+    def absent_holds(condition, bound, y):
+        if isinstance(condition, Predicate):
+            return condition.holds(bound, y)
+        left, right = (y if i == ABSENT else bound[i][-1] for i in (condition.left, condition.right))
+        return compares(condition, left, right)
+
+    def closes(bound, j):
+        return all(
+            condition.holds(bound)
+            for condition in pattern.conditions
+            if isinstance(condition, Predicate) and not condition.each and max(condition.components) == j
+        )
+
+    def extended(bound, j, e):
+        if not case.accepts[j][e]:
+            return
+        items = [x for events in bound for x in events]
+        if items:
+            if case.partition[e] != case.partition[items[0]]:
+                return
+            if pattern.window_ticks is not None and time[e] - time[items[0]] > pattern.window_ticks:
+                return
+            if pattern.strict_time and time[e] == time[items[-1]]:
+                return
+        made = (*bound[:j], (*bound[j], e), *bound[j + 1 :])
+        if all(holds(condition, made, e, j) for condition in pattern.conditions) and not any(
+            excluded(made, y) for y in range(len(time))
+        ):
+            yield made
+
+    found, todo = [], [(((),) * n, 0, -1)]
+    while todo:
+        bound, j, last = todo.pop()
+        for e in range(last + 1, len(time)):
+            steps = [*extended(bound, j, e)] if j < n and (j == 0 or closes(bound, j - 1)) else []
+            takes = [*extended(bound, j - 1, e)] if j and j - 1 in pattern.kleene else []
+            todo += [(made, j + 1, e) for made in steps] + [(made, j, e) for made in takes]
+            found += steps + takes
+    return found
+
+
+def complete(case: Case, partial: list) -> list:
+    """Return the matches among partial matches, in canonical order."""
+    last = case.pattern.n_components - 1
+    closing = [c for c in case.pattern.conditions if isinstance(c, Predicate) and not c.each]
+    matches = [
+        bound
+        for bound in partial
+        if bound[last] and all(c.holds(bound) for c in closing if max(c.components) == last)
+    ]
+
+    def key(bound):
+        items = [(x, j) for j, events in enumerate(bound) for x in events]
+        return [x for x, _ in reversed(items)], [j for _, j in reversed(items)]
+
+    return sorted(matches, key=key)
+
+
+SHAPES = ("a b c", "a b", "a a b", "a a", "a b a b", "a", "a b c d", "a a a")
+
+
+def random_case(rng: Random, *, kleene: bool = False, conditions: bool = True, absences: bool = True) -> Case:
+    """Return a random pattern on a random stream of at most fourteen events."""
+    shape = rng.choice(SHAPES).split()
+    n = len(shape)
+    closures = {j for j in range(n) if rng.random() < 0.5} if kleene else set()
+    columns = {"x": "int", "y": "float"}
+
+    def comparison(left, right):
+        names = [rng.choice(list(columns)) for _ in range(2)]
+        factor = rng.choice([1.0, 1.0, 1.0, 0.5, 2.0])
+        return Comparison(left, rng.choice(SIGNS), right, *names, factor)
+
+    own = []
+    if conditions and n > 1:
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+            own.append(comparison(*rng.sample(range(n), 2)))
+    own += [comparison(j, j) for j in closures if rng.random() < 0.4]
+    negated = []
+    while absences and n > 1 and rng.random() < 0.35 and len(negated) < 2:
+        after = rng.randrange(n - 1)
+        singles = [j for j in range(n) if j not in closures]
+        named = []
+        for _ in range(rng.choice([0, 1, 1, 2]) if singles else 0):
+            pair = rng.sample([ABSENT, rng.choice(singles)], 2)
+            named.append(comparison(*pair))
+        negated.append((after, tuple(named), rng.choice("abcdx")))
+    alphabet = rng.choice(["".join(dict.fromkeys(shape))] * 3 + ["abcx", "aabbc", "abcdx"])
+    n_events = rng.choice([0, 5, 7, 9] if kleene else [0, 8, 10, 12, 14])
+    sticky = rng.choice([0.0, 0.4, 0.7])
+    types, time, t = [], [], 0
+    for _ in range(n_events):
+        types.append(types[-1] if types and rng.random() < sticky else rng.choice(alphabet))
+        t += rng.choice([0, 1, 1, 2])
+        time.append(t)
+    keys = rng.choice([(0,), (0,), (0, 1), (2, 0)])
+    refuses = rng.choice([0.0, 0.0, 0.2])  # a condition on the event alone
+    return Case(
+        PlainPattern(
+            n,
+            rng.choice([None, None, 12, 8, 4, 0]),
+            tuple(own),
+            frozenset(closures),
+            tuple(PlainAbsence(after, named) for after, named, _ in negated),
+            strict_time=rng.random() < 0.2,
+        ),
+        time,
+        [rng.choice(keys) for _ in range(n_events)],
+        [[t == s and rng.random() >= refuses for t in types] for s in shape],
+        [[t == kind for t in types] for _, _, kind in negated],
+        {
+            "x": [rng.randint(0, 4) for _ in range(n_events)],
+            "y": [rng.choice([0.5, 1.0, 2.0, 3.0, float("nan")]) for _ in range(n_events)],
+        },
+    )
+
+
+ENGINES = {"linked": LinkedCEP, "sase": SaseRuns, "siddhi": SiddhiLikeRuns}
+PYTHON = {"linked": PythonLinked, "sase": PythonRuns, "siddhi": PythonRuns}
+
+
+def agrees(case: Case, engines: dict = ENGINES) -> None:
+    """Check everything that is promised of one case."""
+    partial = partial_matches(case)
+    expected = complete(case, partial)
+    counters = {}
+    for name, engine in engines.items():
+        made = engine(case.pattern)
+        found = made.push(case.events())
+        assert found.bound() == expected, (name, case)
+        assert found.n_matches == len(expected)
+        counters[name] = made.counters
+        counting = engine(case.pattern, output="count")
+        assert counting.push(case.events()).n_matches == len(expected), (name, case)
+        assert counting.counters.nodes == made.counters.nodes
+    linked, runs = counters["linked"], counters["sase"]
+    assert runs.nodes == counters["siddhi"].nodes == len(partial), case
+    assert runs.copies == counters["siddhi"].copies
+    assert runs.copies == len(partial) - sum(sum(map(len, bound)) == 1 for bound in partial)
+    assert linked.nodes <= runs.nodes and linked.copies <= runs.copies, case
+    assert linked.chains <= linked.nodes
+    if not any(case.pattern.coverable):
+        assert (linked.nodes, linked.copies, linked.chains) == (runs.nodes, runs.copies, runs.nodes)
+    coverages_agree(case, expected, engines["linked"])
+
+
+def coverages_agree(case: Case, expected: list, linked: type) -> None:
+    """Check that coverages are matches and that every match has one, component by component no older."""
+    engine = linked(case.pattern, output="latest")
+    engine.push(case.events())
+    rows = engine.coverages.tolist()
+    assert rows == sorted(rows, key=lambda row: row[::-1])
+    latest = {tuple(events[-1] for events in bound) for bound in expected}
+    assert {tuple(row) for row in rows} <= latest, case
+    if not case.pattern.kleene:
+        for match in latest:
+            assert any(all(x <= y for x, y in zip(match, row, strict=True)) for row in rows), case
+
+
+@pytest.fixture(autouse=True)
+def room(request, monkeypatch):
+    """Begin with next to no room in tests of an odd seed, so that everything must grow and be swept."""
+    if getattr(request.node, "callspec", None) and request.node.callspec.params.get("seed", 0) % 2:
+        for name in ("_FIRST_SLOTS", "_FIRST_MATCHES", "_FIRST_CANDIDATES", "_FIRST_LEVELS"):
+            monkeypatch.setattr(plain_machine, name, 1)
+        monkeypatch.setattr(plain_machine, "_MOST_ITEMS_AT_ONCE", 4)
+
+
+def test_random_streams_without_kleene_closure(seed):
+    rng = Random(seed)
+    for _ in range(STREAMS_PER_SEED):
+        agrees(random_case(rng))
+
+
+def test_random_streams_with_kleene_closure(seed):
+    rng = Random(1000 + seed)
+    for _ in range(STREAMS_PER_SEED // 2):
+        agrees(random_case(rng, kleene=True))
+
+
+def test_random_streams_in_plain_python(seed):
+    rng = Random(2000 + seed)
+    for _ in range(STREAMS_PER_SEED // 8):
+        agrees(random_case(rng, kleene=rng.random() < 0.5), PYTHON)
+
+
+def test_chains_are_those_of_the_machine_in_python(seed):
+    rng = Random(6000 + seed)
+    for _ in range(STREAMS_PER_SEED // 8):
+        case = random_case(rng, kleene=rng.random() < 0.5)
+        machine = PythonLinked(case.pattern, output="latest")
+        machine.push(case.events())
+        found = chains_of(case.pattern, case.events())
+        assert [tuple(row) for row in found.to_numpy().tolist()] == machine.chains(), case
+
+
+def test_random_conditions_that_are_python_functions(seed):
+    rng = Random(3000 + seed)
+    for _ in range(STREAMS_PER_SEED // 8):
+        case = random_case(rng, kleene=rng.random() < 0.7)
+        n, x = case.pattern.n_components, case.columns["x"]
+        j = rng.randrange(n)
+        others = [i for i in range(j) if rng.random() < 0.5]
+        least = rng.randint(0, 8)
+
+        def adds_up(bound, components=(*others, j), least=least, x=x):
+            return sum(x[e] for i in components for e in bound[i]) >= least
+
+        predicate = Predicate((*others, j), adds_up, each=rng.random() < 0.5)
+        absences = case.pattern.absences
+        if absences:
+            parity = Predicate((), lambda bound, y, x=x: (x[y] + x[bound[0][0]]) % 2 == 0)
+            first = absences[0]
+            named = Predicate((0,), parity.holds)
+            absences = (replace(first, conditions=(*first.conditions, named)), *absences[1:])
+        conditions = (*case.pattern.conditions, predicate)
+        given = case.pattern
+        pattern = AnyPattern(
+            n, given.window_ticks, conditions, given.kleene, absences, strict_time=given.strict_time
+        )
+        agrees(replace(case, pattern=pattern), PYTHON)
+
+
+# --- pushes -----------------------------------------------------------------------------------------------
+
+
+def concatenated(parts):
+    return [match for part in parts for match in part.bound()]
+
+
+def test_any_cutting_into_pushes_gives_the_same(seed):
+    rng = Random(4000 + seed)
+    for _ in range(STREAMS_PER_SEED // 4):
+        case = random_case(rng, kleene=rng.random() < 0.3)
+        n_events = len(case.time)
+        cuts = sorted(rng.randint(0, n_events) for _ in range(rng.randint(0, 4)))
+        slices = [slice(a, b) for a, b in zip([0, *cuts], [*cuts, n_events], strict=True)]
+        for name, engine in ENGINES.items():
+            whole, cut = engine(case.pattern), engine(case.pattern)
+            expected = whole.push(case.events())
+            parts = [cut.push(case.events().take(rows)) for rows in slices]
+            assert concatenated(parts) == expected.bound(), (name, case, cuts)
+            one, other = whole.counters, cut.counters
+            assert one.nodes_of_component.tolist() == other.nodes_of_component.tolist()
+            assert (one.copies, one.chains) == (other.copies, other.chains)
+            counting = engine(case.pattern, output="count")
+            counts = [counting.push(case.events().take(rows)).n_matches for rows in slices]
+            assert counts == [part.n_matches for part in parts]
+        latest = [LinkedCEP(case.pattern, output="latest") for _ in range(2)]
+        latest[0].push(case.events())
+        for rows in slices:
+            latest[1].push(case.events().take(rows))
+        assert latest[0].coverages.tolist() == latest[1].coverages.tolist()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_longer_stream_of_many_partitions(seed):
+    """All engines agree where chains expire, partitions fall silent and slots are used anew."""
+    rng = np.random.default_rng(seed)
+    n = 4000 if JIT else 400
+    stream = paper.abc_events(n, stay=0.7, seed=seed)
+    for window_ms, kleene, absent in ((60_000, False, False), (200_000, False, True), (40_000, True, False)):
+        conditions = (Comparison(0, "<", 2, "x", "x"),) if seed else ()
+        absences = (PlainAbsence(0, (Comparison(ABSENT, ">", 0, "x", "x"),)),) if absent else ()
+        pattern = PlainPattern(3, window_ms, conditions, {1} if kleene else (), absences)
+        partition = np.sort(rng.integers(0, 20, n)) + rng.integers(0, 2, n)
+        events = PlainEvents(
+            stream.time_ms,
+            np.array([stream.type == j for j in range(3)]),
+            partition,
+            np.array([(stream.type == 1) & (rng.random(n) < 0.3)]) if absent else None,
+            {"x": stream.x},
+        )
+        made = {name: engine(pattern) for name, engine in ENGINES.items()}
+        found = {name: engine.push(events) for name, engine in made.items()}
+        assert found["sase"].n_matches > (100 if JIT else 10)
+        for name in ("linked", "siddhi"):
+            assert found[name].event_of_item.tolist() == found["sase"].event_of_item.tolist(), name
+            assert found[name].first_item_of_match.tolist() == found["sase"].first_item_of_match.tolist()
+        nodes = made["linked"].counters.nodes, made["sase"].counters.nodes
+        assert nodes[0] < nodes[1] if any(pattern.coverable) else nodes[0] == nodes[1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_products_of_long_chains_come_in_canonical_order(seed):
+    """The rows of one product come in order, those of several must be merged: more of them than products."""
+    rng = Random(seed)
+    for _ in range(20):
+        letters = "".join(letter * rng.randint(1, 4) for letter in "abababcbcdacd")
+        linked, runs = LinkedCEP(PlainPattern(4)), SaseRuns(PlainPattern(4))
+        found = linked.push(example(letters, "abcd")).positions
+        assert found.tolist() == runs.push(example(letters, "abcd")).positions.tolist()
+        assert linked.counters.chains < linked.counters.nodes
+
+
+def test_slots_do_not_grow_with_the_stream():
+    stream = paper.abc_events(30_000 if JIT else 2000, stay=0.5)
+    query = paper.StreamQuery("", (0, 1, 2), comparisons=((0, "<", 1),))
+    # A partition that falls silent keeps its chains until there is need.
+    for partition in (None, np.arange(len(stream.x)) // 50):
+        events = replace(query.events(stream), partition_of_event=partition)
+        for engine in (LinkedCEP, SaseRuns, SiddhiLikeRuns):
+            made = engine(query.pattern(50))
+            assert made.push(events).n_matches > 0
+            assert len(made._machine._store.free) <= 1024
+
+
+def test_chains_of_the_last_component_are_let_go():
+    engine = LinkedCEP(PlainPattern(2))
+    engine.push(example("ab" * 50, "ab"))
+    assert engine.counters.chains == 50 + 50 * 51 // 2
+    assert engine.counters.peak_live <= 100
+
+
+# --- what is counted --------------------------------------------------------------------------------------
+
+
+def example(stream: str, kinds: str, **changed) -> PlainEvents:
+    accepts = np.array([[letter == kind for letter in stream] for kind in kinds])
+    return PlainEvents(np.arange(len(stream)), accepts, **changed)
+
+
+def test_the_worked_example_of_the_paper():
+    table = paper.worked_example().set_index("system")
+    for name in ("SASE", "CoverMatch", "LinkedCEP"):
+        row = table.loc[name]
+        printed = row[["paper_partial_matches", "paper_copies", "paper_results"]].tolist()
+        assert row[["partial_matches", "copies", "results"]].tolist() == printed
+    assert table.loc["SASE", ["partial_matches", "copies", "results"]].tolist() == [24, 21, 14]
+    assert table.loc["LinkedCEP", ["partial_matches", "copies", "results"]].tolist() == [13, 10, 14]
+    assert table.loc["SASE", ["intermediate", "complete"]].tolist() == [10, 14]
+    engine = LinkedCEP(PlainPattern(3), output="latest")
+    engine.push(example("aabbabcc", "abc"))
+    # <a2, b2, c2>, <a2, b3, c2> and <a3, b3, c2>
+    assert engine.coverages.tolist() == [[1, 3, 7], [1, 5, 7], [4, 5, 7]]
+
+
+def test_counters_by_component_of_the_worked_example():
+    linked, runs = LinkedCEP(PlainPattern(3)), SaseRuns(PlainPattern(3))
+    for engine in (linked, runs):
+        engine.push(example("aabbabcc", "abc"))
+    assert linked.counters.nodes_of_component.tolist() == [3, 4, 6]
+    assert runs.counters.nodes_of_component.tolist() == [3, 7, 14]
+    assert (linked.counters.chains, runs.counters.chains) == (2 + 3 + 3, 24)
+    assert linked.counters.mean_chain_length == 13 / 8
+    assert np.isnan(LinkedCEP(PlainPattern(3)).counters.mean_chain_length)
+
+
+def test_numbers_of_matches_beyond_any_integer():
+    """Six components, 4,000 events each: 4000^6 = 4.1e21 matches, more than 2^63."""
+    width = 4000 if JIT else 30
+    for _ in range(2):
+        engine = LinkedCEP(PlainPattern(6), output="count")
+        accepts = np.repeat(np.eye(6, dtype=np.uint8), width, axis=1)
+        total = 0
+        for rows in (slice(0, 5 * width + 7), slice(5 * width + 7, None)):
+            total += engine.push(PlainEvents(np.arange(6 * width), accepts).take(rows)).n_matches
+        assert total == width**6
+        assert engine.counters.nodes == 6 * width
+        width //= 8  # now every event alone fits an integer
+
+
+def test_a_count_that_overflows_only_in_sum():
+    """3,000 events end 1,500^6 = 1.1e19 matches each, just above what an event may count in one integer."""
+    width = 1200 if JIT else 20
+    accepts = np.repeat(np.eye(7, dtype=np.uint8), width, axis=1)
+    engine = LinkedCEP(PlainPattern(7), output="count")
+    assert engine.push(PlainEvents(np.arange(7 * width), accepts)).n_matches == width**7
+
+
+def test_matches_that_cannot_be_listed_are_refused():
+    accepts = np.repeat(np.eye(4, dtype=np.uint8), 3000, axis=1)
+    with pytest.raises(ResultTooLargeError, match=r"event 9000 alone .* output='count'"):
+        LinkedCEP(PlainPattern(4)).push(PlainEvents(np.arange(12_000), accepts))
+
+
+def test_bundles_of_one_event_gain_nothing():
+    events = example("abcabcabcacb", "abc")
+    linked, runs = LinkedCEP(PlainPattern(3)), SaseRuns(PlainPattern(3))
+    assert linked.push(events).bound() == runs.push(events).bound()
+    for name in ("nodes", "copies", "chains", "intermediate", "complete"):
+        assert getattr(linked.counters, name) == getattr(runs.counters, name)
+
+
+def test_an_irrelevant_event_does_not_end_a_chain():
+    with_others, without = (LinkedCEP(PlainPattern(2)) for _ in range(2))
+    with_others.push(example("axaxxab", "ab"))
+    without.push(example("aaab", "ab"))
+    assert with_others.counters.nodes == without.counters.nodes == 4
+    assert with_others.counters.chains == 2
+
+
+@pytest.mark.skipif(not JIT, reason="too many events without compiled kernels")
+def test_chains_gain_where_types_come_again():
+    table = paper.gain_by_stay((0.0, 0.5, 0.8), n_events=5000, repetitions=1).set_index("stay")
+    ratio = table["node_ratio"]
+    assert ratio[0.0] > 1.3 and ratio[0.5] > 1.3 * ratio[0.0] and ratio[0.8] > ratio[0.5]
+    assert table["mean_chain_length"].is_monotonic_increasing
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gain_on_short_streams(seed):
+    """Three types, a window of 12, 30 events: the ratio of partial matches rises with the length of runs."""
+    rng = Random(seed)
+
+    def ratio(stay):
+        nodes = [0, 0]
+        for _ in range(60):
+            letters = []
+            for _ in range(30):
+                letters.append(letters[-1] if letters and rng.random() < stay else rng.choice("abc"))
+            for i, engine in enumerate((SaseRuns, LinkedCEP)):
+                made = engine(PlainPattern(3, 12))
+                made.push(example("".join(letters), "abc"))
+                nodes[i] += made.counters.nodes
+        return nodes[0] / nodes[1]
+
+    none, half = ratio(0.0), ratio(0.5)
+    assert none > 1.2 and half > 1.3 * none
+
+
+# --- where the printed algorithm fails --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", COUNTEREXAMPLES, ids=lambda case: case.name)
+def test_a_counterexample(case):
+    right = case.found(SaseRuns)
+    assert right and case.found(LinkedCEP) == right
+    assert case.found_as_printed() != right
+
+
+def test_the_table_of_counterexamples():
+    table = counterexamples().set_index("case")
+    assert [name for name in table.index if " " not in name] == [f"X{i}" for i in range(1, 9)]
+    assert table.loc["X1", ["by_runs", "printed", "lost"]].tolist() == ["a1 b1", "", "a1 b1"]
+    assert table.loc["X3", "invented"] == "a1 b1"
+    assert table.loc["X4", "lost"] == "a2 a3" and table.loc["X4 tail", "invented"] == "a2 a2"
+    assert table.loc["X7", "lost"] == "a1 {b1 b2} c1"
+    assert table.loc["X8", "invented"] == "a1 c1"
+    assert (table["corrected"] == table["by_runs"]).all()
+
+
+def test_the_printed_algorithm_finds_its_own_example():
+    from cepkit.linked.experiments.printed import PrintedQuery, combine_match, cover_match
+
+    rows = [{"type": letter.upper(), "ts": i} for i, letter in enumerate("aabbabcc")]
+    query = PrintedQuery(("a", "b", "c"))
+    coverages = cover_match(rows, query)
+    assert sorted(node.positions() for node in coverages) == [(1, 3, 7), (1, 5, 7), (4, 5, 7)]
+    matches = sorted(combine_match(coverages, query))
+    assert matches == sorted(SaseRuns(PlainPattern(3)).push(example("aabbabcc", "abc")).bound())
+
+
+# --- queries ----------------------------------------------------------------------------------------------
+
+
+def branch(**changed) -> Branch:
+    """Return SEQ(A a, B b, C c) with ``b.x > 1`` and ``a.x < c.x``."""
+    conditions = (
+        Condition(Literal(True), (("b", 1),), 1, True, None, 0),
+        Condition(Literal(True), (("a", 0), ("c", 2)), 2, True, None, 1),
+    )
+    components = tuple(Component(letter, letter.upper()) for letter in "abc")
+    return replace(Branch(components, (), conditions), **changed)
+
+
+def with_component(j, **changed) -> Branch:
+    components = list(branch().components)
+    components[j] = replace(components[j], **changed)
+    return branch(components=tuple(components))
+
+
+def test_coverable_components():
+    assert coverable_states(branch()) == (False, True, False)
+    assert coverable_states(branch(conditions=())) == (True, True, True)
+    assert coverable_states(with_component(1, high=None, is_group=True)) == (False, False, False)
+    absence = Condition(Literal(True), (("b", 1),), 1, True, 0, 0)
+    negated = branch(conditions=(absence,), absences=(Absence("n", "N", 0, 1),))
+    assert coverable_states(negated) == (True, False, True)
+    assert coverable_states(PlainPattern(2, conditions=(Comparison(0, "<", 1, "x", "x"),))) == (False, False)
+    assert coverable_states(PlainPattern(2, kleene={1})) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "branches, reason",
+    [
+        ([branch(), branch()], "it runs one row of events; any_of, all_of and optional parts make 2"),
+        (branch(options=(1,)), "it runs no alternatives"),
+        (with_component(1, step="next"), "'b' has strategy 'next'; it runs 'any' only"),
+        (with_component(2, inner="strict", high=None), "'c' has strategy 'strict'"),
+        (with_component(1, low=2, high=2), "'b' is repeated a certain number of times"),
+        (with_component(1, high=None, preference="greedy"), "the loop of 'b' has a preference"),
+        (branch(absences=(Absence("n", "N", -1, 0),)), "'n' must be absent at an edge of the window"),
+        (branch(absences=(Absence("n", "N", 2, 3),)), "'n' must be absent at an edge of the window"),
+        (
+            branch(absences=(Absence("n", "N", 0, 2, spanning=True),)),
+            "'n' must be absent over several events",
+        ),
+    ],
+)
+def test_what_linked_cep_does_not_run(branches, reason):
+    assert linked_unsupported(branches).startswith(reason)
+
+
+def test_what_linked_cep_runs():
+    assert linked_unsupported(branch()) is None
+    assert linked_unsupported([branch(absences=(Absence("n", "N", 0, 1),))]) is None
+    assert linked_unsupported(with_component(1, high=None, is_group=True)) is None
+    query = SequenceQuery(EventPattern("a"))
+    assert linked_unsupported(branch(), query) is None
+    assert "within_events" in linked_unsupported(branch(), replace(query, within_events=4))
+    assert "gap_within" in linked_unsupported(branch(), replace(query, gap_within=4))
+    taking = replace(query, after_match=("past_last", None))
+    assert "after_match" in linked_unsupported(branch(), taking)
+
+
+# --- mistakes, types --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: PlainPattern(0), "from 1 to 62"),
+        (lambda: PlainPattern(2, -1), "window_ticks is -1"),
+        (lambda: PlainPattern(2, kleene={2}), "component 2 is named. Components: 0 to 1"),
+        (lambda: PlainPattern(2, conditions=(Comparison(0, "=", 1, "x", "x"),)), "'=' is no comparison"),
+        (lambda: PlainPattern(2, conditions=(Comparison(1, "<", 1, "x", "x"),)), "names component 1 twice"),
+        (
+            lambda: PlainPattern(2, conditions=(Comparison(ABSENT, "<", 1, "x", "x"),)),
+            "names the absent event",
+        ),
+        (
+            lambda: PlainPattern(
+                3, kleene={0}, absences=(PlainAbsence(1, (Comparison(ABSENT, "<", 0, "x", "x"),)),)
+            ),
+            "a condition of an absence names a Kleene closure",
+        ),
+        (lambda: PlainPattern(2, absences=(PlainAbsence(1),)), "an absence behind component 1 of 2"),
+        (lambda: LinkedCEP(PlainPattern(1), output="some"), "output 'some' is not known"),
+        (lambda: SaseRuns(PlainPattern(1), output="latest"), "output 'latest' is not known"),
+        (lambda: LinkedCEP(PlainPattern(1), kleene="sets"), "kleene 'sets' is not known"),
+        (lambda: LinkedCEP(PlainPattern(1)).coverages, "keeps no coverages"),
+        (lambda: LinkedCEP(PlainPattern(2)).push(example("ab", "a")), r"shape \(1, 2\). It must be \(2, 2\)"),
+    ],
+)
+def test_mistakes_are_told(make, message):
+    with pytest.raises(CepError, match=message):
+        make()
+
+
+def test_mistakes_in_events_leave_the_engine_as_it_was():
+    pattern = PlainPattern(2, conditions=(Comparison(0, "<", 1, "x", "x"),))
+    engine = LinkedCEP(pattern)
+    values = {"x": np.array([1, 2])}
+    assert engine.push(example("ab", "ab", columns=values)).n_matches == 1
+    with pytest.raises(OrderError, match="begin at 0, before 1"):
+        engine.push(example("ab", "ab", columns=values))
+    later = replace(example("ab", "ab", columns=values), time=np.array([5, 6]))
+    with pytest.raises(ColumnNotFoundError, match="'x' not found"):
+        engine.push(replace(later, columns={}))
+    with pytest.raises(OrderError, match="time falls at event 1"):
+        engine.push(replace(later, time=np.array([6, 5])))
+    with pytest.raises(CepError, match="whole ticks"):
+        engine.push(replace(later, time=np.array([5.0, 6.0])))
+    with pytest.raises(CepError, match="between integers and floats"):
+        engine.push(replace(later, columns={"x": np.array([1.0, 2.0])}))
+    with pytest.raises(CepError, match="code of at least 0"):
+        engine.push(replace(later, partition_of_event=np.array([0, -1])))
+    with pytest.raises(CepError, match="accepts_of_component"):
+        engine.push(replace(later, accepts_of_component=np.ones((3, 2), bool)))
+    assert engine.push(later).n_matches == 2
+
+
+def test_large_integers_are_compared_exactly_and_missing_values_never():
+    large = 2**53
+    columns = {"x": np.array([large, large + 1]), "y": np.array([np.iinfo(np.int64).min, 3])}
+    for name, sign, expected in (("x", "<", 1), ("x", "==", 0), ("y", "<", 0), ("y", "!=", 0)):
+        pattern = PlainPattern(2, conditions=(Comparison(0, sign, 1, name, name),))
+        for engine in (LinkedCEP, SaseRuns, PythonLinked, PythonRuns):
+            assert engine(pattern).push(example("ab", "ab", columns=columns)).n_matches == expected
+
+
+def test_frozen_arrays_of_any_type_are_taken():
+    columns = {"x": np.array([1, 2], np.int8), "y": np.array([0.5, 2.5], np.float32)}
+    pattern = PlainPattern(2, 5, (Comparison(0, "<", 1, "x", "y", 2.0),))
+    events = example("ab", "ab", columns=columns, partition_of_event=np.array([3, 3], np.int8))
+    for array in (events.time, events.accepts_of_component, *columns.values()):
+        array.flags.writeable = False
+    assert LinkedCEP(pattern).push(events).positions.tolist() == [[0, 1]]
+
+
+@pytest.mark.skipif(not JIT, reason="nothing is compiled")
+def test_no_pattern_compiles_anything_of_its_own():
+    from cepkit.kernels import linked as kernel
+
+    stream = paper.abc_events(200)
+    rows = [
+        paper.run_query(system, query, stream)
+        for system in paper.SYSTEMS
+        for query in paper.queries(stream, per_group=3)
+    ]
+    assert len(rows) == 4 * 15
+    test_frozen_arrays_of_any_type_are_taken()
+    assert len(kernel.advance_chains.signatures) == 1
+    assert len(kernel.advance_runs.signatures) == 1
+
+
+# --- experiments ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def streams():
+    n = 3000 if JIT else 300
+    return [paper.abc_events(n), paper.abc_events(n, stay=0.8), paper.traffic_events(n)]
+
+
+def test_figures_6_and_7(streams):
+    table = paper.matching_time(streams, per_group=2)
+    assert len(table) == 3 * 5 * 4 and table["same_matches"].all()
+    assert table["system"].unique().tolist() == list(paper.SYSTEMS)
+    share = table.groupby("group")["coverable_share"].first()
+    assert (
+        share["Q1"] == share["Q2"] == share["Q5"] == 1 and 0 < share["Q3"] < 1 and share["Q4"] < share["Q3"]
+    )
+    wide = table.pivot(index=["stream", "group"], columns="system", values="intermediate")
+    assert (wide["LinkedCEP"] <= wide["SASE"]).all() and (wide["SASE"] == wide["Siddhi-like"]).all()
+    assert (table["matches"] > 0).mean() > (0.7 if JIT else 0.5)
+
+
+def test_figures_8_and_9(streams):
+    table = paper.time_by_window(streams[:2], windows_s=(50, 100), per_group=1)
+    assert len(table) == 2 * 2 * 4 and table["same_matches"].all()
+    matches = table[table["system"] == "SASE"].pivot(index="stream", columns="window_s", values="matches")
+    assert (matches[100] > matches[50]).all()
+    assert (table.loc[table["system"] == "SASE", "less_than_sase_pct"] == 0).all()
+
+
+def test_figures_10_and_11(streams):
+    table = paper.throughput(streams[:1], n_queries=(5, 10))
+    assert len(table) == 2 * 4 and (table["events_per_s"] > 0).all()
+    matches = table[table["system"] != "CoverMatch"].groupby("n_queries")["matches"]
+    assert matches.nunique().eq(1).all() and matches.first().is_monotonic_increasing
+
+
+def test_the_numbers_of_the_paper():
+    table = paper.paper_numbers()
+    assert table.loc[table["figure"] == "6", "value"].tolist() == [385, 290, 220]
+
+
+def test_an_unknown_system_is_named():
+    with pytest.raises(CepError, match="'Esper' is not known"):
+        paper.run_query("Esper", paper.StreamQuery("", (0, 1, 2)), paper.abc_events(5))
+
+
+def test_a_query_reads_as_text():
+    query = paper.StreamQuery("Q4", (0, 2, 1), (5, 0, 3), ((0, "<", 1), (1, ">", 2)), same_key=True)
+    assert str(query) == (
+        "SEQ(A a, C c, B b) WHERE a.x >= 5 AND c.x >= 0 AND b.x >= 3 AND a.x < c.x AND c.x > b.x AND [key]"
+    )

@@ -1,0 +1,562 @@
+"""What users hold: matches to count, look at, sample and draw; what ``explain`` says; progress and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit import progress as progress_module
+from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
+from cepkit.progress import Progress
+
+WALK = pd.DataFrame(
+    {
+        "symbol": ["a", "b"] * 8,
+        "ts": pd.date_range("2024-01-01 09:30", periods=16, freq="min"),
+        "price": [10, 5, 11, 6, 9, 7, 8, 6, 12, 8, 7, 9, 8, 3, 9, 4],
+        "size": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+    },
+    index=[f"row {n}" for n in range(16)],
+)
+PEAK = {
+    "query": ". up+ down",
+    "define": {"up": "price > prev(price)", "down": "price < prev(price)"},
+    "partition_by": "symbol",
+    "order_by": "ts",
+    "measures": {"n": "count()", "top": "max(price)", "mean": "avg(price)", "start": "first(ts)"},
+}
+
+
+@pytest.fixture
+def found():
+    return WALK.cep.match(**PEAK)
+
+
+# --- how many, and which ----------------------------------------------------------------------------------
+
+
+def test_the_example(found):
+    expected = pd.DataFrame({"symbol": ["a", "b", "a", "b"], "n": [3, 4, 3, 3], "top": [11, 7, 12, 9]})
+    table = found.to_frame()
+    pd.testing.assert_frame_equal(table[["symbol", "n", "top"]], expected, check_dtype=False)
+    assert table["start"].tolist() == [WALK["ts"].iloc[i] for i in (0, 1, 6, 9)]
+    assert table["mean"].tolist() == [10.0, 6.0, 9.0, 20 / 3]
+    assert table["symbol"].dtype == WALK["symbol"].dtype
+
+
+def test_how_many(found):
+    assert found.count() == len(found) == 4
+    assert type(found.count()) is int
+    assert bool(found)
+    assert not WALK.cep.match("p", define={"p": "price > 100"})
+    assert found.query.measures[0][0] == "n"
+
+
+def test_head(found):
+    whole = found.to_frame()
+    for n in (0, 1, 3, 4, 99):
+        pd.testing.assert_frame_equal(found.head(n), whole.head(n))
+    with pytest.raises(CepError, match="n=-2: expected a whole number, 0 or more"):
+        found.head(-2)
+    assert len(found.head()) == 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples(seed):
+    found = WALK.cep.match(".", measures={"size": "first(size)"})
+    for n in (0, 1, 7, 16, 99):
+        sample = found.sample(n, seed)["size"].tolist()
+        assert len(sample) == min(n, 16)
+        assert sample == sorted(set(sample))
+        assert sample == found.sample(n, seed)["size"].tolist()
+    for n, message in ((-1, "n=-1: expected"), (2.5, "n=2.5: expected"), ("3", "n='3': expected")):
+        with pytest.raises(CepError, match=message):
+            found.sample(n)
+
+
+def test_samples_are_uniform_and_differ():
+    found = WALK.cep.match(".", measures={"size": "first(size)"})
+    drawn = [tuple(found.sample(4, seed)["size"]) for seed in range(400)]
+    assert len(set(drawn)) > 300
+    times = np.bincount(np.concatenate(drawn), minlength=17)[1:]
+    assert times.min() > 60  # 100 expected of each, five standard deviations below
+    assert times.max() < 150
+
+
+def test_one_match(found):
+    match = found[1]
+    assert match.number == 1
+    assert match["n"] == 4
+    assert match.measures == {
+        "symbol": "b", "n": 4, "top": 7, "mean": 6.0, "start": pd.Timestamp("2024-01-01 09:31"),
+    }  # fmt: skip
+    assert isinstance(match["n"], int | np.integer)  # beside the floats of another measure
+    assert match.rows.index.tolist() == ["row 1", "row 3", "row 5", "row 7"]
+    assert match.rows["variable"].tolist() == [".", "up", "up", "down"]
+    assert list(match.rows.columns) == ["variable", *WALK.columns]
+    assert repr(match) == (
+        "Match(1: symbol='b', n=4, top=7, mean=6.0, start=Timestamp('2024-01-01 09:31:00'); 4 rows)"
+        if not repr(np.int64(1)).startswith("np.")
+        else f"Match(1: symbol='b', n={match['n']!r}, top={match['top']!r}, mean={match['mean']!r}, "
+        "start=Timestamp('2024-01-01 09:31:00'); 4 rows)"
+    )
+
+
+def test_large_integers_stay_exact():
+    frame = pd.DataFrame({"x": [2**60 + 1], "y": [0.5]})
+    [match] = frame.cep.match(".", measures={"x": "max(x)", "y": "max(y)"})
+    assert match["x"] == 2**60 + 1
+
+
+def test_numbers_of_matches(found):
+    for number in range(4):
+        assert found[number].number == found[number - 4].number == number
+        assert found[np.int64(number)]["top"] == found[number]["top"]
+    for number in (4, -5, 100):
+        with pytest.raises(IndexError, match=f"no match has number {number}; there are 4"):
+            found[number]
+    for key in ("n", 1.0, None, (0, 1)):
+        with pytest.raises(TypeError, match=r"a match has a number, got .*to_frame\(\)"):
+            found[key]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [slice(1, 3), slice(None), slice(-2, None), slice(5, 9), slice(None, None, 2), slice(None, None, -1)],
+    ids=str,
+)
+def test_slices(found, part):
+    some = found[part]
+    whole = found.to_frame()
+    pd.testing.assert_frame_equal(some.to_frame(), whole.iloc[part].reset_index(drop=True))
+    assert len(some) == len(whole.iloc[part])
+    of_whole = [match.rows for match in found][part]
+    assert len(of_whole) == len(some)
+    for match, rows in zip(some, of_whole, strict=True):
+        pd.testing.assert_frame_equal(match.rows, rows)
+    lineage = some.lineage()
+    assert lineage["match"].unique().tolist() == list(range(len(some)))
+    assert lineage["index"].tolist() == [label for rows in of_whole for label in rows.index]
+    assert some.tag()["match"].count() == len(lineage)
+
+
+def test_iteration_is_in_the_order_of_the_result():
+    found = pd.DataFrame({"x": range(2500)}).cep.match(".", measures={"x": "first(x)"})
+    assert [match["x"] for match in found] == list(range(2500))
+    assert [match.number for match in found] == list(range(2500))
+
+
+def test_slices_of_sequences_have_a_step_too():
+    found = WALK.cep.match("PATTERN SEQ(_ a, _ b) WITHIN 3 events", measures={"a": "a.size", "b": "b.size"})
+    whole = found.to_frame()
+    for part in (slice(None, None, -1), slice(20, 3, -4), slice(None, None, 3), slice(9, 2)):
+        expected = whole.iloc[part].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found[part].to_frame(), expected)
+        assert [(match["a"], match["b"]) for match in found[part]] == list(
+            zip(*expected.T.values, strict=True)
+        )
+        assert found[part].count_by_last()["count"].sum() == len(expected)
+
+
+def test_parts(found):
+    whole = found.to_frame()
+    for numbers in ([0, 3], [3, 0, 1], [-1, 2], []):
+        pd.testing.assert_frame_equal(found.take(numbers), whole.iloc[numbers].reset_index(drop=True))
+    with pytest.raises(IndexError, match="no match has number 4; there are 4"):
+        found.take([0, 4])
+    with pytest.raises(TypeError):
+        found.take([1.5])
+    chunks = list(found.chunks(3))
+    assert [len(chunk) for chunk in chunks] == [3, 1]
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
+    ends = found.count_by_last()
+    assert list(ends.columns) == ["index", "symbol", "ts", "count"]
+    assert ends["index"].tolist() == [match.rows.index[-1] for match in found]
+    assert ends["count"].tolist() == [1] * 4
+    pd.testing.assert_frame_equal(
+        found.lineage(-2), found.lineage().query("match == 2").reset_index(drop=True)
+    )
+    with pytest.raises(IndexError, match="no match has number 4; there are 4"):
+        found.lineage(4)
+
+
+def test_what_ran(found):
+    assert found.engine.name == "regex" and found.run.threads == 1
+    estimate = found.count("estimate")
+    assert (estimate.value, estimate.low, estimate.high) == (4, 4, 4)
+    with pytest.raises(CepError, match="a count is 'exact' or an 'estimate'"):
+        found.count("rough")
+
+
+# --- aggregates -------------------------------------------------------------------------------------------
+
+
+def test_aggregates_range_over_the_matched_rows(found):
+    rows = found.to_frame("all")
+    ups = rows[rows["variable"] == "up"]
+    made = found.aggregate(
+        n="count()", rows="count(price)", ups="count(up)", ups_with_size="count(up.size)", top="max(price)",
+        low="min(up.price)", total="sum(size)", total_up="sum(up.size)", mean="avg(up.size)",
+    )  # fmt: skip
+    assert made.to_dict() == {
+        "n": 4, "rows": len(rows), "ups": len(ups), "ups_with_size": len(ups), "top": rows["price"].max(),
+        "low": ups["price"].min(), "total": rows["size"].sum(), "total_up": ups["size"].sum(),
+        "mean": ups["size"].mean(),
+    }  # fmt: skip
+    assert found[1:2].aggregate(rows="count(size)")["rows"] == 4
+    nothing = found[:0].aggregate(n="count()", ups="count(up)", top="max(price)", mean="avg(price)")
+    assert nothing.to_dict() == {"n": 0, "ups": 0, "top": None, "mean": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("first(price)", TypeError, "aggregate 'm': expected count, sum, avg, min, max of a column"),
+        ("price", TypeError, "aggregate 'm': expected count, sum, avg, min, max of a column"),
+        ("sum(prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
+        ("sum(up.prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
+        ("sum(upp.price)", TypeError, "'upp' is no variable of the pattern. Did you mean 'up'"),
+        ("sum(up)", TypeError, "of which column of 'up'"),
+        ("sum(symbol)", TypeError, "needs numbers, 'symbol' is of type"),
+    ],
+)
+def test_aggregates_that_cannot_be(found, text, error, message):
+    with pytest.raises(error, match=message):
+        found.aggregate(m=text)
+    with pytest.raises(error, match=message):
+        found[:0].aggregate(m=text)
+
+
+# --- frames -----------------------------------------------------------------------------------------------
+
+
+def test_limits(found):
+    assert len(found.to_frame(limit=4)) == 4
+    for rows in ("one", "all"):
+        with pytest.raises(ResultTooLargeError, match="there are 4 matches, more than limit=3; take a part"):
+            found.to_frame(rows, limit=3)
+    with pytest.raises(CepError, match="write 'one'"):
+        found.to_frame("some")
+
+
+def test_a_frame_has_the_matches_that_memory_can_bear(found, monkeypatch):
+    monkeypatch.setattr("cepkit.results.matches.LIMIT", 3)
+    for call in (found.to_frame, found.lineage, lambda: found.to_frame("all", limit="auto")):
+        with pytest.raises(ResultTooLargeError, match="there are 4 matches, more than limit=3; take a part"):
+            call()
+    assert len(found.to_frame(limit=None)) == found.lineage(limit=None)["match"].nunique() == 4
+    assert found.tag()["match"].nunique() == 4  # as long as the frame
+
+
+def test_all_rows(found):
+    rows = found.to_frame("all")
+    assert list(rows.columns) == ["match", "variable", *WALK.columns]
+    assert rows["match"].tolist() == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    pd.testing.assert_frame_equal(rows[WALK.columns], WALK.loc[rows.index])
+
+
+def test_lineage(found):
+    lineage = found.lineage()
+    assert list(lineage.columns) == ["match", "variable", "position", "index"]
+    assert (WALK.index[lineage["position"]] == lineage["index"]).all()
+
+
+def test_tag(found):
+    tagged = found.tag()
+    pd.testing.assert_frame_equal(tagged[WALK.columns], WALK)
+    assert tagged.groupby("match").size().to_dict() == {0: 3, 1: 4, 2: 3, 3: 3}
+    assert tagged["match"].isna().sum() == 3
+    assert tagged["variable"].isna().sum() == 3
+    pd.testing.assert_frame_equal(cep.tag(WALK, **PEAK), tagged)
+    pd.testing.assert_frame_equal(WALK.cep.tag(**PEAK), tagged)
+
+
+def test_default_measures():
+    assert WALK.cep.match(". .").to_frame().columns.tolist() == ["first_position", "last_position", "count"]
+    ordered = WALK.cep.match(". .", order_by=["ts", "size"], partition_by=["symbol"]).to_frame()
+    assert ordered.columns.tolist() == ["symbol", "first_ts", "last_ts", "first_size", "last_size", "count"]
+    none = WALK.cep.match(". .", partition_by="symbol", measures={}).to_frame()
+    assert none.columns.tolist() == ["symbol"]
+    assert len(none) == 8
+
+
+def test_matches_of_matches(found):
+    higher = found.to_frame().cep.match(
+        ". higher", define={"higher": "top > prev(top)"}, partition_by="symbol", order_by="start",
+        measures={"rows": "sum(n)"},
+    )  # fmt: skip
+    assert higher.to_frame().to_dict("list") == {"symbol": ["a", "b"], "rows": [6, 7]}
+
+
+# --- texts ------------------------------------------------------------------------------------------------
+
+TEXT = """\
+4 matches of '. up+ down' in 16 events, 2 partitions by symbol
+  symbol  n  top       mean               start
+0      a  3   11  10.000000 2024-01-01 09:30:00
+1      b  4    7   6.000000 2024-01-01 09:31:00
+2      a  3   12   9.000000 2024-01-01 09:36:00
+3      b  3    9   6.666667 2024-01-01 09:39:00"""
+
+
+def test_text(found):
+    assert repr(found) == str(found) == TEXT
+    assert repr(WALK.cep.match(**PEAK)) == TEXT
+
+
+def test_text_of_many_and_of_none():
+    many = WALK.cep.match(".", measures={"size": "first(size)"})
+    lines = repr(many).splitlines()
+    assert lines[0] == "16 matches of '.' in 16 events"
+    assert len(lines) == 1 + 1 + 10 + 1
+    assert lines[-1] == "… 6 more"
+    assert "to_frame() has them all" not in repr(many)
+    assert "6 more; <code>to_frame()</code> has them all" in many._repr_html_()
+    assert repr(many[:1]).splitlines()[0] == "1 match of '.' in 16 events"
+    none = WALK.cep.match("p", define={"p": "price > 100"}, partition_by="symbol")
+    assert repr(none) == (
+        "no match of 'p' in 16 events, 2 partitions by symbol\n"
+        "df.cep.explain(…) with the same arguments shows how the query was read"
+    )
+    assert none._repr_html_().startswith("<p><b>no match of")
+
+
+def test_html_is_escaped_and_the_same_each_time(found):
+    assert found._repr_html_() == WALK.cep.match(**PEAK)._repr_html_()
+    frame = pd.DataFrame({"a<b": ["<script>", "x"], "<k>": ["&", "&"]})
+    text = frame.cep.match(".", partition_by="<k>", measures={"m": "first(`a<b`)"})._repr_html_()
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+    assert "by &lt;k&gt;" in text
+
+
+def test_partitions_are_those_with_rows():
+    frame = WALK.assign(symbol=pd.Categorical(WALK["symbol"], ["z", "b", "a", "y"]))
+    assert repr(frame.cep.match(".", partition_by="symbol")).startswith(
+        "16 matches of '.' in 16 events, 2 partitions by symbol"
+    )
+
+
+# --- explain ----------------------------------------------------------------------------------------------
+
+EXPLANATIONS = [
+    (
+        {**PEAK, "within": "10 min"},
+        """\
+pattern      . up+ down
+partitions   by symbol
+order        by ts
+window       10 min
+predicate    .: any event  [looks at the event alone]
+predicate    up: price > prev(price)  [looks at earlier rows]
+predicate    down: price < prev(price)  [looks at earlier rows]
+measure      n: count()
+measure      top: max(price)
+measure      mean: avg(price)
+measure      start: first(ts)
+automaton    4 states, 3 positions
+engine       regex: generated kernel over contiguous rows of a partition
+kernel       machine code, threads over partitions
+remembers    per partial match: start, positions, first(ts)
+queue        partial matches wait at 'up' in order of their starts""",
+    ),
+    (
+        {
+            "query": ". calm* jump", "order_by": "ts", "measures": {},
+            "define": {"calm": "delta(ts) < '5 min'", "jump": "price > first(price) * 1.05"},
+        },
+        """\
+pattern      . calm* jump
+partitions   none: one stream
+order        by ts
+predicate    .: any event  [looks at the event alone]
+predicate    calm: delta(ts) < '5 min'  [looks at the match so far]
+predicate    jump: price > first(price) * 1.05  [looks at the match so far]
+automaton    3 states, 3 positions
+engine       regex: generated kernel over contiguous rows of a partition
+kernel       machine code, threads over partitions
+remembers    per partial match: start, positions, first(ts), first(price)
+queue        partial matches wait at 'calm' in order of their starts""",
+    ),
+    (
+        {"query": "up+ down", "define": {"up": "size > 3", "down": "price < 9"}},
+        """\
+pattern      up+ down
+partitions   none: one stream
+order        of the rows
+predicate    up: size > 3  [looks at the event alone]
+predicate    down: price < 9  [looks at the event alone]
+measure      count: count()
+automaton    3 states, 2 positions
+engine       regex: generated kernel over contiguous rows of a partition
+kernel       machine code, threads over partitions
+remembers    per partial match: start, positions
+dominance    at up only the earliest start is kept""",
+    ),
+    (
+        {"query": ".+ apart", "define": {"apart": "bit_and(size, first(size)) == 0"}, "measures": {}},
+        """\
+pattern      .+ apart
+partitions   none: one stream
+order        of the rows
+predicate    .: any event  [looks at the event alone]
+predicate    apart: bit_and(size, first(size)) == 0  [looks at the match so far]
+automaton    3 states, 2 positions
+engine       regex: generated kernel over contiguous rows of a partition
+kernel       machine code, threads over partitions
+remembers    per partial match: start, positions, first(size)
+queue        partial matches wait at '.' in order of their starts
+warning      a partial match may wait for ever: nothing bounds the loop; think of within=…""",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keywords", "text"), EXPLANATIONS, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_explain(keywords, text):
+    explanation = WALK.cep.explain(**keywords)
+    assert str(explanation) == repr(explanation) == text
+    assert explanation.dot().startswith("digraph")
+    assert "<svg" in explanation._repr_html_()
+    assert cep.explain(WALK, **keywords).states == explanation.states
+
+
+def test_explain_names_slow_paths():
+    @cep.function(name="noisy_in_explain")
+    def noisy(x):
+        return x > 1
+
+    with pytest.warns(cep.CepWarning, match="noisy_in_explain.* is not declared pure"):
+        explanation = WALK.cep.explain("a", define={"a": "noisy_in_explain(price)"})
+    assert "a: noisy_in_explain(price)  [Python function, slow path]" in str(explanation)
+    assert "kernel       runs as Python, since noisy_in_explain is a plain Python function" in str(
+        explanation
+    )
+
+
+def test_engines_are_named():
+    assert WALK.cep.match(**PEAK, engine="regex").count() == 4
+    with pytest.raises(CepError, match=r"engine 'regx' is not known\. Did you mean 'regex'"):
+        WALK.cep.match(**PEAK, engine="regx")
+    for keyword in (
+        {"event_type": "kind"},
+        {"strategy": "any"},
+        {"strict_time": True},
+        {"after_match": "next"},
+    ):
+        with pytest.raises(UnsupportedQueryError, match=f"{next(iter(keyword))}.*belong to event sequences"):
+            WALK.cep.match(**PEAK, **keyword)
+    with pytest.raises(UnsupportedQueryError, match=r"engine 'chain' cannot .* can: \['regex'\]"):
+        WALK.cep.match(**PEAK, engine="chain")
+    with pytest.raises(
+        UnsupportedQueryError, match=r"'regex' cannot .* can: \['chain', 'ordered', 'search', 'linked'"
+    ):
+        WALK.cep.match("PATTERN SEQ(_ a, _ b)", engine="regex")
+
+
+# --- pictures ---------------------------------------------------------------------------------------------
+
+
+def test_plot(found):
+    figure = found.plot()
+    lines = [trace for trace in figure.data if trace.type == "scatter" and trace.name == "price"]
+    assert len(lines) == 2  # one per symbol
+    drawn = sorted(value for trace in lines for value in trace.y if value is not None)
+    assert drawn == sorted(WALK["price"])
+    names = {trace.name for trace in figure.data}
+    assert {"up", "down"} <= names
+    assert ". up+ down" in figure.layout.title.text
+    assert figure.to_json() == WALK.cep.match(**PEAK).plot().to_json()
+    sizes = found.plot("size", partitions=1)
+    assert {trace.name for trace in sizes.data} >= {"size"}
+    assert WALK.cep.match("p", define={"p": "price > 100"}).plot().data is not None
+
+
+# --- progress and Ctrl-C ----------------------------------------------------------------------------------
+
+
+def test_progress_is_silent_for_two_seconds(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    with Progress(100) as progress:
+        for second in (0.5, 1.0, 1.99):
+            now[0] = second
+            progress(10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_shows_what_is_done_after_two_seconds(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    with Progress(100) as progress:
+        progress(30)
+        now[0] = 2.5
+        progress(20)
+        assert progress._bar.n == 50
+        progress(25)
+        assert progress._bar.n == 75
+        assert progress._bar.total == 100
+    assert "events" in capsys.readouterr().err
+
+
+def test_matching_is_silent(capsys, found):
+    found.to_frame()
+    assert capsys.readouterr() == ("", "")
+
+
+LONG_RUN = """
+import itertools, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+import numpy as np, pandas as pd, cepkit
+from cepkit.progress import Cancellation, cancellable
+frame = pd.DataFrame({"k": np.arange(1_500_000) % 2, "x": 1})
+define = {"e": "sum(x) < :n", "full": "sum(x) >= :n"}
+def run(frame):
+    return cepkit.match(frame, ". e* full", define=define, params={"n": 2**60}, partition_by="k")
+run(frame.head(10))
+class Watched(Cancellation):
+    looks = itertools.count()
+    @property
+    def is_cancelled(self):
+        if next(self.looks) == 20:
+            print("ready", flush=True)
+        return super().is_cancelled
+try:
+    with cancellable(Watched()):
+        run(frame)
+except KeyboardInterrupt:
+    names = [thread.name for thread in threading.enumerate()]
+    print("interrupted", sum(name.startswith("cepkit") for name in names), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_ends_a_long_match(threads):
+    """The run would take many minutes; Ctrl-C ends it, and no thread goes on behind the error."""
+    root = Path(cep.__file__).resolve().parents[1]
+    environment = {
+        **os.environ, "CEPKIT_THREADS": str(threads), "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": str(root),
+    }  # fmt: skip
+    child = subprocess.Popen(
+        [sys.executable, "-c", LONG_RUN], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert child.stdout.readline() == "ready\n"
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert out == "interrupted 0\n", err
+    assert child.returncode == 0

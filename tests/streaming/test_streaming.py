@@ -1,0 +1,715 @@
+"""Streams: cut anywhere, on any number of threads, saved and loaded at any point, the same matches."""
+
+import gc
+import json
+import zipfile
+from random import Random
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, PredicateError, UnsupportedQueryError
+from cepkit.language.expressions.functions import _REGISTRY
+from cepkit.streaming import saved as state_files
+from tests.oracle import generate, naive
+
+SHAPES = (5, 6, 28, 39, 46, 50)  # of tests/generate.py: windows, aggregates, two compared texts, text tests
+SCHEMA = {
+    "x": "int64 not null", "y": "float64", "t": "int64", "s": "string", "f": "bool", "g": "int64",
+    "k": "string", "i": "int64",
+}  # fmt: skip
+TRADES = {"ts": "int64", "symbol": "string", "price": "int64 not null"}
+PEAKS = {
+    "query": ". rise+ drop+ low",
+    "define": {
+        "rise": "price > first(price) and price >= prev(price)",
+        "drop": "price >= first(price) and price < prev(price)",
+        "low": "price < first(price)",
+    },
+    "partition_by": "symbol",
+    "order_by": "ts",
+    "measures": {"begin": "first(ts)", "end": "last(ts)", "rows": "count()", "top": "max(price)"},
+}
+JUMPS = {  # its partial matches wait in a queue
+    "query": ". quiet* jump",
+    "define": {"quiet": "delta(ts) < 20", "jump": "price > first(price) + 5 and delta(ts) < 20"},
+    "partition_by": "symbol",
+    "order_by": "ts",
+    "measures": {"begin": "first(ts)", "end": "last(ts)", "rows": "count()"},
+}
+
+
+def trades(seed, n_events=300, n_symbols=6):
+    """Return a random walk per symbol; in a fifth of the events the clock stands still."""
+    rng = np.random.default_rng(seed)
+    symbol = rng.integers(0, n_symbols, n_events)
+    price = np.zeros(n_events, np.int64)
+    for s in range(n_symbols):
+        own = symbol == s
+        price[own] = np.abs(20 + np.cumsum(rng.integers(-3, 4, own.sum())))
+    names = np.array([f"S{s}" for s in range(n_symbols)], dtype=object)
+    return pd.DataFrame(
+        {"ts": np.cumsum(rng.choice([0, 1, 1, 2, 3], n_events)), "symbol": names[symbol], "price": price}
+    )
+
+
+def pieces(frame, seed, sizes=None):
+    """Return the frame cut into batches of random sizes, empty ones among them."""
+    rng, begin = Random(seed), 0
+    while begin < len(frame):
+        size = rng.choice(sizes or [0, 1, 1, 2, 3, 7, 20, 90])
+        yield frame.iloc[begin : begin + size].reset_index(drop=True)
+        begin += size
+
+
+def run(stream, batches):
+    """Return all results as one frame."""
+    found = [stream.push(batch) for batch in batches]
+    found.append(stream.flush())
+    shown = [frame for frame in found if len(frame)] or found[:1]
+    return pd.concat(shown, ignore_index=True)
+
+
+def open_stream(query, schema=None, **more):
+    return cep.stream(schema=TRADES if schema is None else schema, **query, **more)
+
+
+def expected(frame, query):
+    return frame.cep.match(**query).to_frame()
+
+
+def assert_same(found, wanted):
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=len(found) > 0)
+
+
+# --- the whole = its parts --------------------------------------------------------------------------------
+
+
+def open_case(case, **more):
+    define = {name: str(expression) for name, expression in case.define.items()}
+    measures = {"first": "first(i)", "last": "last(i)", "n": "count()"}
+    given = {name: value for name, value in case.keywords().items() if value}
+    return cep.stream(str(case.pattern), SCHEMA, define=define or None, measures=measures, **given, **more)
+
+
+def case_and_frame(seed, shape):
+    case = generate.case(seed, shape, n_events=40)
+    return case, generate.to_frame(case.rows).assign(i=range(len(case.rows)))
+
+
+def naive_rows(case):
+    found = naive.matches(case.pattern, case.define, case.rows, **case.keywords())
+    return [(match[0], match[-1], len(match)) for match in found]
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+@pytest.mark.parametrize("sizes", [[1], [2], [7], [1000], [0, 1, 3, 15]], ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_chunks_of_any_size_give_what_the_definition_gives(shape, sizes):
+    n_found = 0
+    for seed in range(4):
+        case, frame = case_and_frame(seed, shape)
+        stream = open_case(case)
+        found = run(stream, pieces(frame, seed, sizes))
+        assert list(found.columns) == [*case.partition_by, "first", "last", "n"]
+        wanted = naive_rows(case)
+        assert list(found[["first", "last", "n"]].itertuples(index=False, name=None)) == wanted
+        assert found.drop(columns=["first", "last", "n"]).equals(
+            frame.loc[found["last"].to_numpy(np.int64), list(case.partition_by)].reset_index(drop=True)
+        )
+        assert (stream.events, stream.matches) == (40, len(wanted))
+        n_found += len(wanted)
+    assert n_found
+
+
+@pytest.mark.parametrize("query", [PEAKS, JUMPS], ids=["peaks", "jumps"])
+@pytest.mark.parametrize("seed", range(6))
+def test_results_are_the_frames_of_match(seed, query):
+    frame = trades(seed)
+    wanted = expected(frame, query)
+    assert len(wanted) > 3
+    assert_same(run(open_stream(query), pieces(frame, seed)), wanted)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_rows_with_their_variables(seed):
+    frame = trades(seed)
+    wanted = frame.cep.match(**PEAKS).to_frame(rows="all").reset_index(drop=True)
+    stream = open_stream(PEAKS, rows="all")
+    assert_same(run(stream, pieces(frame, seed)), wanted)
+    threaded = open_stream(PEAKS, rows="all", threads=3)
+    assert_same(run(threaded, pieces(frame, seed + 1)), wanted)
+    assert threaded.result_schema.names == list(wanted.columns)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_know_the_rows_before_a_match(seed):
+    # The first row of a match is labelled by what came three rows before it, in an earlier batch.
+    query = {
+        "query": "up (big | .) down",
+        "define": {
+            "up": "price > prev(price, 3)",
+            "big": "price > prev(price, 2)",
+            "down": "price < prev(price)",
+        },
+        "partition_by": "symbol",
+        "order_by": "ts",
+    }  # fmt: skip
+    frame = trades(seed)
+    wanted = frame.cep.match(**query).to_frame(rows="all").reset_index(drop=True)
+    assert len(wanted) and set(wanted["variable"]) == {"up", "big", ".", "down"}
+    assert_same(run(open_stream(query, rows="all"), pieces(frame, seed, [1, 2, 5])), wanted)
+
+
+def test_default_measures_are_places_in_the_stream():
+    query = {"query": ". rise", "define": {"rise": "price > prev(price)"}}
+    frame = trades(0, 50)
+    found = run(open_stream(query, {"price": "int64"}), pieces(frame, 0))
+    assert_same(found, frame.cep.match(**query).to_frame())
+
+
+def test_a_batch_is_sorted_and_ties_keep_their_order():
+    frame = trades(3, 60)
+    shuffled = frame.sample(frac=1, random_state=1)
+    half = frame["ts"].iloc[30]
+    batches = [shuffled[shuffled["ts"] < half], shuffled[shuffled["ts"] >= half]]
+    wanted = expected(shuffled, PEAKS)
+    assert len(wanted) and shuffled["ts"].duplicated().any()
+    assert_same(run(open_stream(PEAKS), batches), wanted)
+
+
+# --- threads ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_change_nothing(seed, threads):
+    frame = trades(seed, 2000, n_symbols=11)
+    wanted = expected(frame, PEAKS)
+    with open_stream(PEAKS, threads=threads, pulse_every=10 + 50 * seed) as stream:
+        assert_same(run(stream, pieces(frame, seed)), wanted)
+    with pytest.raises(CepError, match="the stream is closed"):
+        stream.push(frame)
+
+
+def test_pulses_bring_out_what_a_silent_key_would_hold_back():
+    frame = trades(1, 400, n_symbols=1)
+    stream = open_stream(PEAKS, threads=2, pulse_every=50)
+    found = []
+    for batch in pieces(frame, 0, [10]):
+        found.append(stream.push(batch))
+        for (
+            inbox
+        ) in stream._search._threads._inboxes:  # all that was given is done: the longest queue is empty
+            inbox.join()
+        found.append(stream.push(batch.iloc[:0]))
+        known = expected(frame.iloc[: stream.events], PEAKS)
+        waiting = known.iloc[stream.matches :]
+        oldest = frame.iloc[max(0, stream.events - 50)]["ts"]
+        assert (waiting["end"] >= oldest).all()
+    assert stream.matches > 0
+    found.append(stream.close())
+    assert_same(pd.concat([f for f in found if len(f)], ignore_index=True), expected(frame, PEAKS))
+
+
+def test_an_error_in_a_thread_ends_the_stream_and_is_told():
+    stream = open_stream(JUMPS, threads=2, max_live=2)
+    quiet = pd.DataFrame({"ts": range(9), "symbol": "A", "price": 5})
+    stream.push(quiet)
+    with pytest.raises(
+        CepError, match=r"the stream cannot go on: the partition symbol='A' has \d live partial"
+    ):
+        stream.flush()
+    with pytest.raises(CepError, match="cannot go on"):
+        stream.push(quiet.assign(ts=99))
+
+
+def test_the_threads_of_a_forgotten_stream_end():
+    stream = open_stream(PEAKS, threads=2)
+    stream.push(trades(0))
+    threads = stream._search._threads._threads
+    del stream
+    gc.collect()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_threads_need_keys():
+    with pytest.raises(CepError, match="threads=4 needs partition_by"):
+        cep.stream("a", {"a": "bool"}, threads=4)
+
+
+# --- save and load ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("query", [PEAKS, JUMPS], ids=["peaks", "jumps"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_loaded_stream_goes_on_as_if_nothing_had_happened(seed, query, threads, tmp_path):
+    rng, frame, path = Random(seed), trades(seed), tmp_path / "stream.cep"
+    stream, found = open_stream(query, threads=threads, pulse_every=60), []
+    for batch in pieces(frame, seed):
+        found.append(stream.push(batch))
+        if rng.random() < 0.3:
+            stream.save(path)
+            before = repr(stream)
+            if rng.random() < 0.5:  # what the old one does from here on is of no importance
+                stream.push(batch.assign(ts=10**6))
+            stream = cep.stream.load(path)
+            assert repr(stream) == before
+    found.append(stream.flush())
+    shown = pd.concat([f for f in found if len(f)], ignore_index=True)
+    assert_same(shown.astype({"symbol": object}), expected(frame, query).astype({"symbol": object}))
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_any_state_can_be_saved(shape, tmp_path):
+    path = tmp_path / "stream.cep"
+    for seed in range(3):
+        case, frame = case_and_frame(seed, shape)
+        stream, found = open_case(case), []
+        for batch in pieces(frame, seed, [9]):
+            found += stream.push(batch)[["first", "last", "n"]].to_numpy().tolist()
+            stream.save(path)
+            stream = cep.stream.load(path)
+        assert [tuple(row) for row in found] == naive_rows(case)
+
+
+def test_saving_twice_gives_the_same_bytes_and_no_leftovers(tmp_path):
+    stream = open_stream(PEAKS, rows="all", idle_after=500)
+    stream.push(trades(0))
+    stream.save(tmp_path / "a")
+    cep.stream.load(tmp_path / "a").save(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_parameters_windows_and_orders_are_saved(tmp_path):
+    sizes = pd.CategoricalDtype(["small", "middle", "large"], ordered=True)
+    schema = {"ts": "timestamp[ms, UTC]", "size": sizes, "price": "float64"}
+    query = {
+        "query": ". a b",
+        "define": {"a": "size < 'large' and price > :least", "b": "size >= first(size) and ts > :begin"},
+        "order_by": "ts",
+        "within": pd.Timedelta("1500 ms"),
+        "within_closed": False,
+        "params": {"least": np.float64(0.5), "begin": pd.Timestamp("2024-01-01", tz="UTC")},
+        "measures": {"end": "last(ts)", "size": "first(size)"},
+    }
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "ts": pd.date_range("2024-01-01", periods=200, freq="500ms", tz="UTC", unit="ms"),
+            "size": pd.Categorical.from_codes(rng.integers(-1, 3, 200), dtype=sizes),
+            "price": rng.random(200),
+        }
+    )
+    wanted = frame.cep.match(**query).to_frame()
+    assert len(wanted) > 3
+    stream = open_stream(query, schema)
+    found = [stream.push(frame[:80])]
+    stream.save(tmp_path / "s")
+    stream = cep.stream.load(tmp_path / "s")
+    found.append(stream.push(frame[80:]))
+    assert_same(pd.concat(found, ignore_index=True), wanted)
+
+
+def test_functions_must_be_registered_where_a_stream_is_loaded(tmp_path):
+    try:
+        cep.pure(lambda x: x % 2 == 1, name="is_odd")
+        stream = cep.stream(". odd", {"x": "int64"}, define={"odd": "is_odd(x)"}, measures={"x": "last(x)"})
+        assert stream.push([{"x": 1}, {"x": 2}]) == []
+        stream.save(tmp_path / "s")
+        _REGISTRY.pop("is_odd")
+        with pytest.raises(PredicateError, match=r"calls \['is_odd'\], which are not registered here"):
+            cep.stream.load(tmp_path / "s")
+        cep.pure(lambda x: x % 2 == 1, name="is_odd")
+        assert cep.stream.load(tmp_path / "s").push([{"x": 3}]) == [{"x": 3}]
+    finally:
+        _REGISTRY.pop("is_odd", None)
+
+
+def changed_header(path, **changes):
+    """Write the file again with another header."""
+    with zipfile.ZipFile(path) as members:
+        contents = {name: members.read(name) for name in members.namelist()}
+    contents["header.json"] = json.dumps({**json.loads(contents["header.json"]), **changes}).encode()
+    with zipfile.ZipFile(path, "w") as members:
+        for name, content in contents.items():
+            members.writestr(name, content)
+
+
+def test_files_of_other_versions_and_other_files_are_refused(tmp_path):
+    path = tmp_path / "s"
+    open_stream(PEAKS).save(path)
+    good = path.read_bytes()
+    for other in (99, 1):
+        changed_header(path, version=other)
+        with pytest.raises(CepError, match=f"another version of cepkit: its format is {other}, this cepkit"):
+            cep.stream.load(path)
+    changed_header(path, version=state_files.FORMAT_VERSION, kernels=-1)
+    with pytest.raises(CepError, match="the layout of kernel state is -1"):
+        cep.stream.load(path)
+    for wrong in (b"", b"not a zip file", good[: len(good) // 2]):
+        path.write_bytes(wrong)
+        with pytest.raises(CepError, match="not a state file of cepkit, or it is damaged"):
+            cep.stream.load(path)
+    with pytest.raises(FileNotFoundError):
+        cep.stream.load(tmp_path / "nothing")
+
+
+def test_a_file_with_pickled_objects_is_refused(tmp_path):
+    path = tmp_path / "s"
+    open_stream(PEAKS).save(path)
+    with zipfile.ZipFile(path) as members:
+        contents = {name: members.read(name) for name in members.namelist()}
+    assert "arrays/search/keys/free.npy" in contents
+    with zipfile.ZipFile(path, "w") as members:
+        for name, content in contents.items():
+            if name == "arrays/search/keys/free.npy":
+                with members.open(name, "w") as file:
+                    np.lib.format.write_array(file, np.array([print], dtype=object), allow_pickle=True)
+            else:
+                members.writestr(name, content)
+    with pytest.raises(CepError, match="damaged"):
+        cep.stream.load(path)
+
+
+def test_a_failed_save_leaves_the_file_that_was_there(tmp_path):
+    path = tmp_path / "s"
+    open_stream(PEAKS).save(path)
+    good = path.read_bytes()
+    saved = state_files.Saved({"kind": "stream"}, {"bad": np.array([print], dtype=object)}, {})
+    with pytest.raises(CepError, match="bad holds Python objects"):
+        state_files.save_file(path, saved)
+    with pytest.raises(TypeError):
+        state_files.save_file(path, state_files.Saved({"kind": print}, {}, {}))
+    assert path.read_bytes() == good and len(list(tmp_path.iterdir())) == 1
+
+
+# --- what is kept -----------------------------------------------------------------------------------------
+
+
+def test_short_matches_keep_few_rows():
+    frame = trades(0, 20_000, n_symbols=20)
+    stream = cep.stream(
+        ". rise rise rise",
+        TRADES,
+        define={"rise": "price > prev(price)"},
+        partition_by="symbol",
+        measures={"low": "first(price)", "top": "last(price)"},
+    )
+    most = 0
+    for begin in range(0, len(frame), 100):
+        stream.push(frame.iloc[begin : begin + 100])
+        most = max(most, stream.retained)
+    assert stream.matches > 300
+    assert (
+        most <= 2 * 3 * 20 + 100 + 20
+    )  # twice three rows a symbol, one batch, a quarter of the state's room
+
+
+def test_nothing_is_kept_of_what_can_match_no_more():
+    stream = open_stream(PEAKS)
+    stream.push(pd.DataFrame({"ts": [1, 2, 3, 4], "symbol": ["A"] * 4, "price": [5, 7, 6, 4]}))
+    assert (stream.matches, stream.retained) == (1, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_idle_keys_start_afresh_wherever_the_stream_is_cut(seed, threads):
+    frame = trades(seed, 900, n_symbols=20)
+    # The same with the pauses as a second key, which a frame as a whole can have.
+    pause = frame.groupby("symbol")["ts"].diff() > 25
+    runs = frame.assign(run=pause.groupby(frame["symbol"]).cumsum())
+    wanted = expected(runs, {**PEAKS, "partition_by": ["symbol", "run"]}).drop(columns="run")
+    assert len(wanted) > 3 and len(wanted) != len(expected(frame, PEAKS))
+    stream = open_stream(PEAKS, idle_after=25, threads=threads)
+    assert_same(run(stream, pieces(frame, seed)), wanted)
+    last = runs.groupby(["symbol", "run"])["ts"].max().groupby("symbol").last()
+    n_later_runs = len(runs[["symbol", "run"]].drop_duplicates()) - len(last)
+    assert stream.evicted == n_later_runs + int((frame["ts"].max() - last > 25).sum())
+    assert stream.keys == int((frame["ts"].max() - last <= 25).sum())
+    assert stream.ended > 0
+
+
+def test_codes_of_forgotten_keys_are_given_again():
+    stream = open_stream(PEAKS, idle_after=10)
+    for ts in range(0, 10_000, 5):
+        stream.push([{"ts": ts, "symbol": f"S{ts}", "price": 1}])
+    assert stream.keys <= 3 and stream._search._keys.n_codes <= 4
+    assert stream.evicted == 2000 - stream.keys
+
+
+def test_a_forgotten_key_takes_its_rows_along():
+    # B gets the code of A; the row before its first one is not A's.
+    stream = cep.stream(
+        "(fresh | .) up",
+        TRADES,
+        define={"fresh": "prev(price) is null", "up": "price > prev(price)"},
+        partition_by="symbol",
+        order_by="ts",
+        rows="all",
+        idle_after=10,
+    )
+    stream.push([{"ts": 0, "symbol": "A", "price": 6}, {"ts": 1, "symbol": "A", "price": 5}])
+    stream.push([{"ts": 100, "symbol": "C", "price": 1}])
+    assert (stream.evicted, stream.ended) == (1, 1)
+    found = stream.push([{"ts": 101, "symbol": "B", "price": 1}, {"ts": 102, "symbol": "B", "price": 2}])
+    assert stream._search._keys.n_codes == 2
+    assert [(row["symbol"], row["variable"]) for row in found] == [("B", "fresh"), ("B", "up")]
+
+
+@pytest.mark.parametrize("query", [PEAKS, JUMPS], ids=["list", "queue"])
+def test_too_many_live_starts_name_the_key_and_change_nothing(query):
+    frame = trades(2, 200, n_symbols=3).assign(ts=range(200))
+    stream, found, refused = open_stream(query, max_live=4), [], 0
+    twin = open_stream(query)
+    for begin in range(0, 200, 10):
+        batch = frame.iloc[begin : begin + 10]
+        try:
+            found.append(stream.push(batch))
+        except CepError as error:
+            assert "the partition symbol='S" in str(error) and "more than max_live=4" in str(error)
+            refused += 1
+            continue
+        pd.testing.assert_frame_equal(found[-1], twin.push(batch))
+    assert refused and stream.events == 200 - 10 * refused
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+GOOD = {"ts": [10, 11], "symbol": ["A", "A"], "price": [5, 6]}
+BAD = {
+    "missing": ({"ts": [10], "symbol": ["A"], "prise": [5]}, ColumnNotFoundError, "Did you mean 'prise'"),
+    "type": ({**GOOD, "price": ["5", "6"]}, CepError, "'price' must be int64 not null, it is"),
+    "loss": ({**GOOD, "price": [5.0, 6.5]}, CepError, "'price' must be int64 not null, it is double"),
+    "null": ({**GOOD, "price": pd.array([5, None], "Int64")}, CepError, "it has 1 nulls among 2 values"),
+    "behind": ({**GOOD, "ts": [1, 12]}, OrderError, r"1 of the batch's 2 rows .* \(ts = 5\)"),
+    "no time": ({**GOOD, "ts": pd.array([None, 12], "Int64")}, OrderError, "'ts' has 1 missing values of 2"),
+    "no frame": (17, CepError, "a batch is a pandas or polars DataFrame"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_refused_batch_has_no_effect(bad):
+    batch, error, message = BAD[bad]
+    batch = pd.DataFrame(batch) if isinstance(batch, dict) else batch
+    stream, twin = open_stream(PEAKS), open_stream(PEAKS)
+    first = pd.DataFrame({"ts": [1, 2, 5], "symbol": ["A"] * 3, "price": [5, 7, 6]})
+    stream.push(first), twin.push(first)
+    before = repr(stream)
+    with pytest.raises(error, match=message):
+        stream.push(batch)
+    assert repr(stream) == before
+    last = pd.DataFrame({"ts": [5], "symbol": ["A"], "price": [4]})
+    found = stream.push(last)
+    assert len(found) == 1
+    pd.testing.assert_frame_equal(found, twin.push(last))
+
+
+def test_a_function_that_raises_leaves_the_stream_as_it_was():
+    def careful(price):
+        if price == 13:
+            raise ValueError("unlucky")
+        return price > 5
+
+    stream = cep.stream(
+        ". a a", {"price": "int64"}, define={"a": cep.pure(careful)}, measures={"n": "count()"}
+    )
+    try:
+        assert stream.push([{"price": 1}, {"price": 6}]) == []
+        with pytest.raises(ValueError, match="unlucky"):
+            stream.push([{"price": 2}, {"price": 13}])
+        assert stream.events == 2
+        assert stream.push([{"price": 7}]) == [{"n": 3}]
+    finally:
+        _REGISTRY.pop("careful", None)
+
+
+def test_options_are_checked_before_work():
+    for wrong in ({"rows": "some"}, {"threads": 0}, {"pulse_every": 1.5}, {"max_live": 0}):
+        with pytest.raises(CepError, match=next(iter(wrong))):
+            open_stream(PEAKS, **wrong)
+    with pytest.raises(CepError, match="idle_after needs a clock"):
+        cep.stream("a", {"a": "bool"}, idle_after=3)
+    with pytest.raises(CepError, match="expected a positive duration"):
+        open_stream(PEAKS, idle_after=-3)
+    with pytest.raises(CepError, match=r"\['match'\], rename"):
+        cep.stream("a", {"a": "bool", "match": "int64"}, rows="all")
+    with pytest.raises(ColumnNotFoundError, match="Did you mean 'price'"):
+        cep.stream("a", TRADES, define={"a": "prise > 1"})
+
+
+# --- texts ------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_compared_with_constants_and_texts_that_come_later():
+    schema = {"s": "string", "u": "string", "n": "int64"}
+    query = {
+        "query": "new (same | like)+ end",
+        "define": {
+            "new": "s == 'new'",
+            "same": "s == u or s == prev(u)",
+            "like": "s like '%x%'",
+            "end": "s in ('end', 'stop')",
+        },
+        "measures": {"first": "first(n)", "last": "last(n)"},
+    }  # fmt: skip
+    rng = Random(0)
+    words = ["new", "new", "new", "end", "stop", *"abc"]
+    rows = []
+    for n in range(600):
+        word = rng.choice([*words, f"x{n}", f"{n}"])  # a third of the texts were never seen before
+        rows.append({"s": word, "u": rng.choice([word, "a", None]), "n": n})
+    frame = pd.DataFrame(rows).astype({"s": "string", "u": "string"})
+    wanted = frame.cep.match(**query).to_frame()
+    assert len(wanted) > 5
+    assert_same(run(open_stream(query, schema), pieces(frame, 1)), wanted)
+
+
+def test_texts_without_an_order_of_their_own_cannot_be_ordered():
+    for test in ("s > prev(s)", "s == max(s)"):
+        with pytest.raises(UnsupportedQueryError, match=r"orders the texts of \['s'\].*CategoricalDtype"):
+            cep.stream(". a", {"s": "string"}, define={"a": test})
+
+
+def test_other_texts_than_the_ordered_ones_are_refused():
+    size = pd.CategoricalDtype(["S", "M", "L"], ordered=True)
+    stream = cep.stream(
+        ". up", {"size": size}, define={"up": "size > prev(size)"}, measures={"to": "last(size)"}
+    )
+    assert stream.push([{"size": "L"}, {"size": "S"}]) == []
+    with pytest.raises(CepError, match=r"holds 'XL', its ordered categories are \['S', 'M', 'L'\]"):
+        stream.push([{"size": "XL"}])
+    assert stream.push([{"size": None}, {"size": "M"}, {"size": "L"}]) == [{"to": "L"}]
+
+
+# --- schemas and frames -----------------------------------------------------------------------------------
+
+
+def test_a_schema_can_be_given_in_many_ways():
+    from cepkit.streaming.batches import schema_of
+
+    wanted = pa.schema(
+        [
+            pa.field("t", pa.timestamp("us", "UTC")),
+            pa.field("n", pa.int64(), False),
+            pa.field("x", pa.float64()),
+            pa.field("s", pa.large_string()),
+        ]
+    )
+    text = {"t": "timestamp[us, UTC]", "n": "int64 NOT NULL", "x": "double", "s": "large_string"}
+    assert schema_of(text).arrow.equals(wanted)
+    assert schema_of({**text, "t": pa.timestamp("us", "UTC"), "x": float}).arrow.equals(wanted)
+    assert schema_of(wanted).arrow.equals(wanted)
+    frame = pd.DataFrame(
+        {"t": pd.DatetimeIndex([], tz="UTC").as_unit("us"), "n": np.empty(0, np.int64), "x": 0.5}
+    )
+    frame["s"] = pd.Series([], dtype=pd.ArrowDtype(pa.large_string()))
+    assert schema_of(frame).arrow.equals(wanted)
+    table = pa.Table.from_pylist([], schema=wanted)
+    assert schema_of(table).arrow.equals(wanted)
+    polars = pytest.importorskip("polars")
+    nullable = pa.schema([field.with_nullable(True) for field in wanted])
+    assert schema_of(polars.from_arrow(table)).arrow.equals(nullable)
+
+
+def test_schemas_that_cannot_be_read():
+    from cepkit.streaming.batches import schema_of
+
+    with pytest.raises(CepError, match=r"'x' has type 'in64', which is not known. Did you mean 'int64'"):
+        schema_of({"x": "in64"})
+    for wrong in ({}, {"x": object()}, {1: "int64"}, 17, pa.schema([("a", pa.int64()), ("a", pa.int64())])):
+        with pytest.raises(CepError, match="schema"):
+            schema_of(wrong)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "batch", "polars", "rows"])
+def test_results_are_of_the_kind_of_the_batch(kind):
+    polars = pytest.importorskip("polars")
+    frame = trades(0, 100).rename_axis(None)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    batch, type_of_result = {
+        "pandas": (frame, pd.DataFrame),
+        "arrow": (table, pa.Table),
+        "batch": (table.to_batches()[0], pa.Table),
+        "polars": (polars.from_arrow(table), polars.DataFrame),
+        "rows": (table.to_pylist(), list),
+    }[kind]
+    stream = open_stream(PEAKS)
+    found = stream.push(batch)
+    assert isinstance(found, type_of_result)
+    assert isinstance(stream.push(batch[:0] if kind != "batch" else batch.slice(0, 0)), type_of_result)
+    rows = {
+        "pandas": lambda: found.to_dict("records"),
+        "polars": lambda: found.to_dicts(),
+        "rows": lambda: found,
+    }
+    wanted = expected(frame, PEAKS).to_dict("records")
+    assert rows.get(kind, lambda: found.to_pylist())() == wanted
+
+
+def test_every_type_keeps_its_values():
+    n = 200
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "t": pd.to_datetime(rng.integers(0, 10**15, n)).sort_values().tz_localize("Europe/Berlin"),
+            "d": pd.to_timedelta(rng.integers(0, 10**9, n), unit="us"),
+            "u": rng.integers(0, 255, n).astype(np.uint8),
+            "f": rng.random(n).astype(np.float32),
+            "b": rng.random(n) < 0.6,
+            "g": pd.array(rng.integers(0, 4, n), "Int16"),
+            "c": pd.Categorical(rng.choice(["p", "q"], n)),
+        }
+    )
+    frame.loc[frame.index[::9], ["g", "c"]] = None
+    query = {
+        "query": "b up+ .",
+        "define": {"up": "u >= prev(u) or f > 0.5 and g is not null and d > '100 s' and c == 'p'"},
+        "partition_by": ["c", "g"],
+        "order_by": "t",
+        "within": "2 days",
+        "measures": {
+            "t": "last(t)", "d": "first(d)", "u": "last(u)", "f": "last(f)", "b": "first(b)",
+            "total": "sum(u)",
+        },
+    }  # fmt: skip
+    wanted = frame.cep.match(**query).to_frame()
+    assert len(wanted) > 3
+    found = run(open_stream(query, frame), pieces(frame, 0, [1, 4, 9]))
+    assert_same(found.astype({"c": object}), wanted.astype({"c": object}))
+
+
+# --- streams of streams -----------------------------------------------------------------------------------
+
+
+def test_matches_are_the_stream_of_the_next_query():
+    frame = trades(5, 600)
+    first = open_stream(PEAKS)
+    second_query = {
+        "query": ". higher",
+        "define": {"higher": "top > prev(top) and rows >= 3"},
+        "partition_by": "symbol",
+        "order_by": "end",
+        "measures": {"begin": "first(begin)", "end": "last(end)", "tops": "sum(top)"},
+    }
+    second = open_stream(second_query, first.result_schema)
+    found = [second.push(first.push(batch)) for batch in pieces(frame, 0)]
+    wanted = expected(expected(frame, PEAKS), second_query)
+    assert len(wanted) > 3
+    assert_same(pd.concat([f for f in found if len(f)], ignore_index=True), wanted)
+
+
+def test_a_bounded_number_of_rows_whatever_the_number_of_batches():
+    stream = open_stream(PEAKS)
+    for ts in range(300):
+        stream.push([{"ts": ts, "symbol": f"S{ts % 3}", "price": 300 - ts}])
+    assert stream.retained <= 2 * 3 + 10
+    assert repr(stream).startswith("Stream of '. rise+ drop+ low': 300 events, 3 keys, 0 matches, ")

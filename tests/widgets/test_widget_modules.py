@@ -1,0 +1,723 @@
+"""The browser half of widgets, in a real browser: they draw, follow, report, and leave nothing behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.widget_cases import KINDS, MARCH, full
+from tests.support.widget_page import THEMES, blank_page, mount, set_theme
+
+STEMS = sorted(KINDS)
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser_page():
+    with blank_page(reduced_motion="reduce") as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser_page):
+    """The one page of this file, empty; afterwards nothing may have gone wrong or be left."""
+    page = browser_page
+    page.trouble.clear()
+    yield page
+    page.evaluate("Object.values(hosts).forEach((host) => host.remove())")
+    assert page.trouble == [] and page.requests == []
+    assert page.evaluate("Object.values(hosts).map((host) => [host.n_listeners(), host.el.innerHTML])") == (
+        [[0, ""]] * page.evaluate("Object.keys(hosts).length")
+    )
+    left = "[left.listeners, left.timers.size, left.frames.size, left.observers.size]"
+    assert page.evaluate(left) == [0, 0, 0, 0]  # listeners of the page, timers, frames, observers
+    page.evaluate("hosts = {}; document.body.replaceChildren()")
+    set_theme(page, "light")
+
+
+@pytest.fixture
+def show(page):
+    """Return a function that draws a widget and returns its root."""
+
+    def show(stem, widget=None):
+        mount(page, widget or full(stem))
+        return page.locator(f".cepkit-{stem}")
+
+    return show
+
+
+def receive(page, /, **values):
+    """Change traits as Python does, all in one message."""
+    page.evaluate("(values) => hosts.widget.receive(values)", values)
+
+
+def saved(page):
+    return page.evaluate("hosts.widget.saved")
+
+
+def wait_for_saved(page, n=1):
+    page.wait_for_function("(n) => hosts.widget.saved.length >= n", arg=n, timeout=3000)
+    return saved(page)
+
+
+# --- all of them ------------------------------------------------------------------------------------------
+
+# A text that each shows, and what to change so that it shows another.
+SHOWN = {
+    "query_editor": ("Running 42 %", {"status": {"state": "done", "message": "", "progress": None}}, "Done"),
+    "nfa_view": ("1,234", {"live": [{"state": 0, "n": 5678}]}, "5,678"),
+    "timeline_view": ("first 3 of 1.2e9 matches", {"span_note": "3 matches"}, "3 matches"),
+    "funnel_view": (
+        "25 %",
+        {"stages": [{"label": "new", "n": "7", "share": 0.5, "selectivity": 0.5}]},
+        "50 %",
+    ),
+    "match_table": ("10:19", {"rows": [["1", "11:59"]], "numbers": ["1"]}, "11:59"),
+    "slider_panel": ("60 min", {"sliders": []}, "No constants"),
+    "stepper": ("4 of 10 events", {"position": 5}, "5 of 10 events"),
+    "reason_view": ("1 of 2 met", {"lines": [{"text": "it is", "is_met": True}]}, "1 of 1 met"),
+}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_it_draws_and_follows(page, show, stem):
+    before, change, after = SHOWN[stem]
+    root = show(stem)
+    assert before in root.inner_text() and after not in root.inner_text()
+    receive(page, **change)
+    assert after in root.inner_text() and before not in root.inner_text()
+    assert saved(page) == []  # what comes from Python is not sent back
+    assert page.evaluate("hosts.widget.exports") == ["default"]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_content_does_not_move_the_page(page, show, stem):
+    empty = show(stem, KINDS[stem]())
+    heights = [empty.bounding_box()["height"]]
+    page.evaluate("hosts.widget.remove(); hosts = {}")
+    for width in (1000, 620):
+        page.set_viewport_size({"width": width, "height": 900})
+        root = show(stem)
+        heights.append(root.bounding_box()["height"])
+        assert root.evaluate("(root) => root.scrollWidth <= root.clientWidth"), f"too wide at {width}"
+        page.evaluate("hosts.widget.remove(); hosts = {}")
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert len(set(heights)) == 1
+
+
+CONTRASTS = """
+(root) => {
+  const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
+    .getContext("2d", { willReadFrequently: true });
+  const over = (...colours) => {  // the colours in front of each other, as sRGB
+    pen.globalAlpha = 1;
+    for (const colour of colours) { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); }
+    return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const light = (rgb) => rgb.reduce((sum, c, k) => sum + linear(c / 255) * [0.2126, 0.7152, 0.0722][k], 0);
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    const style = getComputedStyle(parent);
+    const isPainted = style.visibility === "visible" && parent.getClientRects().length;
+    if (!walker.currentNode.data.trim() || !isPainted || parent.closest("svg, :disabled, .area")) continue;
+    const grounds = [];
+    for (let at = parent; at; at = at.parentElement) grounds.unshift(getComputedStyle(at).backgroundColor);
+    const [back, front] = [light(over("white", ...grounds)), light(over("white", ...grounds, style.color))];
+    const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
+    found.push([walker.currentNode.data.trim(), ratio]);
+  }
+  return found;
+}
+"""
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_text_can_be_read_in_both_themes(page, theme):
+    set_theme(page, theme)
+    for stem in STEMS:
+        mount(page, full(stem), stem)
+    for stem in STEMS:
+        contrasts = page.locator(f".cepkit-{stem}").evaluate(CONTRASTS)
+        assert len(contrasts) > 3
+        assert [(text, ratio) for text, ratio in contrasts if ratio < 4.5] == [], stem
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_it_is_reached_and_left_with_the_keyboard_and_has_names(page, show, stem):
+    show(stem)  # `isOwn`: JupyterLab would take the keys of others, such as two zeros for a new kernel
+    page.evaluate("document.body.prepend(Object.assign(document.createElement('button'), { id: 'before' }))")
+    page.evaluate("document.body.append(Object.assign(document.createElement('button'), { id: 'after' }))")
+    page.focus("#before")
+    stops = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        stop = page.evaluate(
+            """() => {
+              const at = document.activeElement;
+              const name = at.ariaLabel || at.textContent || at.closest("label")?.textContent;
+              const style = getComputedStyle(at.querySelector(".halo") ?? at);
+              const ring = at.matches("g") ? style.stroke : style.outlineStyle;
+              const isOwn = at.matches("textarea") || at.dataset.lmSuppressShortcuts === "true";
+              return { id: at.id, name: name?.trim(), isOwn, ring: ring !== "none" };
+            }"""
+        )
+        if stop["id"] == "after":
+            break
+        stops.append(stop)
+    assert stop["id"] == "after" and stops
+    assert [stop for stop in stops if not (stop["name"] and stop["ring"] and stop["isOwn"])] == []
+
+
+# --- editor -----------------------------------------------------------------------------------------------
+
+
+def test_editor_reports_text_after_a_pause(page, show):
+    show("query_editor")
+    page.focus("textarea")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" AND", delay=5)
+    assert saved(page) == []
+    assert wait_for_saved(page) == [{"edited": 1, "text": full("query_editor").text + " AND"}]
+    assert page.locator(".keyword", has_text="AND").count() == 2
+
+
+@pytest.mark.parametrize(("stem", "focus"), [("query_editor", "textarea"), ("timeline_view", "canvas")])
+def test_nothing_is_reported_once_a_widget_is_gone(page, show, stem, focus):
+    show(stem)
+    page.focus(focus)
+    page.keyboard.press("+")  # a letter, or closer
+    assert page.evaluate("left.timers.size") == 1
+    page.evaluate("hosts.widget.remove()")
+    assert page.evaluate("left.timers.size") == 0 and saved(page) == []
+
+
+def test_editor_does_not_report_what_is_taken_back(page, show):
+    root = show("query_editor")
+    page.focus("textarea")
+    page.keyboard.type("x")
+    page.keyboard.press("Backspace")
+    assert "stale" in root.get_attribute("class")
+    page.wait_for_function("!document.querySelector('.stale')")
+    assert saved(page) == []
+
+
+def test_editor_underlines_errors_also_behind_wide_characters(page, show):
+    root = show("query_editor")
+    assert root.locator(".wrong").all_inner_texts() == ["prise"]
+    assert root.locator("textarea").get_attribute("aria-invalid") == "true"
+    text = "a = '𝄞' AND oops"
+    receive(page, text=text, errors=[{"start": 12, "end": 16, "line": 1, "message": "unknown"}])
+    assert root.locator(".wrong").all_inner_texts() == ["oops"]
+    assert root.locator(".message").inner_text() == "unknown"
+    receive(page, errors=[{"start": 16, "end": 16, "line": 1, "message": "more expected"}])
+    assert root.locator(".wrong").all_inner_texts() == [" "]  # behind the end
+    receive(page, errors=[])
+    assert root.locator(".wrong").count() == 0
+    assert root.locator("textarea").get_attribute("aria-invalid") == "false"
+
+
+def test_editor_keeps_errors_in_place_until_new_ones_come(page, show):
+    root = show("query_editor")
+    page.focus("textarea")
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("xyz ")
+    assert root.locator(".wrong").all_inner_texts() == ["prise"]
+    assert "stale" in root.get_attribute("class")
+    wait_for_saved(page)
+    receive(page, version=1, errors=[{"start": 0, "end": 3, "line": 1, "message": "what is xyz?"}])
+    assert root.locator(".wrong").all_inner_texts() == ["xyz"]
+    assert "stale" not in root.get_attribute("class")
+
+
+def test_editor_shows_the_error_at_the_caret(page, show):
+    root = show("query_editor")
+    errors = [{"start": at, "end": at + 1, "line": 1, "message": f"wrong at {at}"} for at in (0, 9)]
+    receive(page, errors=errors)
+    page.focus("textarea")
+    page.keyboard.press("Control+Home")
+    assert (
+        root.locator(".message").inner_text()
+        == "error 1 of 2; move the cursor to an error to read it\nwrong at 0"
+    )
+    for _ in range(9):
+        page.keyboard.press("ArrowRight")
+    assert root.locator(".message").inner_text().endswith("wrong at 9")
+
+
+def test_editor_completes_and_lets_go(page, show):
+    root = show(
+        "query_editor", KINDS["query_editor"](columns=full("query_editor").columns, names=["average"])
+    )
+    page.focus("textarea")
+    page.keyboard.type("lo")
+    assert root.locator(".offers button").count() == 1
+    page.keyboard.press("Tab")
+    assert root.locator("textarea").input_value() == "`lot no`"
+    page.keyboard.type(" a")
+    assert [text.split()[0] for text in root.locator(".offers button").all_inner_texts()][:1] == ["average"]
+    page.keyboard.press("Escape")
+    assert root.locator(".offers button").count() == 0
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "BUTTON"
+    assert wait_for_saved(page)[-1]["text"] == "`lot no` a"  # leaving reports at once
+    root.locator(".columns button").first.click()
+    assert root.locator("textarea").input_value() == "`lot no` aprice"
+    wait_for_saved(page, 2)
+    page.keyboard.press("Control+z")
+    assert root.locator("textarea").input_value() == "`lot no` a"
+    wait_for_saved(page, 3)
+
+
+def test_editor_follows_python_but_not_while_a_person_writes(page, show):
+    root = show("query_editor")
+    receive(page, text="A")
+    assert root.locator("textarea").input_value() == "A"
+    page.focus("textarea")
+    page.keyboard.press("End")
+    page.keyboard.type("B")
+    receive(page, text="late")
+    assert root.locator("textarea").input_value() == "AB"
+    assert wait_for_saved(page)[-1]["text"] == "AB"
+
+
+def test_editor_cancels_and_copies(page, show):
+    root = show("query_editor")
+    root.locator(".cancel").click()
+    root.locator(".cancel").click()
+    assert [values["cancel"] for values in saved(page)] == [1, 2]
+    assert root.get_by_role("progressbar").get_attribute("aria-valuenow") == "42"
+    receive(page, status={"state": "failed", "message": "division by zero", "progress": None})
+    assert "prise" in root.locator(".message").inner_text()
+    receive(page, errors=[])
+    assert root.locator(".message").inner_text() == "division by zero"
+    assert not root.locator(".cancel").is_visible()
+    root.locator("summary").click()
+    root.locator(".copy").click()
+    assert page.evaluate("getSelection().toString()") == "df.cep.match(query)"
+
+
+# What JupyterLab 4.5 does to every text area in a cell.
+GUARD = """
+window.guard = (event) => {
+  if (["insertLineBreak", "historyUndo", "historyRedo"].includes(event.inputType)) event.preventDefault();
+};
+document.querySelector("textarea").addEventListener("beforeinput", window.guard);
+"""
+
+
+def test_editor_has_lines_and_undoing_where_jupyterlab_takes_them_away(page, show):
+    root = show("query_editor", KINDS["query_editor"]())
+    page.evaluate(GUARD)
+    page.focus("textarea")
+    page.keyboard.type("a b\na: x > 1", delay=5)
+    assert root.locator("textarea").input_value() == "a b\na: x > 1"
+    page.keyboard.press("Control+z")
+    undone = root.locator("textarea").input_value()
+    assert len(undone) < len("a b\na: x > 1")
+    page.keyboard.press("Control+Shift+z")
+    assert root.locator("textarea").input_value() == "a b\na: x > 1"
+    page.keyboard.press("Shift+Enter")  # at once, and no line
+    assert saved(page) == [{"edited": 1, "text": "a b\na: x > 1"}]
+    page.evaluate("document.querySelector('textarea').removeEventListener('beforeinput', window.guard)")
+
+
+def test_editor_marks_names_and_shows_an_example_of_its_columns(page, show):
+    root = show("query_editor")
+    assert root.locator(".marked").all_inner_texts() == ["a", "a"]  # not the A
+    receive(page, marked=["b", "."])
+    assert set(root.locator(".marked").all_inner_texts()) == {"b", "."}
+    assert (
+        root.locator("textarea")
+        .get_attribute("placeholder")
+        .startswith(". up+ down\nup: price > prev(price)")
+    )
+
+
+# --- automaton --------------------------------------------------------------------------------------------
+
+
+def test_automaton_says_what_choosing_a_state_does(page, show):
+    root = show("nfa_view")
+    assert root.locator(".says").inner_text().startswith("12 events of 3 matches on the timeline")
+    receive(page, selected=None, told="")
+    assert "Click a state" in root.locator(".says").inner_text()
+    page.set_viewport_size({"width": 420, "height": 900})
+    right = root.bounding_box()["x"] + root.bounding_box()["width"]
+    for item in root.locator(".legend .item").all():
+        assert item.bounding_box()["x"] + item.bounding_box()["width"] <= right
+    page.set_viewport_size({"width": 1000, "height": 900})
+
+
+def test_automaton_reports_the_chosen_state(page, show):
+    root = show("nfa_view")
+    states = root.locator(".state")
+    assert [state.get_attribute("aria-pressed") for state in states.all()] == ["false", "true", "false"]
+    states.nth(2).click()
+    states.nth(2).click()
+    states.nth(0).focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert [values["selected"] for values in saved(page)] == [2, None, 2, None]
+    assert root.locator(".transition text").all_text_contents() == ["A a", "B bsmall"]
+
+
+def test_automaton_keeps_the_focus_when_it_is_drawn_anew(page, show):
+    root = show("nfa_view")
+    root.locator(".state").nth(1).focus()
+    receive(page, states=[{**state, "y": 70} for state in full("nfa_view").states])
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith(
+        "state 1, 1,234 live"
+    )
+    assert root.locator(".state.lit").count() == 2 and root.locator(".state.live").count() == 1
+
+
+# --- timeline ---------------------------------------------------------------------------------------------
+
+
+def settle(page):
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def colours(page, left, right, top=30, bottom=60):
+    """Return how many different colours a part of the canvas has, in shares of its width."""
+    settle(page)
+    return page.evaluate(
+        """([left, right, top, bottom]) => {
+          const canvas = document.querySelector("canvas"), width = canvas.width;
+          const pen = canvas.getContext("2d");
+          const { data } = pen.getImageData(left * width, top, (right - left) * width, bottom - top);
+          return new Set(new Uint32Array(data.buffer)).size;
+        }""",
+        [left, right, top, bottom],
+    )
+
+
+def x_of(page, share):
+    """Return the page's x where a share of what is shown lies; the axis begins 58 px from the left."""
+    box = page.locator("canvas").bounding_box()
+    return box["x"] + 58 + share * (box["width"] - 72), box["y"] + 100
+
+
+def test_timeline_draws_from_bytes_that_begin_anywhere(page, show):
+    show("timeline_view", KINDS["timeline_view"]())
+    assert colours(page, 0.1, 0.9) == 1
+    page.evaluate("hosts.widget.remove(); hosts = {}")
+    root = show("timeline_view")
+    assert colours(page, 0.1, 0.9, 20, 220) > 10
+    assert "3,600 events, 3 matches, 2024-03-01 10:00:00 to 2024-03-01 10:59:59" in root.locator(
+        "canvas"
+    ).get_attribute("aria-label")
+
+
+def test_timeline_takes_the_theme_of_the_page(page, show):
+    show("timeline_view")
+    settle(page)
+    # The mean red of what is painted in the margin, where the ticks' texts are.
+    red = """() => {
+      const { data } = document.querySelector("canvas").getContext("2d").getImageData(0, 236, 900, 44);
+      const painted = [...data.keys()].filter((k) => k % 4 === 0 && data[k + 3] > 150);
+      return painted.reduce((sum, k) => sum + data[k], 0) / painted.length;
+    }"""
+    assert page.evaluate(red) < 30
+    set_theme(page, "dark")
+    settle(page)
+    assert page.evaluate(red) > 225
+
+
+def test_timeline_zooms_and_pans_with_keys_and_buttons(page, show):
+    root = show("timeline_view")
+    page.focus("canvas")
+    page.keyboard.press("+")
+    assert saved(page) == []
+    first, last = wait_for_saved(page)[-1]["window"]
+    assert last - first == pytest.approx(0.625 * 3599e3)
+    assert (first + last) / 2 == pytest.approx(MARCH + 3599e3 / 2)
+    page.keyboard.press("ArrowRight")
+    moved = wait_for_saved(page, 2)[-1]["window"]
+    assert moved == pytest.approx([first + 0.2 * (last - first), last + 0.2 * (last - first)], abs=1)
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    assert wait_for_saved(page, 3)[-1]["window"][0] == MARCH  # not beyond what there is
+    page.keyboard.press("0")
+    assert wait_for_saved(page, 4)[-1]["window"] == [MARCH, MARCH + 3599e3]
+    root.get_by_role("button", name="Zoom in").click()
+    assert wait_for_saved(page, 5)[-1]["window"][0] > MARCH
+    assert "2024-03-01 10:11:14" in root.locator(".readout").inner_text()
+    root.get_by_role("button", name="Whole").click()
+    assert wait_for_saved(page, 6)[-1]["window"] == [MARCH, MARCH + 3599e3]
+
+
+def test_timeline_zooms_with_the_wheel_and_pans_by_dragging(page, show):
+    show("timeline_view")
+    settle(page)
+    x, y = x_of(page, 0.25)
+    page.mouse.move(x - 5, y)
+    page.mouse.move(x, y)
+    turned = """(deltaY) => {
+      const event = new WheelEvent("wheel", { deltaY, cancelable: true, clientX: 300 });
+      return document.querySelector("canvas").dispatchEvent(event);
+    }"""
+    assert page.evaluate(turned, 200)  # out of the whole: the page's
+    page.mouse.wheel(0, -200)
+    first, last = wait_for_saved(page)[-1]["window"]
+    assert last - first == pytest.approx(3599e3 * 2.718281828**-0.5, rel=1e-6)
+    assert first + 0.25 * (last - first) == pytest.approx(MARCH + 0.25 * 3599e3, rel=1e-6)
+    page.mouse.down()
+    page.mouse.move(x - 50, y, steps=3)
+    page.mouse.up()
+    dragged = wait_for_saved(page, 2)[-1]["window"]
+    pixels = page.locator("canvas").bounding_box()["width"] - 72
+    assert dragged[0] - first == pytest.approx(50 / pixels * (last - first), rel=1e-6)
+    assert all("selected" not in values for values in saved(page))
+    page.mouse.dblclick(x, y)
+    page.wait_for_function("hosts.widget.saved.at(-1).window?.[1] === " + str(MARCH + 3599e3))
+
+
+def test_timeline_picks_the_match_and_event_under_a_click(page, show):
+    show("timeline_view")
+    settle(page)
+    page.mouse.click(*x_of(page, 950e3 / 3599e3))  # in both the long and the short one
+    page.mouse.click(*x_of(page, 951e3 / 3599e3))
+    page.mouse.click(*x_of(page, 0.5))
+    picked = saved(page)
+    assert [values["selected"] for values in picked] == [8, 7, None]
+    assert picked[0]["clicked"] == pytest.approx(MARCH + 950e3, abs=5e3)
+    page.mouse.click(*x_of(page, 0.5))
+    again = saved(page)[3:]
+    assert [values["clicked"] for values in again] == [None, picked[2]["clicked"]]
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    page.keyboard.press("p")
+    page.keyboard.press("Escape")
+    assert [values["selected"] for values in saved(page)[5:]] == [7, 8, 7, None]
+
+
+def test_timeline_shows_the_window_python_gives_it(page, show):
+    root = show("timeline_view")
+    label = root.locator("canvas")
+    receive(page, window=[MARCH + 600e3, MARCH + 1200e3])
+    settle(page)
+    assert "10:10:00 to 2024-03-01 10:20:00" in label.get_attribute("aria-label")
+    receive(page, window=[])
+    settle(page)
+    assert "10:00:00 to" in label.get_attribute("aria-label")
+    assert saved(page) == []
+
+
+def test_timeline_has_a_lane_per_type_and_says_what_is_under_the_pointer(page, show):
+    kind = KINDS["timeline_view"]
+    lanes = kind(form="lanes", x=range(5), y=[0, 1, 0, 1, 0], lane_names=["Order", "Ready"], x_label="row")
+    root = show("timeline_view", lanes)
+    assert colours(page, 0.05, 0.08, 20, 230) > 1
+    page.mouse.move(*x_of(page, 0.5))
+    page.mouse.move(*(part + 1 for part in x_of(page, 0.5)))
+    assert root.locator(".readout").inner_text() == "2   Order"
+    receive(page, busy=True)
+    assert root.get_attribute("aria-busy") == "true"
+
+
+def test_timeline_lets_choose_a_column_where_there_are_several(page, show):
+    root = show("timeline_view")
+    assert root.locator("select option").all_inner_texts() == ["load (kW)", "temperature"]
+    root.locator("select").select_option("temperature")
+    assert saved(page) == [{"value": "temperature"}]
+    receive(page, choices=["load (kW)"], value="load (kW)")
+    assert not root.locator("select").is_visible()
+
+
+def test_timeline_marks_events_and_those_asked_about(page, show):
+    root = show("timeline_view")
+    assert root.locator(".marked").inner_text() == "a"
+    with_both = colours(page, 0.3, 0.6, 20, 220)
+    receive(page, asked=[])
+    assert colours(page, 0.3, 0.6, 20, 220) < with_both
+    page.evaluate("hosts.widget.receive({ marks: new DataView(new ArrayBuffer(0)), mark_label: '' })")
+    assert not root.locator(".marked").is_visible()
+
+
+def test_timeline_looks_closer_at_the_selected_match(page, show):
+    root = show("timeline_view")
+    root.get_by_role("button", name="Match").click()
+    assert wait_for_saved(page)[-1]["window"] == [MARCH, MARCH + 1800e3]
+    receive(page, selected=None)
+    settle(page)
+    assert root.get_by_role("button", name="Match").is_disabled()
+
+
+def test_timeline_picks_the_peak_that_is_pointed_at(page, show):
+    kind = KINDS["timeline_view"]
+    values = [0.0] * 400
+    values[201] = 1.0
+    root = show("timeline_view", kind(x=range(400), y=values, y_label="v", x_label="row"))
+    settle(page)
+    x, _ = x_of(page, 199 / 399)  # two events beside it
+    top = root.locator("canvas").bounding_box()["y"] + 28
+    page.mouse.click(x, top)
+    assert saved(page)[-1]["clicked"] == 201
+    page.mouse.click(x, top + 120)  # far below the line: the nearest in time
+    assert saved(page)[-1]["clicked"] == pytest.approx(199, abs=1)
+
+
+def test_timeline_of_many_events_is_drawn_at_once(page, show):
+    kind = KINDS["timeline_view"]
+    n = 100_000
+    spans, ids = [[k, k + 9] for k in range(n // 10)], range(n // 10)
+    show("timeline_view", kind(x=range(n), y=[k % 977 for k in range(n)], spans=spans, span_ids=ids))
+    assert colours(page, 0.2, 0.8, 20, 220) > 10
+
+
+# --- funnel, table, sliders, steps ------------------------------------------------------------------------
+
+
+def test_funnel_reports_the_chosen_step(page, show):
+    root = show("funnel_view")
+    assert root.locator(".note").inner_text() == "B b: b.price > a.price"
+    root.locator(".step").nth(2).click()
+    root.get_by_role("listbox").focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Home")
+    page.keyboard.press("Escape")
+    assert [values["selected"] for values in saved(page)] == [2, 1, 0, None]
+    widths = [fill.bounding_box()["width"] for fill in root.locator(".fill").all()[:2]]
+    assert widths[1] == pytest.approx(widths[0] / 4, abs=1)
+
+
+def test_table_selects_and_turns_pages_beyond_2_to_the_53(page, show):
+    root = show("match_table")
+    assert root.locator("tr[aria-selected=true]").inner_text().split() == [
+        f"{10**21 + 1:,}",
+        str(10**21 + 1),
+        "10:01",
+    ]
+    root.locator(".frame").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    page.keyboard.press("Escape")
+    page.keyboard.press("PageDown")
+    page.keyboard.press("PageUp")
+    root.get_by_role("button", name="Last page").click()
+    root.get_by_label("Page", exact=True).fill("77,000")
+    page.keyboard.press("Enter")
+    root.get_by_label("Page", exact=True).fill("none")
+    page.keyboard.press("Enter")
+    here = 50_000_000_000_000_000_001
+    assert saved(page) == [
+        {"selected": str(10**21 + 2)},
+        {"selected": str(10**21 + 19)},
+        {"selected": None},
+        {"wanted_page": str(here + 1)},
+        {"wanted_page": str(here - 1)},
+        {"wanted_page": str(10**20)},
+        {"wanted_page": "77000"},
+    ]
+    assert root.get_by_label("Page", exact=True).input_value() == str(here)
+    assert root.locator(".total").inner_text() == "2,000,000,000,000,000,000,000"
+
+
+def test_table_has_no_page_before_the_first(page, show):
+    root = show("match_table")
+    receive(page, page="1")
+    assert root.get_by_role("button", name="Previous page").is_disabled()
+    root.locator(".frame").focus()
+    page.keyboard.press("PageUp")
+    receive(page, page="7", n_pages="7")
+    assert root.get_by_role("button", name="Next page").is_disabled()
+    page.keyboard.press("PageDown")
+    receive(page, n_pages="7 or more")
+    assert root.get_by_role("button", name="Last page").is_disabled()
+    assert saved(page) == []
+    page.keyboard.press("PageDown")
+    assert saved(page) == [{"wanted_page": "8"}]
+
+
+def test_table_shows_numbers_of_matches_where_there_are_some(page, show):
+    root = show("match_table")
+    assert root.locator("th.number").inner_text() == "match"
+    receive(page, numbers=[""] * 20)
+    assert root.locator("th.number").count() == 0
+    assert root.locator("tbody tr").first.locator("td").count() == 2
+
+
+def test_funnel_shows_the_end_of_labels_that_repeat_what_was_before(page, show):
+    root = show("funnel_view")
+    assert root.locator(".tail").count() == 0
+    stages = [{"label": text, "n": "1", "share": 1.0, "selectivity": None} for text in (".", ". a", ". a b")]
+    receive(page, stages=stages)
+    assert root.locator(".tail").all_inner_texts() == [". a", ". a b"]
+
+
+def test_table_sorts_where_it_may(page, show):
+    root = show("match_table")
+    header = root.locator("th").nth(2)
+    assert header.get_attribute("aria-sort") == "ascending"
+    header.get_by_role("button").click()
+    root.get_by_label("Order of the matches").select_option("reverse")
+    assert saved(page) == [{"wanted_order": "start down"}, {"wanted_order": "reverse"}]
+    for _ in range(2):  # faster than Python answers
+        header.get_by_role("button").click()
+    assert saved(page)[2:] == [{"wanted_order": "start up"}, {"wanted_order": "start down"}]
+    receive(page, sortable=[], order="canonical", busy=True, limit_note="too many to sort")
+    assert root.locator("th button").count() == 0
+    assert root.locator("tbody tr").count() == 20  # stay while others are on their way
+    assert root.locator("[aria-busy=true]").count() == 1
+    assert root.locator(".note").inner_text() == "too many to sort"
+
+
+def test_sliders_report_once_per_frame_and_are_not_pulled_back(page, show):
+    root = show("slider_panel")
+    slider = root.locator("input").first
+    drag = """() => {
+      const slider = document.querySelector("input");
+      for (const value of [1.75, 2, 2.25]) { slider.value = value; slider.dispatchEvent(new Event("input")); }
+      return hosts.widget.saved.length;
+    }"""
+    assert page.evaluate(drag) == 0
+    assert wait_for_saved(page) == [{"moved": {"id": "a", "value": 2.25, "n": 1}}]
+    receive(page, sliders=[{**one, "value": 1.75} for one in full("slider_panel").sliders])
+    assert slider.input_value() == "2.25"  # an answer to an earlier movement
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert wait_for_saved(page, 2)[-1] == {"moved": {"id": "a", "value": 2.5, "n": 2}}
+    assert root.locator("output").first.inner_text() == "2.5 €"
+    receive(page, sliders=[{**one, "value": 2.5, "text": "5/2"} for one in full("slider_panel").sliders])
+    assert root.locator("output").first.inner_text() == "5/2 €"
+
+
+def test_stepper_reports_where_to_go(page, show):
+    root = show("stepper")
+    for name in (
+        "Before the first event",
+        "One event back",
+        "One event forward",
+        "Forward to the next event",
+    ):
+        root.get_by_role("button", name=name).click()
+        settle(page)
+        receive(page, position=4)
+        page.evaluate("hosts.widget.receive({ position: hosts.widget.model.get('wanted').to })")
+        receive(page, position=4)
+    root.get_by_role("button", name="One event back").focus()
+    page.keyboard.press("ArrowRight")
+    wait_for_saved(page, 5)
+    root.locator("input").focus()
+    page.keyboard.press("ArrowRight")
+    wishes = [values["wanted"] for values in wait_for_saved(page, 6)]
+    assert [wish["to"] for wish in wishes] == [0, 3, 5, -1, 5, 6]
+    assert [wish["n"] for wish in wishes] == [1, 2, 3, 4, 5, 6]
+    receive(page, position=6)
+    receive(page, position=10, live=[], completed=[])
+    assert root.get_by_role("button", name="One event forward").is_disabled()
+    assert "No match ends at this event." in root.inner_text()
+
+
+def test_reasons_say_in_words_what_is_met(page, show):
+    root = show("reason_view")
+    assert [" ".join(text.split()) for text in root.locator("li").all_inner_texts()] == [
+        "✓ met event type is B",
+        "✗ not met b.price > a.price",
+        "The furthest partial match got to a.",
+    ]

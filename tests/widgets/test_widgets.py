@@ -1,0 +1,260 @@
+"""The Python half of widgets: traits, texts, still pictures; and what files of the browser half may be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+import traitlets
+
+from cepkit.widgets.funnel_view import FunnelView
+from cepkit.widgets.match_table import MatchTable
+from cepkit.widgets.nfa_view import NfaView
+from cepkit.widgets.query_editor import QueryEditor
+from cepkit.widgets.timeline_view import TimelineView
+from tests.support.widget_cases import FULL, KINDS, full
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "widgets"
+PRETTIER = "prettier@3.10.1"
+STEMS = sorted(KINDS)
+OF_JUPYTER = {"layout", "tabbable", "tooltip"}
+
+
+def traits(widget):
+    return {name for name in widget.traits(sync=True) if name[0] != "_"} - OF_JUPYTER
+
+
+def still(widget):
+    shown, _ = widget._repr_mimebundle_()
+    return shown.get("image/svg+xml") or shown["text/html"]
+
+
+# --- all of them ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_trait_is_a_parameter_and_nothing_else(stem):
+    kind = KINDS[stem]
+    named = set(kind.__init__.__kwdefaults__)
+    assert traits(kind()) == named >= set(FULL[stem])
+    documented = kind.__doc__[kind.__doc__.index("Parameters") :]
+    assert [
+        name for name in named if not re.search(rf"^    (\w+, )*{name}(, \w+)* :", documented, re.M)
+    ] == []
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        kind(colour="red")
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_defaults_travel_and_are_not_shared(stem):
+    first, second = KINDS[stem](), KINDS[stem]()
+    state = first.get_state()
+    for name in traits(first):
+        assert state[name] == second.get_state()[name]
+        value = getattr(first, name)
+        assert not isinstance(value, (list, dict)) or value is not getattr(second, name)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_assigning_is_heard_and_comes_back(stem):
+    widget, filled = KINDS[stem](), full(stem)
+    heard = []
+    widget.observe(lambda change: heard.append(change["name"]), names=sorted(FULL[stem]))
+    for name in FULL[stem]:
+        setattr(widget, name, getattr(filled, name))
+        assert getattr(widget, name) == getattr(filled, name)
+    changed = {name for name in FULL[stem] if getattr(filled, name) != getattr(KINDS[stem](), name)}
+    assert set(heard) >= changed
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_repr_is_the_same_in_every_process(stem):
+    assert repr(full(stem)) == repr(full(stem))
+    for widget in (KINDS[stem](), full(stem)):
+        assert re.fullmatch(rf"{KINDS[stem].__name__}\([^<>]*\)", repr(widget))
+        assert "0x" not in repr(widget) and widget.model_id not in repr(widget)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_still_picture_comes_with_the_widget(stem, is_full):
+    widget = full(stem) if is_full else KINDS[stem]()
+    shown, _ = widget._repr_mimebundle_()
+    assert shown["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.model_id
+    assert shown["text/plain"] == repr(widget)
+    picture = ET.fromstring(f"<all>{still(widget)}</all>")
+    assert "".join(picture.itertext()).strip() or stem == "query_editor"
+    assert still(widget) == still(full(stem) if is_full else KINDS[stem]())
+
+
+def test_reprs_say_what_is_in_them():
+    assert {stem: repr(full(stem)) for stem in STEMS} == {
+        "funnel_view": "FunnelView(3 steps)",
+        "match_table": "MatchTable(20 rows x 2 columns, page 50000000000000000001 of 100000000000000000000, "
+        "2000000000000000000000 matches)",
+        "nfa_view": "NfaView(3 states, 2 transitions)",
+        "query_editor": "QueryEditor(62 characters, running, 1 error)",
+        "reason_view": "ReasonView(3 lines, 1 not met)",
+        "slider_panel": "SliderPanel(2 sliders)",
+        "stepper": "Stepper(event 4 of 10, 1,234 live partial matches)",
+        "timeline_view": "TimelineView(3,600 events, 3 matches, 'line')",
+    }
+
+
+# --- one by one -------------------------------------------------------------------------------------------
+
+
+def test_numbers_travel_as_little_endian_float64():
+    view = TimelineView(x=range(4), y=np.array([1, 2, 3, 4], ">i2"), spans=[[0, 1.5], [2, 3]])
+    assert view.x == np.arange(4.0).astype("<f8").tobytes()
+    assert np.frombuffer(view.y).tolist() == [1, 2, 3, 4]
+    assert np.frombuffer(view.spans).tolist() == [0, 1.5, 2, 3]
+    view.x = memoryview(b"\0" * 16)
+    assert view.x == b"\0" * 16
+    with pytest.raises(traitlets.TraitError, match=r"TimelineView\.x: 7 bytes"):
+        view.x = b"\0" * 7
+    with pytest.raises(traitlets.TraitError, match="little-endian float64"):
+        view.x = ["a"]
+
+
+@pytest.mark.parametrize("extent", [[1.0], [2.0, 1.0], [0.0, 1.0, 2.0]])
+def test_an_extent_has_two_ends_in_order(extent):
+    with pytest.raises(traitlets.TraitError, match=r"TimelineView\.window: .* \[first, last\]"):
+        TimelineView(window=extent)
+
+
+def test_a_still_timeline_has_its_matches_and_lanes():
+    lanes = TimelineView(
+        form="lanes", x=range(6), y=[0, 1, 0, 1, 0, 1], lane_names=["A<", "B"], spans=[[1, 3]]
+    )
+    picture = ET.fromstring(still(lanes))
+    texts = ["".join(text.itertext()) for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "A<" in texts and "B" in texts
+    assert len(list(picture.iter("{http://www.w3.org/2000/svg}rect"))) == 1
+    # 720 pixels with margins of 90 and 12 for the 5 units of time: the band begins after one of them.
+    band = next(picture.iter("{http://www.w3.org/2000/svg}rect"))
+    assert float(band.get("x")) == pytest.approx(90 + 618 / 5, abs=0.1)
+    assert float(band.get("width")) == pytest.approx(2 * 618 / 5, abs=0.1)
+
+
+def test_a_still_line_of_many_points_keeps_its_extremes():
+    y = np.zeros(100_000)
+    y[31_234], y[77_777] = 5.0, -5.0
+    picture = still(TimelineView(x=np.arange(100_000), y=y))
+    line = re.search(r'd="([^"]*)" fill="none" stroke="currentColor"', picture)[1]
+    levels = [float(level) for level in re.findall(r",([\d.]+)", line)]
+    assert 618 < len(levels) < 5000 and len(set(levels)) == 3
+    gap = still(TimelineView(x=range(4), y=[1, np.nan, 1, 2]))
+    assert re.search(r'd="(M[\d.,]+M[\d.,]+L[\d.,]+)"', gap)
+
+
+def test_an_automaton_of_names_lights_its_states():
+    states = [{"id": "s", "label": "s", "x": 40, "y": 30}, {"id": "t", "label": "t", "x": 90, "y": 30}]
+    view = NfaView(states=states, width=120, height=60, lit=["t"], selected="t")
+    assert view.selected == "t" and still(view).count('fill-opacity="0.45"') == 1
+    with pytest.raises(traitlets.TraitError):
+        view.selected = 1.5
+
+
+def test_status_is_one_of_five():
+    editor = QueryEditor(status={"state": "done"})
+    assert editor.status == {"state": "done", "message": "", "progress": None}
+    with pytest.raises(traitlets.TraitError, match=r"QueryEditor\.status: state 'ready' is none of"):
+        editor.status = {"state": "ready"}
+
+
+def test_numbers_of_matches_and_pages_may_be_of_any_size():
+    table = MatchTable(numbers=[2**70, "12"], page=10**18 + 1, n_pages=10**19, total=2**70, selected=2**70)
+    assert table.numbers == [str(2**70), "12"] and table.selected == str(2**70)
+    state = table.get_state()
+    assert state["page"] == str(10**18 + 1) and state["n_pages"] == str(10**19)
+    table.set_state({"selected": "12"})
+    assert table.selected == "12"
+
+
+def test_wishes_follow_what_is_shown():
+    """So that the same wish, after Python went elsewhere by itself, is a change again."""
+    table = MatchTable(page=1)
+    wishes = []
+    table.observe(lambda change: wishes.append(change["new"]), names="wanted_page")
+    table.set_state({"wanted_page": "3"})
+    table.page = 3
+    table.page = 1
+    table.set_state({"wanted_page": "3"})
+    assert wishes == ["3", "1", "3"]
+    table.order = "price down"
+    assert table.wanted_order == "price down"
+
+
+# --- files of the browser half ----------------------------------------------------------------------------
+
+
+def test_every_widget_has_its_files_and_there_are_no_others():
+    modules = {path.stem for path in FOLDER.glob("*.js")}
+    sheets = {path.stem for path in FOLDER.glob("*.css")}
+    views = {path.stem for path in (ROOT / "cepkit" / "widgets").glob("*.py")} & modules
+    assert set(STEMS) < views and len(views) == 12
+    assert sheets - views == {"common"}
+    assert modules - views == {"drawing", "query_painting", "time_window", "timeline_painting"}
+    assert {path.suffix for path in FOLDER.iterdir()} == {".js", ".css"}
+
+
+def test_shared_rules_come_first_and_hold_for_the_widget_alone():
+    css = str(FunnelView._css)
+    own = (FOLDER / "funnel_view.css").read_text(encoding="utf-8")
+    assert css.endswith(own) and css.index("--accent:") < css.index(own)
+    assert "cepkit-widget" not in re.sub(r"/\*.*?\*/", "", css, flags=re.S)
+    assert "cepkit-widget" not in "".join(path.read_text() for path in FOLDER.glob("*.js"))
+
+
+def test_javascript_and_stylesheets_are_formatted():
+    """As `npx prettier@3.10.1 --write widgets` leaves them; skipped where it cannot be run."""
+    npx = shutil.which("npx")
+    if npx is None:
+        pytest.skip("Node is not installed: no npx to run prettier with")
+    variables = {**os.environ, "npm_config_fetch_retries": "0", "npm_config_fetch_timeout": "20000"}
+
+    def run_prettier(*arguments):
+        command = [npx, "--yes", "--prefer-offline", PRETTIER, *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    try:
+        found = run_prettier("--version")
+    except (OSError, subprocess.TimeoutExpired) as refusal:
+        pytest.skip(f"{PRETTIER} cannot be run: {refusal}")
+    if found.returncode:
+        pytest.skip(f"{PRETTIER} cannot be fetched: {found.stderr.strip()[-200:]}")
+    done = run_prettier("--check", "widgets")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_module_needs_nothing(stem):
+    source = str(KINDS[stem]._esm)
+    own = (FOLDER / f"{stem}.js").read_text(encoding="utf-8")
+    assert source.endswith(own) and own.endswith("export default { render };\n")
+    assert re.findall(r"^export\b", source, re.M) == ["export"]
+    assert not re.search(
+        r"^\s*import\b|\bimport\(|\bfetch\b|XMLHttpRequest|https?://(?!www\.w3\.org/2000/svg)|\beval\b",
+        source,
+        re.M,
+    )
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_rules_of_a_stylesheet_stay_within_their_widget(stem):
+    sheet = re.sub(r"/\*.*?\*/", "", str(KINDS[stem]._css), flags=re.S)
+    assert not re.search(r"@import|url\(", sheet)
+    selectors = re.findall(r"([^{};]+)\{", re.sub(r"@keyframes.*?\}\s*\}", "", sheet, flags=re.S))
+    for selector in (one.strip() for group in selectors for one in re.split(r",(?![^(]*\))", group)):
+        if not selector.startswith(("@media", "@container")):
+            assert re.search(rf"(^|[ ])\.cepkit-{stem}\b", selector), selector
