@@ -80,6 +80,14 @@ def imports(module: str) -> frozenset[str]:
     return frozenset(own & set(PATH_OF_MODULE))
 
 
+def test_every_import_exists():
+    for module, path in PATH_OF_MODULE.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "cepkit":
+                known = node.module.removeprefix("cepkit").removeprefix(".")
+                assert known in PATH_OF_MODULE, f"{module or 'cepkit'} imports {node.module}"
+
+
 def outside(module: str) -> set[str]:
     """Return the packages outside cepkit that a module imports, wherever in it."""
     names = set()

@@ -199,7 +199,8 @@ def test_wishes_follow_what_is_shown():
 def test_every_widget_has_its_files_and_there_are_no_others():
     modules = {path.stem for path in FOLDER.glob("*.js")}
     sheets = {path.stem for path in FOLDER.glob("*.css")}
-    views = {path.stem for path in (ROOT / "cepkit" / "widgets").glob("*.py")} & modules
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "cepkit").rglob("*.py")]
+    views = {stem for text in sources for stem in re.findall(r'_css = browser_half\("(\w+)"', text)}
     assert set(STEMS) < views and len(views) == 12
     assert sheets - views == {"common"}
     assert modules - views == {"drawing", "query_painting", "time_window", "timeline_painting"}
