@@ -30,7 +30,7 @@ class Utilities(NamedTuple):
     has one bin.
     """
 
-    rows: tuple[dict, ...]  # label, and state and event_type where the table has them
+    rows: tuple[dict, ...]  # label, and state and event_type if the table has them
     edges: np.ndarray  # float64, (n_bins + 1,)
     has_position: bool
     mean: np.ndarray  # float64, (n_rows, n_bins): weighted by n; NaN: no cell of the frame
@@ -38,7 +38,7 @@ class Utilities(NamedTuple):
     utility_edges: np.ndarray  # float64, (UTILITY_BINS + 1,)
     n_of_utility: np.ndarray  # float64, (n_rows, UTILITY_BINS)
     n_rows_left_out: int
-    n_left_out: float  # events or partial matches of those rows
+    n_left_out: float  # events or partial matches in the rows that are left out
 
     @property
     def n_total(self) -> float:
@@ -135,16 +135,9 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     of_bin = np.clip(np.searchsorted(utility_edges, utility, side="right") - 1, 0, UTILITY_BINS - 1)
     counted = np.bincount(row * UTILITY_BINS + of_bin, n, minlength=len(kept) * UTILITY_BINS)
     return Utilities(
-        tuple(rows[r] for r in kept),
-        edges,
-        has_position,
-        np.where(total > 0, weighted, plain),
-        total,
-        utility_edges,
-        counted.reshape(len(kept), UTILITY_BINS),
-        len(rows) - len(kept),
-        left_out,
-    )
+        tuple(rows[r] for r in kept), edges, has_position, np.where(total > 0, weighted, plain), total,
+        utility_edges, counted.reshape(len(kept), UTILITY_BINS), len(rows) - len(kept), left_out,
+    )  # fmt: skip
 
 
 _CONTRACT = ["utility", "event_type or state", "position (optional)", "n (optional)"]

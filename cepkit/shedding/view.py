@@ -75,19 +75,13 @@ class UtilityView(ResultView):
         if made.n_rows_left_out:
             left_out = f"{made.n_rows_left_out:,} rows with the smallest counts are left out"
         super().__init__(
-            title=title,
-            rows=list(made.rows),
-            position_edges=made.edges.tolist(),
+            title=title, rows=list(made.rows), position_edges=made.edges.tolist(),
             position_label="position in the window" if made.has_position else ONE_COLUMN,
-            has_position=made.has_position,
-            utility_edges=made.utility_edges.tolist(),
-            mean=made.mean,
-            n=made.n,
-            n_of_utility=made.n_of_utility,
+            has_position=made.has_position, utility_edges=made.utility_edges.tolist(), mean=made.mean,
+            n=made.n, n_of_utility=made.n_of_utility,
             threshold=None if threshold is None else float(threshold),
-            share=0.0 if threshold is None else share_up_to(made, threshold),
-            note=left_out,
-        )
+            share=0.0 if threshold is None else share_up_to(made, threshold), note=left_out,
+        )  # fmt: skip
         self.observe(self._shed, "threshold")
 
     def figure(self) -> go.Figure:

@@ -236,7 +236,7 @@ def test_other_files_stay(tmp_path):
         EXAMPLE.save(tmp_path)
     with pytest.raises(CepError, match="exists and is not a trace"):
         EXAMPLE.save(tmp_path / "notes.txt")
-    with pytest.raises(CepError, match="is not a trace. Trace.save writes"):
+    with pytest.raises(CepError, match=r"is not a trace\. Trace.save writes"):
         Trace.load(tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -245,5 +245,5 @@ def test_files_of_another_version(tmp_path):
     EXAMPLE.save(tmp_path / "run")
     frame = pd.read_parquet(tmp_path / "run" / "actions.parquet")
     frame.to_parquet(tmp_path / "run" / "actions.parquet")
-    with pytest.raises(CepError, match="has version None. This cepkit reads version 1"):
+    with pytest.raises(CepError, match=r"has version None\. This cepkit reads version 1"):
         Trace.load(tmp_path / "run")

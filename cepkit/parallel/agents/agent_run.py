@@ -41,7 +41,7 @@ class AgentRun:
         self.net = self._network(costs or Costs(), arrival, own)
         self._make_state(own, seed, room)
 
-    # --- who serves what
+    # --- the work of each thread
 
     def _groups(self) -> list[list[int]]:
         stages = self.agents.stage_of_agent
@@ -249,7 +249,7 @@ class AgentRun:
             queue[s, numbers % (2 * n)] = old.queue[s, numbers % n]
         n_free = int(self.shared[k.N_FREE])
         free = np.zeros(2 * n, np.int64)
-        free[:n] = np.arange(2 * n - 1, n - 1, -1)  # the end is taken first: blocks used before
+        free[:n] = np.arange(2 * n - 1, n - 1, -1)  # a stack: the end has blocks used before
         free[n : n + n_free] = old.free[:n_free]
         self.shared[k.N_FREE] = n + n_free
         self.blocks = k.Blocks(

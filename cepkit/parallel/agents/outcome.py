@@ -200,27 +200,17 @@ def outcome(
     n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
     has_latency = n and not run.is_real
     return ParallelRun(
-        engine=engine,
-        measured=run.is_real,
-        n_matches=n,
-        makespan=makespan,
-        busy=busy,
-        agents=run.agents.labels,
-        looked=counts[:, k.LOOKED : k.LOOKED + 2],
-        compared=counts[:, k.COMPARED : k.COMPARED + 2],
-        taken=counts[:, k.N_ITEMS : k.N_ITEMS + 2],
-        sent=counts[:, k.N_SENT],
-        looped=counts[:, k.N_LOOPED],
-        n_locks=int(counts[:, k.N_LOCKS].sum()),
+        engine=engine, measured=run.is_real, n_matches=n, makespan=makespan, busy=busy,
+        agents=run.agents.labels, looked=counts[:, k.LOOKED : k.LOOKED + 2],
+        compared=counts[:, k.COMPARED : k.COMPARED + 2], taken=counts[:, k.N_ITEMS : k.N_ITEMS + 2],
+        sent=counts[:, k.N_SENT], looped=counts[:, k.N_LOOPED], n_locks=int(counts[:, k.N_LOCKS].sum()),
         most_bytes=most_bytes,
         mean_latency=float(own.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
         greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
-        left=run.left(),
-        trace=trace_of(run, start) if run.settings.trace else None,
-        block=run.block(),
+        left=run.left(), trace=trace_of(run, start) if run.settings.trace else None, block=run.block(),
         found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
         _measure=_rates_of(run) if run.settings.trace else None,
-    )
+    )  # fmt: skip
 
 
 def _rates_of(run: AgentRun) -> Callable[[], tuple[AgentRates, ...]]:
@@ -239,31 +229,17 @@ def sum_runs(
     for run, own in zip(runs, unit, strict=True):
         of_unit[own] = max(of_unit[own], run.most_bytes)
 
-    def total(name: str):
-        return sum(getattr(run, name) for run in runs)
-
+    totals = ("looked", "compared", "taken", "sent", "looped", "n_locks", "left")
     return ParallelRun(
-        engine=engine,
-        measured=runs[0].measured,
-        n_matches=n,
-        makespan=makespan,
-        busy=busy,
-        agents=runs[0].agents,
-        looked=total("looked"),
-        compared=total("compared"),
-        taken=total("taken"),
-        sent=total("sent"),
-        looped=total("looped"),
-        n_locks=total("n_locks"),
-        n_units=len(runs),
-        most_bytes=float(of_unit.sum()),
+        engine=engine, measured=runs[0].measured, n_matches=n, makespan=makespan, busy=busy,
+        agents=runs[0].agents, **{name: sum(getattr(run, name) for run in runs) for name in totals},
+        n_units=len(runs), most_bytes=float(of_unit.sum()),
         mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
         greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
-        left=total("left"),
         trace=_join_traces(runs, len(busy), unit) if runs[0].trace is not None else None,
         block=joined([run.block for run in runs]),
         found_at=np.concatenate([run.found_at for run in runs]),
-    )
+    )  # fmt: skip
 
 
 def _join_traces(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Trace:
@@ -294,7 +270,7 @@ def _join_traces(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Tr
     )  # fmt: skip
 
 
-def began(run: AgentRun) -> float:
+def first_start(run: AgentRun) -> float:
     """Return when the first action of a run's trace began, on the machine's clock; 0 in virtual time."""
     n = int(run.shared[run.k.N_TRACED])
     return float(run.trace[:n, run.k.BEGIN].min(initial=np.inf)) if run.is_real and n else 0.0
@@ -312,7 +288,7 @@ def trace_of(run: AgentRun, start: float | None = None) -> Trace:
     agent_of_stage = np.full(run.n_stages + 1, -1)
     agent_of_stage[list(agents.stage_of_agent)] = np.arange(len(agents.stage_of_agent))
     stage = rows[:, k.OF_STAGE].astype(np.int64)
-    start = began(run) if start is None else start
+    start = first_start(run) if start is None else start
     thread = rows[:, k.BY_THREAD].astype(np.int64)
     thread[thread == run.crew.n_threads] = -1
     whole = {

@@ -67,11 +67,6 @@ class JoinPlan:
         """Components in binding order."""
         return tuple(join.component for join in self.joins)
 
-    @property
-    def in_order(self) -> bool:
-        """Whether the joins bind components from the first to the last."""
-        return self.order == tuple(range(len(self.joins)))
-
     def is_appending(self, join: Join) -> bool:
         """Return whether a join adds events after all that are bound."""
         rank = self.joins.index(join)
@@ -116,7 +111,7 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
     for rank, c in enumerate(order):
         component = bound.branch.components[c]
         bound_before = order[:rank]
-        numbers = [i for i, one in enumerate(bound.conditions) if _decided(one, order) == rank]
+        numbers = [i for i, one in enumerate(bound.conditions) if _rank_of_condition(one, order) == rank]
         conditions = [i for i in numbers if bound.conditions[i].condition.absence is None]
         taking = tuple(i for i in conditions if _is_taking(bound.conditions[i], c))
         joins.append(
@@ -131,14 +126,14 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
                 absences=tuple(
                     a
                     for a, absence in enumerate(bound.branch.absences)
-                    if _absence_decided(bound, a, absence, order) == rank
+                    if _rank_of_absence(bound, a, absence, order) == rank
                 ),
             )
         )
     return JoinPlan(bound, tuple(joins))
 
 
-def _decided(one: BoundCondition, order: tuple[int, ...]) -> int:
+def _rank_of_condition(one: BoundCondition, order: tuple[int, ...]) -> int:
     """Return the rank of the join that binds the last component of a condition."""
     return max((order.index(c) for c in one.component_of_variable.values()), default=0)
 
@@ -148,7 +143,7 @@ def _is_taking(one: BoundCondition, component: int) -> bool:
     return one.condition.each and one.condition.decided_at == component
 
 
-def _absence_decided(bound: BoundBranch, number: int, absence: Absence, order: tuple[int, ...]) -> int:
+def _rank_of_absence(bound: BoundBranch, number: int, absence: Absence, order: tuple[int, ...]) -> int:
     """Return the rank of the join that decides an absence."""
     n = len(order)
     if absence.spanning or absence.after < 0 or absence.before >= n:

@@ -24,7 +24,7 @@ from cepkit.parallel.agents.chunks import (
     rip_chunks,
 )
 from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, RunSettings
-from cepkit.parallel.agents.outcome import ParallelRun, began, outcome, sum_runs
+from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
 from cepkit.parallel.agents.threads import run_agents, run_units
 from cepkit.parallel.engine.engines import ParallelEngine
 from cepkit.parallel.simulation.simulation import simulate_agents
@@ -69,7 +69,7 @@ class _Divided(ParallelEngine):
             for unit, agents, chunk in parts
         ]
         runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
-        start = min((began(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
+        start = min((first_start(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
         alone = [
             self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), part, keep)
             for run, part in zip(runs, parts, strict=True)

@@ -23,12 +23,7 @@ from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Cost
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.matches import parallel_sequence
-from cepkit.parallel.model.allocation import (
-    COST_MODELS,
-    LEAST_THREADS,
-    allocate_threads,
-    split_by_load,
-)
+from cepkit.parallel.model.allocation import COST_MODELS, LEAST_THREADS, allocate_threads, split_by_load
 from cepkit.parallel.model.costs import agent_loads
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents

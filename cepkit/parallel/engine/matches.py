@@ -15,7 +15,7 @@ from cepkit.events import Events
 from cepkit.language.numbers import count_text
 from cepkit.parallel.agents.outcome import ParallelRun
 
-MOST_KEPT = 1 << 26  # matches; agents make all at once
+MOST_KEPT = 1 << 26  # matches, since agents make all of them at once
 
 
 class Runner(Protocol):

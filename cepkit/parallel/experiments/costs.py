@@ -65,12 +65,7 @@ def evaluations_per_agent(
         "paper, one side": event_loads(rates, "paper"),
     }
     rows = [
-        {
-            "agent": component + 1,
-            "source": source,
-            "per_second": values[a],
-            "error": values[a] / measured[a] - 1 if measured[a] else float("nan"),
-        }
+        (component + 1, source, values[a], values[a] / measured[a] - 1 if measured[a] else float("nan"))
         for a, component in enumerate(rates.agents)
         for source, values in sources.items()
     ]
@@ -117,16 +112,8 @@ def threads_per_agent(
             made = allocate_agents(rates, n, model, compared=compared, sent=sent)
             total = sum(made.loads)
             for g, components in enumerate(made.agents):
-                rows.append(
-                    {
-                        "cost_model": model,
-                        "threads": n,
-                        "agents": "+".join(str(c + 1) for c in components),
-                        "own": made.threads[g],
-                        "event_workers": made.event_workers[g],
-                        "match_workers": made.match_workers[g],
-                        "share": made.loads[g] / total if total else float("nan"),
-                    }
-                )
+                workers = made.threads[g], made.event_workers[g], made.match_workers[g]
+                share = made.loads[g] / total if total else float("nan")
+                rows.append((model, n, "+".join(str(c + 1) for c in components), *workers, share))
     columns = ["cost_model", "threads", "agents", "own", "event_workers", "match_workers", "share"]
     return pd.DataFrame(rows, columns=columns)

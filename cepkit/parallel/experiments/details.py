@@ -14,15 +14,7 @@ from cepkit.parallel.agents.crew import Costs, Crew
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, Sequential
 from cepkit.parallel.experiments.costs import evaluations_per_agent
-from cepkit.parallel.experiments.figures import (
-    COMPARED,
-    CORES,
-    COSTS,
-    Runs,
-    simulated,
-    speedup,
-    system_of,
-)
+from cepkit.parallel.experiments.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of
 from cepkit.parallel.experiments.workloads import VARIABLES, Workload, prepared, sensors
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.calibration import calibrate_costs
@@ -80,16 +72,11 @@ def by_cost_model(
         for model in ("paper", "simplex", "measured"):
             engine = Hybrid(threads=n, allocation=allocation, cost_model=model)
             run = engine.simulate(program, events, costs=costs)
-            rows.append(
-                {
-                    "threads": n,
-                    "cost_model": model,
-                    "threads_of_agents": " ".join(map(str, engine.crew(program, events).of_agent)),
-                    "speedup": runs.sequential(*query).makespan / run.makespan,
-                    "idle_share": run.idle_share,
-                }
-            )
-    return pd.DataFrame(rows)
+            of_agents = " ".join(map(str, engine.crew(program, events).of_agent))
+            speedup_of_run = runs.sequential(*query).makespan / run.makespan
+            rows.append((n, model, of_agents, speedup_of_run, run.idle_share))
+    columns = ["threads", "cost_model", "threads_of_agents", "speedup", "idle_share"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def buffers(
@@ -150,18 +137,10 @@ def buffers(
             stay = {"events": share, "partial matches": share / left}
             own = {"events": delay + share * (removal == "window"), "partial matches": delay + share / left}
             for name, short, n in (("events", "event", n_events), ("partial matches", "partial", n_partials)):
-                rows.append(
-                    {
-                        "removal": removal,
-                        "agent": of["agent"],
-                        "buffer": name,
-                        "mean": of[f"mean_{short}_buffer"],
-                        "most": of[f"most_{short}_buffer"],
-                        "by_window": n * stay[name],
-                        "by_delay": n * own[name],
-                    }
-                )
-    return pd.DataFrame(rows)
+                found = of[f"mean_{short}_buffer"], of[f"most_{short}_buffer"]
+                rows.append((removal, of["agent"], name, *found, n * stay[name], n * own[name]))
+    columns = ["removal", "agent", "buffer", "mean", "most", "by_window", "by_delay"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def spread(
@@ -288,7 +267,7 @@ def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
 
 
 def machine_load() -> str:
-    """Return the load and the number of cores as text: only an idle machine measures well.
+    """Return the load and the number of cores as text. Only times on an idle machine are reliable.
 
     Examples
     --------

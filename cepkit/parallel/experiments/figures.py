@@ -332,16 +332,9 @@ def never_pruned(
         ):
             own = replace(costs, lock=0.0)
             run = simulate_agents(Agents(program, events), ONE_BY_ONE, settings, costs=own)
-            rows.append(
-                {
-                    "events": events.n_events,
-                    "baseline": name,
-                    "makespan_us": run.makespan / 1e3,
-                    "pairs_seen": int(run.looked.sum()),
-                    "speedup": run.makespan / fast.makespan,
-                }
-            )
-    return pd.DataFrame(rows)
+            pairs, speedup_of_hybrid = int(run.looked.sum()), run.makespan / fast.makespan
+            rows.append((events.n_events, name, run.makespan / 1e3, pairs, speedup_of_hybrid))
+    return pd.DataFrame(rows, columns=["events", "baseline", "makespan_us", "pairs_seen", "speedup"])
 
 
 def fusion(
@@ -432,14 +425,7 @@ def rip_chunks_per_thread(
             for n in chunks:
                 engine = RIP(threads=threads, chunk=-(-events.n_events // (n * threads)))
                 run = engine.simulate(program, events, costs=costs_of(engine, costs))
-                rows.append(
-                    {
-                        "data": workload.name,
-                        "window_min": window_min,
-                        "chunks": n,
-                        "speedup": one.makespan / run.makespan,
-                        "hybrid_speedup": one.makespan / hybrid.makespan,
-                        "items_taken_again": run.n_items / one.n_items - 1,
-                    }
-                )
-    return pd.DataFrame(rows)
+                speedups = one.makespan / run.makespan, one.makespan / hybrid.makespan
+                rows.append((workload.name, window_min, n, *speedups, run.n_items / one.n_items - 1))
+    columns = ["data", "window_min", "chunks", "speedup", "hybrid_speedup", "items_taken_again"]
+    return pd.DataFrame(rows, columns=columns)

@@ -363,39 +363,27 @@ PROTOCOL_COUNTEREXAMPLES = (
     Interleaving(
         "C1",
         "both sides of a pair are inserted before either scans: each finds the other",
-        "a1@1 b2@2",
-        "AB",
-        10,
-        "source*2 M2.0 E2.0 M2.0 E2.0",
+        *("a1@1 b2@2", "AB", 10, "source*2 M2.0 E2.0 M2.0 E2.0"),
         ("a1 b2",),
     ),
     Interleaving(
         "C2",
         "c3 is removed for the partial match a9 b10, while the older a1 b2 is still to come",
-        "a1@1 b2@2 c3@3 a9@9 b10@10",
-        "ABC",
-        5,
-        "source*5 M2.0*4 M2.1*4 E2.0 E2.1*4 M3.0*4 E3.0*4 E2.0*3",
+        *("a1@1 b2@2 c3@3 a9@9 b10@10", "ABC", 5, "source*5 M2.0*4 M2.1*4 E2.0 E2.1*4 M3.0*4 E3.0*4 E2.0*3"),
         ("a1 b2 c3",),
         workers=2,
     ),
     Interleaving(
         "C3",
         "a55 is removed for the event b100, while b90 is in the hands of another worker",
-        "a55@55 b90@90 b100@100",
-        "AB",
-        40,
-        "source*3 M2.0*2 E2.0 E2.1 M2.0*2 E2.0*3",
+        *("a55@55 b90@90 b100@100", "AB", 40, "source*3 M2.0*2 E2.0 E2.1 M2.0*2 E2.0*3"),
         ("a55 b90",),
         workers=2,
     ),
     Interleaving(
         "C4",
         "b3 is removed as nobody waits for it, but a1 b2 has yet to enter the queue of its own agent",
-        "a1@1 b2@2 b3@3",
-        "AB",
-        10,
-        "source*3 M2.0*4 E2.0 E2.1*3 M2.1*4 E2.1 E2.0*3",
+        *("a1@1 b2@2 b3@3", "AB", 10, "source*3 M2.0*4 E2.0 E2.1*3 M2.1*4 E2.1 E2.0*3"),
         ("a1 b2", "a1 b3", "a1 b2 b3"),
         rules=Rules(loops_hold=False),
         loops="B",
@@ -422,14 +410,6 @@ def protocol_counterexamples() -> pd.DataFrame:
     for example in PROTOCOL_COUNTEREXAMPLES:
         unsafe, corrected = example.run(example.rules).matches, example.run().matches
         doubled = sorted({match for match in unsafe if unsafe.count(match) > 1})
-        rows.append(
-            {
-                "name": example.name,
-                "why": example.why,
-                "unsafe": ", ".join(unsafe),
-                "corrected": ", ".join(corrected),
-                "doubled": ", ".join(doubled),
-                "lost": ", ".join(match for match in example.right if match not in unsafe),
-            }
-        )
-    return pd.DataFrame(rows)
+        lost = [match for match in example.right if match not in unsafe]
+        rows.append((example.name, example.why, *map(", ".join, (unsafe, corrected, doubled, lost))))
+    return pd.DataFrame(rows, columns=["name", "why", "unsafe", "corrected", "doubled", "lost"])

@@ -143,20 +143,14 @@ def allocation_bars(
         values = allocation[name].astype(float)
         ground = [colour + theme.TINT_ALPHA for colour in colours]
         figure.add_bar(
-            orientation="h",
-            x=values,
-            y=labels,
-            name=WORDS[name],
+            orientation="h", x=values, y=labels, name=WORDS[name],
             marker={
-                "color": colours,
-                "line": {"color": colours, "width": 1},
+                "color": colours, "line": {"color": colours, "width": 1},
                 "pattern": {"shape": _PATTERNS[name], "fgcolor": colours, "bgcolor": ground, "size": 5},
             },
-            text=[f"{value:.3g}" for value in values],
-            textposition="outside",
-            cliponaxis=False,
+            text=[f"{value:.3g}" for value in values], textposition="outside", cliponaxis=False,
             hovertemplate=f"<b>%{{y}}</b>, {WORDS[name]}: %{{x:.3~g}} threads<extra></extra>",
-        )
+        )  # fmt: skip
     lines = run_title(title, measured)
     top = 30 + 18 * len(lines)
     figure.update_layout(

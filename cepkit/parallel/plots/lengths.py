@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, nearest, require_columns
+from cepkit.parallel.plots.occupancy import lengths_in_bins
 from cepkit.parallel.plots.threads import agents_in, clock_title, run_title
 from cepkit.parallel.trace.trace import LENGTHS, clock_unit
 from cepkit.plots import theme
@@ -16,8 +17,8 @@ from cepkit.plots.text import cut, escaped
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_READINGS = 1000  # of an agent, drawn separately
-BINS = 150  # for a line with more readings
+MOST_READINGS = 1000  # draw more readings of an agent in bins
+BINS = 150
 RANGE_ALPHA = "24"  # opacity of the area between least and greatest, two hexadecimal digits
 PANEL_PIXELS = 190
 MODEL_MARKS = 9
@@ -100,16 +101,10 @@ def length_lines(
             if line.least is not None:
                 figure.add_scatter(
                     x=(np.append(time, time[::-1]) / size).astype(np.float32),
-                    y=np.append(line.least, line.greatest[::-1]),
-                    mode="lines",
-                    line={"width": 0},
-                    fill="toself",
-                    fillcolor=colour + RANGE_ALPHA,
-                    legendgroup=f"agent {agent}",
-                    showlegend=False,
-                    hoverinfo="skip",
-                    **at,
-                )
+                    y=np.append(line.least, line.greatest[::-1]), mode="lines", line={"width": 0},
+                    fill="toself", fillcolor=colour + RANGE_ALPHA, legendgroup=f"agent {agent}",
+                    showlegend=False, hoverinfo="skip", **at,
+                )  # fmt: skip
             shape = "hv" if line.least is None else "linear"
             figure.add_scatter(
                 x=(time / size).astype(np.float32),
@@ -177,26 +172,11 @@ def _line(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
     order = np.argsort(time, kind="stable")
     time, values = time[order], values[order]
     if len(time) > MOST_READINGS and end:
-        return _in_bins(time, values, end)
+        edges = np.linspace(0.0, end, BINS + 1)
+        return _Line((edges[:-1] + edges[1:]) / 2, *lengths_in_bins(time, values, edges, at_edges=False))
     if len(time) and time[-1] < end:
         time, values = np.append(time, end), np.append(values, values[-1])
     return _Line(time, values)
-
-
-def _in_bins(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
-    """Return the bins of readings in order of time; a length is 0 before the first reading."""
-    edges = np.linspace(0.0, end, BINS + 1)
-    time, values = np.append(0.0, time), np.append(0, values)
-    until = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading
-    last = np.searchsorted(time, edges, side="right") - 1
-    mean = np.diff(until[last] + values[last] * (edges - time[last])) / (end / BINS)
-    least = values[last[:-1]].copy()
-    greatest = least.copy()
-    number = np.minimum(np.searchsorted(edges, time, side="right") - 1, BINS - 1)
-    inside = time > edges[number]
-    np.minimum.at(least, number[inside], values[inside])
-    np.maximum.at(greatest, number[inside], values[inside])
-    return _Line((edges[:-1] + edges[1:]) / 2, mean, least, greatest)
 
 
 def _add_models(figure, rows: pd.DataFrame, models: pd.DataFrame, styles, end: float, at: dict) -> None:

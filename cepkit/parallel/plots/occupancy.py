@@ -52,22 +52,33 @@ def occupancy(trace: Trace, begin: float = 0.0, until: float | None = None, n_bi
     edges = np.linspace(begin, until, n_bins + 1)
     mean = np.zeros((len(LENGTHS), n, n_bins))
     least, greatest = np.zeros((2, len(LENGTHS), n, n_bins), np.int64)
-    width = (until - begin) / n_bins
-    for agent in range(n if width > 0 else 0):
+    for agent in range(n if until > begin else 0):
         own = np.flatnonzero(read.agent == agent)
         own = own[np.argsort(read.time[own], kind="stable")]
-        time = np.append(0.0, read.time[own])
-        last = np.searchsorted(time, edges, side="right") - 1
-        inside = (time > begin) & (time <= until)
-        number = np.clip(np.searchsorted(edges, time[inside], side="right") - 1, 0, n_bins - 1)
         for k, name in enumerate(LENGTHS):
-            values = np.append(0, getattr(read, name)[own])
-            held = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading
-            mean[k, agent] = np.diff(held[last] + values[last] * (edges - time[last])) / width
-            least[k, agent] = greatest[k, agent] = values[last[:-1]]
-            np.minimum.at(least[k, agent], number, values[inside])
-            np.maximum.at(greatest[k, agent], number, values[inside])
+            made = lengths_in_bins(read.time[own], getattr(read, name)[own], edges, at_edges=True)
+            mean[k, agent], least[k, agent], greatest[k, agent] = made
     return Occupancy(edges, mean, least, greatest)
+
+
+def lengths_in_bins(
+    time: np.ndarray, values: np.ndarray, edges: np.ndarray, *, at_edges: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean, least and greatest length in bins of equal width, from readings in order of time.
+
+    ``at_edges``: whether all readings at the start of a bin count for it; else only the last of them.
+    """
+    time, values = np.append(0.0, time), np.append(0, values)
+    last = np.searchsorted(time, edges, side="right") - 1
+    held = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading
+    width = (edges[-1] - edges[0]) / (len(edges) - 1)
+    mean = np.diff(held[last] + values[last] * (edges - time[last])) / width
+    least, greatest = values[last[:-1]], values[last[:-1]]
+    number = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, len(edges) - 2)
+    inside = (time > (edges[0] if at_edges else edges[number])) & (time <= edges[-1])
+    np.minimum.at(least, number[inside], values[inside])
+    np.maximum.at(greatest, number[inside], values[inside])
+    return mean, least, greatest
 
 
 def run_end(trace: Trace) -> float:

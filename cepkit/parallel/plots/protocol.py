@@ -233,41 +233,28 @@ def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, ac
         **controls,
     }
     buttons = {
-        "type": "buttons",
-        "direction": "left",
-        "showactive": False,
-        "x": 0,
-        "y": 0,
-        "xanchor": "left",
-        "yanchor": "top",
-        "pad": {"t": 34},
+        "type": "buttons", "direction": "left", "showactive": False, "x": 0, "y": 0, "xanchor": "left",
+        "yanchor": "top", "pad": {"t": 34},
         "buttons": [
             {"label": "play", "method": "animate", "args": [None, played]},
             {"label": "pause", "method": "animate", "args": [[None], shown]},
         ],
         **controls,
-    }
+    }  # fmt: skip
     figure.update_layout(
         title=theme.title_at_left(lines),
         xaxis={"range": step_range(active, width), "visible": False, "fixedrange": True},
         yaxis={
-            "range": [len(lanes) - 0.4, -1.8],
-            "tickmode": "array",
-            "tickvals": list(lanes.values()),
-            "ticktext": labels,
-            "automargin": True,
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-            "ticks": "",
+            "range": [len(lanes) - 0.4, -1.8], "tickmode": "array", "tickvals": list(lanes.values()),
+            "ticktext": labels, "automargin": True, "fixedrange": True, "showgrid": False,
+            "zeroline": False, "ticks": "",
         },
         hovermode="closest",
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
-        sliders=[slider] if len(numbers) > 1 else [],
-        updatemenus=[buttons] if len(numbers) > 1 else [],
+        sliders=[slider] if len(numbers) > 1 else [], updatemenus=[buttons] if len(numbers) > 1 else [],
         margin={"l": 60, "r": 20, "t": top, "b": bottom},
         **theme.layout(top + bottom + LANE_PIXELS * (len(lanes) + 2)),
-    )
+    )  # fmt: skip
     for lane, kind in zip(lanes.values(), kinds[list(lanes)], strict=True):
         if kind in ("event queue", "partial queue", "matches"):
             edge = {"color": theme.GRID, "width": 0.7 if kind == "partial queue" else 2}

@@ -13,8 +13,8 @@ from cepkit.parallel.trace.trace import Trace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_ACTIONS = 3000  # drawn separately
-MOST_STATES = 15_000  # rows of a plot in bins
+MOST_ACTIONS = 3000  # draw more actions in bins
+MOST_STATES = 15_000  # most rows of a plot in bins
 BINS, FEWEST_BINS = 120, 10
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from cepkit.errors import whole_number
 from cepkit.parallel.trace.trace import ACTIONS, Trace, _time_until
 
-MOST_ACTIONS = 3000  # drawn separately
-MOST_SEGMENTS = 25_000  # in bins
+MOST_ACTIONS = 3000  # return more actions in bins
+MOST_SEGMENTS = 25_000  # most segments in bins
 BINS, FEWEST_BINS = 240, 10
 _DUST = 1e-9  # rounding error of a share of a bin
 

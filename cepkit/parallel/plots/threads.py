@@ -137,17 +137,10 @@ def state_lanes(
         x, y = _outlines(rows.sort_values(["thread", "bin"]), size)
         marker = _marker(kind, colours)
         figure.add_scatter(
-            x=x,
-            y=y,
-            mode="lines",
-            line={"width": 0, "color": marker["color"], "shape": "hv"},
-            fill="toself",
-            fillcolor=marker["color"],
-            fillpattern=marker["pattern"],
-            legendgroup=_group(kind),
-            showlegend=False,
-            hoverinfo="skip",
-        )
+            x=x, y=y, mode="lines", line={"width": 0, "color": marker["color"], "shape": "hv"},
+            fill="toself", fillcolor=marker["color"], fillpattern=marker["pattern"],
+            legendgroup=_group(kind), showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
     if len(states):
         figure.add_traces(_hints(states, unit, size))
     working = set(work["thread"])  # a source without work needs no lane
@@ -383,26 +376,17 @@ def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, wor
         title=theme.title_at_left(lines),
         xaxis={
             "title": {"text": clock_title("time since the start of the run", unit, measured)},
-            "range": [0, length or 1.0],
-            **line,
+            "range": [0, length or 1.0], **line,
         },
         yaxis={
-            "title": {"text": "thread"},
-            "range": bounds[::-1],
-            "tickmode": "array",
-            "tickvals": lanes,
-            "ticktext": ticks,
-            "tickfont": {"size": 11 if lane_pixels >= 13 else 8},
-            "automargin": True,
-            **line,
-            "showgrid": False,
+            "title": {"text": "thread"}, "range": bounds[::-1], "tickmode": "array", "tickvals": lanes,
+            "ticktext": ticks, "tickfont": {"size": 11 if lane_pixels >= 13 else 8}, "automargin": True,
+            **line, "showgrid": False,
         },
-        barmode="overlay",
-        hovermode="closest",
-        legend={"tracegroupgap": 4, "itemsizing": "constant"},
+        barmode="overlay", hovermode="closest", legend={"tracegroupgap": 4, "itemsizing": "constant"},
         margin={"l": 60, "r": 20, "t": top, "b": bottom},
         **theme.layout(top + bottom + max(lane_pixels * len(lanes), 150)),
-    )
+    )  # fmt: skip
     if not len(work):
         figure.add_annotation(
             text="no thread did anything", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper"

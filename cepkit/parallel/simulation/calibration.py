@@ -83,11 +83,11 @@ def calibrate_costs(
     for name, value in (("n_events", n_events), ("repeats", repeats)):
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
-    _least_squares()  # raises for missing packages before any thread runs
+    _least_squares()  # raise for missing packages before any thread runs
     agents = Agents(program, events)
     if not agents.labels or not events.n_events:
         return Costs()
-    run = AgentRun(agents, crew, RunSettings())  # never runs, only describes the stages
+    run = AgentRun(agents, crew, RunSettings())  # only for its description of the stages
     timed = partial(_time_part, agents, _crew_to_measure(crew), keep)
     part = _part(agents, n_events or _FIRST_PART, seed)
     steps, seconds = timed(part)

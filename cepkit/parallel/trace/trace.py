@@ -474,7 +474,7 @@ def _within(what: str, codes: np.ndarray, least: int, stop: int, there: str) -> 
 
 
 def _time_until(moments: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the time of the spans before each moment; the spans are sorted and do not overlap."""
+    """Return the total time of the spans before each moment; the spans are sorted and do not overlap."""
     whole = np.concatenate([[0.0], np.cumsum(ends - starts)])
     begun = np.searchsorted(starts, moments, side="right")
     last = np.maximum(begun - 1, 0)
