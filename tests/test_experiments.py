@@ -72,7 +72,7 @@ def test_twitter1_ends_at_the_sixth_tweet_as_printed():
 def test_numbers_instead_of_texts_find_the_same_tweets(name):
     data = paper.benchmark_data(paper.BENCHMARKS[name], 2).iloc[:12_000]
     fast, slow = paper.BENCHMARKS[name], paper.VARIANTS[f"{name}_texts"]
-    found = [match_regex(*paper.compiled(b, b.prepared(data))) for b in (fast, slow)]
+    found = [match_regex(*paper.compile_benchmark(b, b.prepared(data))) for b in (fast, slow)]
     assert len(found[0]) > 50
     assert found[0].first.tolist() == found[1].first.tolist()
     assert found[0].last.tolist() == found[1].last.tolist()

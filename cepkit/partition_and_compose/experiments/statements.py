@@ -1,4 +1,4 @@
-"""The statements of "Partition and Compose" (DEBS 2012) beside the numbers of a run of the experiments."""
+"""Compare the statements of "Partition and Compose" (DEBS 2012) with a run of the experiments."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ def statements(
     measured: pd.DataFrame,
     simulated: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return what the paper states, its number, and the number of this run.
+    """Return the statements of the paper, its numbers, and the numbers of this run.
 
     Parameters
     ----------
     table5, table6 : pandas.DataFrame
-        Of the functions of the same names, over all nine benchmarks.
+        Results of the functions with these names for all nine benchmarks.
     texts : pandas.DataFrame
-        Of `table6` over twitter1, twitter2 and their forms on texts.
+        Result of `table6` for twitter1, twitter2 and their variants on texts.
     aggregates : pandas.DataFrame
-        Of `incremental_against_recomputed`.
+        Result of `incremental_against_recomputed`.
     measured, simulated : pandas.DataFrame
-        Of `speedup_measured` with width 2 and `speedup_simulated` with width 8.
+        Results of `speedup_measured` with width 2 and `speedup_simulated` with width 8.
 
     Returns
     -------
     pandas.DataFrame
-        ``statement``, ``paper``, ``here``: texts. Speeds by CPU time, speed-ups by wall clock.
+        Columns ``statement``, ``paper`` and ``here``, all texts. Speeds are by CPU time, speed-ups by wall
+        clock.
 
     Notes
     -----
