@@ -181,7 +181,7 @@ _FINANCE = [
     ),
     Benchmark(
         "finance4",
-        "windows of two trades: a later one is above all of the first",
+        "windows of two trades: a later one lies above all of the first",
         "trades",
         "hi gap* lo",
         0.0515,
