@@ -20,7 +20,7 @@ from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.chains import chains_of
 from cepkit.linked.experiments import figures as paper
 from cepkit.linked.experiments.counterexamples import COUNTEREXAMPLES, counterexamples
-from cepkit.linked.linked_cep import LinkedCEP, coverable_states, linked_unsupported
+from cepkit.linked.linked_cep import LinkedCEP, linked_unsupported
 from cepkit.linked.patterns import (
     ABSENT,
     SIGNS,
@@ -590,17 +590,14 @@ def with_component(j, **changed) -> Branch:
 
 
 def test_coverable_components():
-    assert coverable_states(branch()) == (False, True, False)
-    assert coverable_states(branch(conditions=())) == (True, True, True)
-    assert coverable_states(with_component(1, high=None, is_group=True)) == (False, False, False)
-    absence = Condition(Literal(True), (("b", 1),), 1, True, 0, 0)
-    negated = branch(conditions=(absence,), absences=(Absence("n", "N", 0, 1),))
-    assert coverable_states(negated) == (True, False, True)
-    assert coverable_states(PlainPattern(2, conditions=(EventComparison(0, "<", 1, "x", "x"),))) == (
-        False,
-        False,
-    )
-    assert coverable_states(PlainPattern(2, kleene={1})) == (True, False)
+    ends = (EventComparison(0, "<", 2, "x", "x"),)
+    assert PlainPattern(3, conditions=ends).coverable == (False, True, False)
+    assert PlainPattern(3).coverable == (True, True, True)
+    assert PlainPattern(3, conditions=ends, kleene={1}).coverable == (False, False, False)
+    absence = PlainAbsence(0, (EventComparison(ABSENT, "<", 1, "x", "x"),))
+    assert PlainPattern(3, absences=(absence,)).coverable == (True, False, True)
+    assert PlainPattern(2, conditions=(EventComparison(0, "<", 1, "x", "x"),)).coverable == (False, False)
+    assert PlainPattern(2, kleene={1}).coverable == (True, False)
 
 
 @pytest.mark.parametrize(

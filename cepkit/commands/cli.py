@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # print ? for characters that the terminal lacks
     given = _parser().parse_args(arguments)
     try:
-        with _warnings_in_a_line():
+        with _print_warnings():
             given.run(given)
         sys.stdout.flush()
         return 0
@@ -98,9 +98,9 @@ def _match(given: argparse.Namespace) -> None:
     keywords["within"] = _within(given.within, frame, keywords["order_by"])
     matches = frame.cep.match(given.pattern, **keywords)
     n_matches = matches.count()
-    shown = _shown(matches, given.rows, given.limit) if given.limit and n_matches else None
+    shown = _first_rows(matches, given.rows, given.limit) if given.limit and n_matches else None
     done = time.perf_counter()
-    print(f"{_counted(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
+    print(f"{_count_text(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
     if shown is not None:
         print(shown.to_string(max_colwidth=60, index=given.rows == "one"))
     if given.rows == "one" and n_matches > given.limit:
@@ -119,7 +119,7 @@ def _match(given: argparse.Namespace) -> None:
             )
         whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
         write_table(whole, out)
-        print(f"{_counted(len(whole), 'row', 'rows')} written to {out}")
+        print(f"{_count_text(len(whole), 'row', 'rows')} written to {out}")
 
 
 def _explain(given: argparse.Namespace) -> None:
@@ -136,7 +136,7 @@ def _ingest(given: argparse.Namespace) -> None:
     from cepkit.datasets import sample
     from cepkit.pipelines import ingest
 
-    options = _named("--option", given.option)
+    options = _read_named("--option", given.option)
     reserved = {"source", "target", "format", "spark", "mode", "period"} & set(options)
     if reserved:
         raise CepError(
@@ -172,13 +172,13 @@ def _warmup(given: argparse.Namespace) -> None:
 
 def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
     """Return the keywords of ``df.cep.match``; raise when an argument has a wrong form."""
-    params = {name: _value(text) for name, text in _named("--param", given.param).items()}
+    params = {name: _value(text) for name, text in _read_named("--param", given.param).items()}
     return {
-        "define": _named("--define", given.define) or None,
+        "define": _read_named("--define", given.define) or None,
         "params": params or None,
-        "partition_by": _names(given.partition_by) or None,
-        "order_by": _names(given.order_by) or None,
-        "measures": _named("--measure", given.measure) or None,
+        "partition_by": _column_names(given.partition_by) or None,
+        "order_by": _column_names(given.order_by) or None,
+        "measures": _read_named("--measure", given.measure) or None,
         "event_type": given.event_type,
         "strategy": given.strategy,
         "after_match": given.after_match,
@@ -203,10 +203,10 @@ def _read(given: argparse.Namespace, files: list[str]) -> tuple[Any, str]:
     from cepkit.commands.files import read_pandas, read_spark
 
     named = given.files[0] if len(given.files) == 1 and len(files) == 1 else f"{len(files)} files"
-    times = _names(given.order_by)
+    times = _column_names(given.order_by)
     if given.engine == "pandas":
         frame, notes = read_pandas(files, times)
-        size = f"{_counted(len(frame), 'row', 'rows')} of {named}"
+        size = f"{_count_text(len(frame), 'row', 'rows')} of {named}"
     else:
         from cepkit.pipelines import spark_session
 
@@ -219,7 +219,7 @@ def _read(given: argparse.Namespace, files: list[str]) -> tuple[Any, str]:
     return frame, size
 
 
-def _shown(matches: Any, rows: str, limit: int) -> Any:
+def _first_rows(matches: Any, rows: str, limit: int) -> Any:
     """Return the first ``limit`` rows of the result as a pandas frame."""
     if rows == "one":
         return matches.head(limit)
@@ -243,7 +243,7 @@ def _as_options(message: str) -> str:
     )
 
 
-def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
+def _read_named(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the texts of ``NAME=TEXT`` arguments by name."""
     found: dict[str, str] = {}
     for text in texts:
@@ -264,7 +264,7 @@ _EXAMPLES = {
 }
 
 
-def _names(texts: Sequence[str]) -> list[str]:
+def _column_names(texts: Sequence[str]) -> list[str]:
     """Return the column names of arguments such as ``symbol`` and ``ts,seq``."""
     return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
@@ -282,12 +282,12 @@ def _value(text: str) -> int | float | bool | str:
     return quoted[2] if quoted else text
 
 
-def _counted(number: int, one: str, many: str) -> str:
+def _count_text(number: int, one: str, many: str) -> str:
     return f"no {one}" if number == 0 else f"{number:,} {one if number == 1 else many}"
 
 
 @contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
+def _print_warnings() -> Iterator[None]:
     """Print the warnings of cepkit in one line each, and hide the warnings of other packages."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

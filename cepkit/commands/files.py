@@ -239,10 +239,7 @@ def _as_time(texts: pd.Series) -> tuple[pd.Series, str]:
         if pd.api.types.is_datetime64_any_dtype(times):
             present = times.dropna()
             return times, f"is read as time: {texts[present.index[0]]!r} is {present.iloc[0]}"
-    return (
-        texts,
-        "is no time (the first value has no known format, or others differ); it is sorted as text",
-    )
+    return (texts, "is no time (the first value has no known format, or others differ); it is sorted as text")
 
 
 def _first_line(error: BaseException) -> str:

@@ -29,7 +29,7 @@ def comparisons_of(bound: BoundBranch, one: BoundCondition) -> tuple[TermCompari
     """Return a condition as comparisons that must all hold, or None when that is impossible.
 
     It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event. In
-    a Kleene closure, that is the latest event, or each event when it is taken.
+    a Kleene closure, that is its latest event, or each event when it is added.
     """
     made = []
     for term, holds in _conjuncts(one.term, True):

@@ -131,8 +131,8 @@ class PartialMatchRun:
 _MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": SiddhiLikeRuns}
 
 
-def linked_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` in ``events`` by chains of partial matches; see `LinkedCEP`.
+class PlainlyMatched(SequenceSet):
+    """The matches of `LinkedCEP`, `SaseRuns` or `SiddhiLikeRuns`, counted first and made when they are read.
 
     Parameters
     ----------
@@ -140,28 +140,17 @@ def linked_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
         `linked_query_unsupported` must return None for it.
     events : Events
         With the program's columns.
+    name : str
+        ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
+    most_known : int
+        Most matches to keep.
 
     Notes
     -----
-    The engine counts the matches without making them. It keeps up to ``MOST_KNOWN`` matches. When there are
-    more, it counts the matches per last event, and runs again over one window to make those that are read.
-    Time O(events x chains of a component), memory O(events + chains of a window + matches read).
+    When there are more matches than ``most_known``, the engine counts them per last event, and runs again
+    over one window to make those that are read. With chains: time O(events x chains of a component), memory
+    O(events + chains of a window + matches read).
     """
-    return PlainlyMatched(program, events, "linked")
-
-
-def sase_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` by runs in one list; see `SaseRuns` and `linked_sequence`."""
-    return PlainlyMatched(program, events, "sase_runs")
-
-
-def siddhi_like_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` by runs in a list per component; see `SiddhiLikeRuns`."""
-    return PlainlyMatched(program, events, "siddhi_like_runs")
-
-
-class PlainlyMatched(SequenceSet):
-    """The matches of LinkedCEP or a run engine. They are counted first and made when they are read."""
 
     def __init__(self, program: SequenceProgram, events: Events, name: str, most_known: int = MOST_KNOWN):
         self.program, self.events, self.name = program, events, name

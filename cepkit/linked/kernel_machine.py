@@ -95,7 +95,7 @@ class KernelMachine:
         self._grow_slots(_FIRST_SLOTS)
 
     def _take_types(self, events: PlainEvents) -> None:
-        """Lay the columns out by the types of the first events; raise when later types differ."""
+        """Make the arrays for the column types of the first events; raise when later types differ."""
         is_float = {name: np.asarray(values).dtype.kind == "f" for name, values in events.columns.items()}
         if self._is_float is not None:
             changed = [name for name in self._is_float if self._is_float[name] != is_float.get(name)]
@@ -176,7 +176,7 @@ class KernelMachine:
         self.n_events = stop
 
     def _make_room(self, reason: int, need: int) -> PlainMatches | None:
-        """Make the array longer that was full; return the matches that left the output to make room."""
+        """Enlarge the array that is full; return the matches that left the output to make room."""
         kernel, report = self._kernel, self._report
         match reason:
             case kernel.MORE_CANDIDATES:
@@ -313,8 +313,8 @@ class PlainEngine:
     def push(self, events: PlainEvents) -> PlainMatches:
         """Advance over more events, none older than the last; return the matches that end in them.
 
-        With output ``count`` the engine only counts the matches, with ``latest`` it does neither. Pushes of
-        any size give the same matches in the same order and, except ``peak_live``, the same counters.
+        With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
+        Pushes of any size give the same matches in the same order and the same counters except ``peak_live``.
 
         Raises
         ------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import singledispatch
 
 import numpy as np
 
@@ -39,8 +38,8 @@ class LinkedCEP(PlainEngine):
 
     Notes
     -----
-    Time per event O(chains of the component before), memory O(live chains + events pushed). Chains of one
-    event save nothing; they are runs. All chains are such when no component is coverable.
+    Time per event O(chains of the component before), memory O(live chains + events pushed). When no component
+    is coverable, every chain is a run of one event and saves nothing.
 
     Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2 (CombineMatch).
     Differs: the printed algorithms lose and invent matches with conditions between events, windows, repeated
@@ -92,31 +91,6 @@ def advance_chains(output: str) -> Callable[..., None]:
 
 
 # --- queries ----------------------------------------------------------------------------------------------
-
-
-@singledispatch
-def coverable_states(pattern: Branch | PlainPattern) -> tuple[bool, ...]:
-    """Return for each component whether its events may share a chain.
-
-    They may when the component is no Kleene closure and no condition names it together with another one.
-    Partition keys do not count as conditions.
-    """
-    raise TypeError(f"no components in {type(pattern).__name__}")
-
-
-@coverable_states.register
-def _(pattern: PlainPattern) -> tuple[bool, ...]:
-    return pattern.coverable
-
-
-@coverable_states.register
-def _(pattern: Branch) -> tuple[bool, ...]:
-    named = {j for j, component in enumerate(pattern.components) if component.is_group}
-    for condition in pattern.conditions:
-        places = {j for _, j in condition.components}
-        if len(places) > 1 or condition.absence is not None:
-            named |= places
-    return tuple(j not in named for j in range(len(pattern.components)))
 
 
 def linked_unsupported(branches: Branch | Sequence[Branch], query: SequenceQuery | None = None) -> str | None:

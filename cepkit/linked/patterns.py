@@ -57,7 +57,7 @@ class EventComparison:
 
 @dataclass(frozen=True, slots=True)
 class PlainAbsence:
-    """No accepted event fulfils all ``conditions`` between component ``after`` and the next one."""
+    """No accepted event with all ``conditions`` may occur between component ``after`` and the next one."""
 
     after: int
     conditions: tuple[EventComparison, ...] = ()
@@ -65,7 +65,7 @@ class PlainAbsence:
 
 @dataclass(frozen=True)
 class PlainPattern:
-    """Components one after the other under skip-till-any-match.
+    """A sequence of components, matched with skip-till-any-match.
 
     Parameters
     ----------
@@ -146,6 +146,7 @@ class PlainPattern:
         """Whether the events of each component may share a chain.
 
         They may when the component is no Kleene closure and no condition names it with another event.
+        Partition keys do not count as conditions.
         """
         named = set(self.kleene)
         for condition, is_absence in self._all_conditions():

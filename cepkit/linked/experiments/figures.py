@@ -58,6 +58,7 @@ WINDOW_S = 50
 WINDOWS_S = (50, 100, 150, 200, 300)
 N_QUERIES = (50, 100, 150, 200, 250)
 _EVENTS_PER_PUSH = 5_000  # the matches of one push are in memory together
+_COUNTERS = ("intermediate", "complete", "copies", "chains", "peak_live", "peak_bytes")
 
 
 def paper_numbers() -> pd.DataFrame:
@@ -124,8 +125,8 @@ def abc_events(
 def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) -> ExperimentStream:
     """Return road traffic as a stream: the type is a class of speed, the key a group of sensors.
 
-    Reports come in rounds of five minutes; here their times are spread over the round, because a shorter
-    window holds only one round. Types are ``n_types`` classes of equal size by the speed relative to the
+    Reports come in rounds of five minutes with one time. A shorter window would hold only one round, so the
+    times are spread over the round. Types are ``n_types`` classes of equal size by the speed relative to the
     sensor's mean. Keys are ten groups of sensors. ``x`` is the number of vehicles. The paper does not define
     its types.
     """
@@ -238,13 +239,7 @@ def run_query(
         "system": system,
         "seconds": median(seconds),
         "matches": n_matches if system != "CoverMatch" else len(engine.coverages),
-        "intermediate": counters.intermediate,
-        "complete": counters.complete,
-        "copies": counters.copies,
-        "chains": counters.chains,
-        "mean_chain_length": counters.mean_chain_length,
-        "peak_live": counters.peak_live,
-        "peak_bytes": counters.peak_bytes,
+        **{name: getattr(counters, name) for name in (*_COUNTERS, "mean_chain_length")},
         "coverable_share": sum(pattern.coverable) / pattern.n_components,
     }
 
@@ -274,10 +269,9 @@ def _average(rows: Iterable[dict], by: list[str]) -> pd.DataFrame:
     frame = pd.DataFrame(rows)
     full = frame[frame["system"] != "CoverMatch"]
     agree = full.groupby(["stream", "window_s", "group", "query"])["matches"].nunique().eq(1).all()
-    counts = ["matches", "intermediate", "complete", "copies", "chains", "peak_live", "peak_bytes"]
     means = frame.groupby(by, sort=False).agg(
         mean_ms=("seconds", lambda seconds: 1000 * seconds.mean()),
-        **{name: (name, "mean") for name in [*counts, "coverable_share"]},
+        **{name: (name, "mean") for name in ("matches", *_COUNTERS, "coverable_share")},
     )
     means["mean_chain_length"] = (means["intermediate"] + means["complete"]) / means["chains"]
     means["same_matches"] = bool(agree)

@@ -1,7 +1,7 @@
 """CoverMatch and CombineMatch as the LinkedCEP paper prints them, only to show where they fail.
 
-Two slips are repaired, because nothing would be found with them: a chain grows at its tail (printed: after
-its head), and the loop also collects the event of the head (printed: the loop ends before it).
+The code repairs two slips that would prevent any result: a chain grows at its tail (printed: after its head),
+and the loop also collects the event of the head (printed: the loop ends before it).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PrintedQuery:
 
 @dataclass(eq=False)
 class Node:
-    """A temporary match: an event, and the node of the region before that it extends."""
+    """A temporary match: an event, and the node that it extends in the previous region."""
 
     position: int
     before: Node | None
@@ -131,7 +131,7 @@ def combine_match(coverages: Sequence[Node], query: PrintedQuery, *, join: str =
 def _build(
     rows: Sequence[Row], query: PrintedQuery, regions: list[list[list[Node]]], position: int, j: int
 ) -> Iterator[Node]:
-    """Yield the temporary matches of an event, which extends exposed nodes of the region before."""
+    """Yield the temporary matches that end with an event and extend exposed nodes of the previous region."""
     if j == 0:
         yield Node(position, None)
         return

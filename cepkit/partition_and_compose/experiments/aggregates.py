@@ -22,7 +22,7 @@ SLACK = 20.0  # three standard deviations of the prices, so some long partial ma
 def incremental_against_recomputed(
     lengths: Iterable[int] = LENGTHS, *, n_events: int = 200_000, repeats: int = 3, seed: int = 0
 ) -> pd.DataFrame:
-    """Compare the costs of incremental and recomputed aggregates and of cepkit for several match lengths.
+    """Compare the costs of incremental aggregates, recomputed aggregates and cepkit by match length.
 
     All three find the same matches.
 

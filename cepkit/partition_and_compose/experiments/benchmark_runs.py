@@ -59,7 +59,7 @@ def compile_benchmark(benchmark: Benchmark, frame: pd.DataFrame) -> tuple[Progra
 
 
 def count_matches(benchmark: Benchmark, frame: pd.DataFrame, run: Run | None = None) -> int:
-    """Return the number of matches that one thread finds after all stages; for twitter0, its rows."""
+    """Return the number of matches that one thread finds in the output of all stages (twitter0: of rows)."""
     if benchmark.pattern is None:
         return len(frame)
     return len(match_regex(*compile_benchmark(benchmark, frame), threads=1, run=run))
@@ -285,9 +285,9 @@ def benchmarks_with_data(
 def benchmarks_prepared(
     repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None
 ) -> Iterator[Prepared]:
-    """Yield benchmarks, their data before all stages, and after them. Benchmarks share the output of stages.
+    """Yield each benchmark with its data before and after all stages. Benchmarks share the output of stages.
 
-    Parameters are those of `table6`.
+    The parameters are those of `table6`.
     """
     frame_after: dict[tuple, pd.DataFrame] = {}
     for benchmark, data in benchmarks_with_data(names, repetitions):

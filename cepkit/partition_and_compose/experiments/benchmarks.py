@@ -202,10 +202,7 @@ _FINANCE = [
         ". soon* large",
         0.0004,
         *(235_672, 8, 737_656),
-        define={
-            "soon": "delta(ts) < :t",
-            "large": "price > (1 + :p) * first(price) and delta(ts) < :t",
-        },
+        define={"soon": "delta(ts) < :t", "large": "price > (1 + :p) * first(price) and delta(ts) < :t"},
         params={"t": "0.5 s", "p": 0.015},
         free=Free(0, 1, lambda x: {"p": x}),
     ),

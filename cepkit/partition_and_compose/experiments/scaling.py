@@ -70,7 +70,7 @@ def speedup_measured(
     Notes
     -----
     Replicas of MatchRegex are threads over blocks of keys. The time includes the split. Replicas of
-    ParseTweet, which is Python, are processes that already run. The time includes sending them the texts.
+    ParseTweet, which is Python, are running processes. The time includes sending them the texts.
     VWAP and MinMax run on one thread.
     """
     rows = []
@@ -156,10 +156,6 @@ def measured_costs(
         Keep one record per start, without cepkit's short cuts.
     repeats : int
         Number of runs per key; the fastest counts.
-
-    Returns
-    -------
-    ScalingCosts
     """
     started = time.thread_time()
     frame = benchmark.prepared(data)
@@ -200,12 +196,10 @@ def speedup_simulated(
     ----------
     widths : iterable of int
         Numbers of replicas, each with its own core.
-    repetitions : mapping of str to int
-        Blocks of 10,000 events of ``trades`` and of ``tweets``.
+    repetitions, names
+        As in `speedup_measured`.
     as_in_paper : bool
-        Keep one record per start, as in the paper, without cepkit's short cuts.
-    names : iterable of str, optional
-        Names from `BENCHMARKS`; None: all.
+        As in `measured_costs`.
 
     Returns
     -------

@@ -213,10 +213,6 @@ def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Me
         Output of the benchmark's stages, in stream order.
     width : int
         Replicas, each on its own thread.
-
-    Returns
-    -------
-    Merged
     """
     program, events = compile_benchmark(benchmark, frame)
     inputs = program.inputs(events.columns)
@@ -261,10 +257,6 @@ def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> 
     frame : pandas.DataFrame
         Input of the stages, with ``xml``, in stream order.
     width : int
-
-    Returns
-    -------
-    Merged
     """
     to_parse = [Queue(_BATCHES_IN_QUEUE) for _ in range(width)]
     to_match = [Queue(_BATCHES_IN_QUEUE * width) for _ in range(width)]
