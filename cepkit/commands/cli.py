@@ -344,7 +344,9 @@ def _add_match(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", choices=("one", "all"), default="one", help="one row per match, or all rows (default: one)"
     )
-    parser.add_argument("--limit", type=_limit, default=10, metavar="N", help="print at most N rows (10)")
+    parser.add_argument(
+        "--limit", type=_limit, default=10, metavar="N", help="print at most N rows (default: 10)"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the whole result to FILE.parquet or FILE.csv")
 
 

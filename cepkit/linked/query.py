@@ -63,9 +63,9 @@ def describe_engine(program: SequenceProgram, *, chains: bool) -> list[tuple[str
         names, pattern = variables_of(program), _pattern(program, None)
         together = [name for name, is_coverable in zip(names, pattern.coverable, strict=True) if is_coverable]
         alone = [name for name in names if name not in together]
-        text = f"of {', '.join(together)}" if together else "none: every component is tied to other events"
-        lines.append(("chains", text + (f"; single partial matches of {', '.join(alone)}" if alone else "")))
-    by = "combining chains: no match is made" if chains else "making every match, one at a time"
+        text = f"for {', '.join(together)}" if together else "none: every component is tied to other events"
+        lines.append(("chains", text + (f"; single partial matches for {', '.join(alone)}" if alone else "")))
+    by = "combining chains, without making matches" if chains else "making every match, one at a time"
     lines.append(("counting", f"by {by}"))
     return lines
 
