@@ -1,4 +1,4 @@
-"""The command line: ``cepkit match FILE PATTERN …``; it reads arguments and prints, and knows no matching."""
+"""The command line ``cepkit match FILE PATTERN …``: it reads arguments and prints results."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MATCH_EXAMPLE = """example:
       --partition-by symbol --order-by ts,seq --measure "rows=count()" --measure "top=max(price)"
 
 A pattern is a regex over the names of --define and over boolean columns: blanks mean "then", '|' means "or",
-'*' '+' '?' {n,m} say how often, '.' is any row. In a predicate first(x), max(x), count() … look at the match
-before the current row and prev(x) at the row before; in a measure they look at the whole match. A match is
-reported at its earliest end, with its earliest start, and matching starts anew behind it.
+'*' '+' '?' {n,m} are the usual repetitions, '.' is any row. In a predicate, first(x), max(x), count() … use
+the rows of the match before the current row, and prev(x) uses the row before. In a measure they use the whole
+match. A match is reported at its earliest end, with its earliest start. The search then continues after it.
 """
 
 
@@ -42,19 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        None: those of the process.
+        None: the arguments of the process.
 
     Returns
     -------
     int
-        0; 2 after an error of the user, whose message is on stderr; 130 after Ctrl-C.
+        0 after success, 2 after a user error with a message on stderr, 130 after Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
+            stream.reconfigure(errors="replace")  # print ? for characters that the terminal lacks
     given = _parser().parse_args(arguments)
     try:
-        with _warnings_in_a_line():
+        with _print_warnings():
             given.run(given)
         sys.stdout.flush()
         return 0
@@ -64,12 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         print(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", file=sys.stderr)
         return USER_ERROR
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has stopped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
-            raise  # a bug of cepkit, to be seen in full
+            raise  # a bug of cepkit needs the full traceback
         print(f"cepkit {given.command}: Spark failed: {_first_line(error)}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what Spark says went wrong, without pages of Java."""
+    """Return the first line of Spark's message, without pages of Java."""
     java = getattr(error, "java_exception", None)
     return (str(error) if java is None else java.getMessage() or str(error)).strip().splitlines()[0]
 
@@ -98,9 +98,9 @@ def _match(given: argparse.Namespace) -> None:
     keywords["within"] = _within(given.within, frame, keywords["order_by"])
     matches = frame.cep.match(given.pattern, **keywords)
     n_matches = matches.count()
-    shown = _shown(matches, given.rows, given.limit) if given.limit and n_matches else None
+    shown = _first_rows(matches, given.rows, given.limit) if given.limit and n_matches else None
     done = time.perf_counter()
-    print(f"{_counted(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
+    print(f"{_count_text(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
     if shown is not None:
         print(shown.to_string(max_colwidth=60, index=given.rows == "one"))
     if given.rows == "one" and n_matches > given.limit:
@@ -109,17 +109,17 @@ def _match(given: argparse.Namespace) -> None:
     if given.rows == "all" and shown is not None and len(shown) == given.limit:
         print("… there may be further rows; --out FILE writes all")
     if not n_matches:
-        print("`cepkit explain` with the same arguments shows how the query was read")
+        print("`cepkit explain` with the same arguments shows how cepkit read the query")
     print(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
     if out:
         if n_matches > MOST_WRITTEN:
             raise CepError(
-                f"--out {given.out}: {n_matches:,} matches are more than the {MOST_WRITTEN:,} that a file "
-                "gets; narrow the query, by a shorter --within or a partition"
+                f"--out {given.out}: {n_matches:,} matches are too many for a file, which takes at most "
+                f"{MOST_WRITTEN:,}. Narrow the query with a shorter --within or --partition-by"
             )
         whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
         write_table(whole, out)
-        print(f"{_counted(len(whole), 'row', 'rows')} written to {out}")
+        print(f"{_count_text(len(whole), 'row', 'rows')} written to {out}")
 
 
 def _explain(given: argparse.Namespace) -> None:
@@ -136,7 +136,7 @@ def _ingest(given: argparse.Namespace) -> None:
     from cepkit.datasets import sample
     from cepkit.pipelines import ingest
 
-    options = _named("--option", given.option)
+    options = _read_named("--option", given.option)
     reserved = {"source", "target", "format", "spark", "mode", "period"} & set(options)
     if reserved:
         raise CepError(
@@ -171,14 +171,14 @@ def _warmup(given: argparse.Namespace) -> None:
 
 
 def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the keywords of ``df.cep.match``; what is wrong with the arguments themselves is found here."""
-    params = {name: _value(text) for name, text in _named("--param", given.param).items()}
+    """Return the keywords of ``df.cep.match``; raise when an argument has a wrong form."""
+    params = {name: _value(text) for name, text in _read_named("--param", given.param).items()}
     return {
-        "define": _named("--define", given.define) or None,
+        "define": _read_named("--define", given.define) or None,
         "params": params or None,
-        "partition_by": _names(given.partition_by) or None,
-        "order_by": _names(given.order_by) or None,
-        "measures": _named("--measure", given.measure) or None,
+        "partition_by": _column_names(given.partition_by) or None,
+        "order_by": _column_names(given.order_by) or None,
+        "measures": _read_named("--measure", given.measure) or None,
         "event_type": given.event_type,
         "strategy": given.strategy,
         "after_match": given.after_match,
@@ -187,8 +187,8 @@ def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str | int | None:
-    """Return the window; a number without unit is read only for a clock that is a plain number."""
-    kinds = {name: str(kind) for name, kind in dict(frame.dtypes).items()}  # of pandas and of Spark
+    """Return the window, as a number when it has no unit and the clock is a plain number."""
+    kinds = {name: str(kind) for name, kind in dict(frame.dtypes).items()}  # for pandas and for Spark
     clock = kinds.get(order_by[0], "") if order_by else ""
     if text is not None and text.isdigit() and _PLAIN_NUMBER.match(clock):
         return int(text)
@@ -199,52 +199,52 @@ _PLAIN_NUMBER = re.compile(r"u?int|bigint|smallint|tinyint|float|double|decimal"
 
 
 def _read(given: argparse.Namespace, files: list[str]) -> tuple[Any, str]:
-    """Return the frame of the engine asked for, and its size and name in words; print notes."""
+    """Return the frame of the chosen engine, and its size and name in words; print notes."""
     from cepkit.commands.files import read_pandas, read_spark
 
     named = given.files[0] if len(given.files) == 1 and len(files) == 1 else f"{len(files)} files"
-    times = _names(given.order_by)
+    times = _column_names(given.order_by)
     if given.engine == "pandas":
         frame, notes = read_pandas(files, times)
-        size = f"{_counted(len(frame), 'row', 'rows')} of {named}"
+        size = f"{_count_text(len(frame), 'row', 'rows')} of {named}"
     else:
         from cepkit.pipelines import spark_session
 
-        # What goes wrong in a task comes back as an error; its log would print the same as pages of Java.
+        # An error in a task is raised here as well. Spark's log would repeat it as pages of Java.
         session = spark_session(conf={"spark.log.level": "OFF"})
         frame, notes = read_spark(session, files, times)
-        size = f"{named} on Spark"  # counting the rows would be a job of its own
+        size = f"{named} on Spark"  # counting the rows would be a separate job
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return frame, size
 
 
-def _shown(matches: Any, rows: str, limit: int) -> Any:
+def _first_rows(matches: Any, rows: str, limit: int) -> Any:
     """Return the first ``limit`` rows of the result as a pandas frame."""
     if rows == "one":
         return matches.head(limit)
     if isinstance(matches, Matches):
-        return matches[:limit].to_frame(rows="all").head(limit)  # a match has at least one row
+        return matches[:limit].to_frame(rows="all").head(limit)  # enough, as every match has a row
     return _as_pandas(matches.to_frame(rows="all").limit(limit))
 
 
 def _as_pandas(frame: Any) -> Any:
-    """Return a Spark frame's rows with the types they have; a pandas frame as it is."""
+    """Return a Spark frame as a pandas frame of the same types, or a pandas frame unchanged."""
     if isinstance(frame, pd.DataFrame):
         return frame
     return frame.toArrow().to_pandas(types_mapper=pd.ArrowDtype)
 
 
 def _as_options(message: str) -> str:
-    """Return a message with the arguments of Python's functions as options: ``within='5 s'`` is --within."""
+    """Return a message with Python's keywords as options: ``within='5 s'`` becomes ``--within '5 s'``."""
     names = "event_type|order_by|partition_by|within|strategy|scope|after_match"
     return re.sub(
         rf"\b({names})=('[^']*')", lambda found: f"--{found[1].replace('_', '-')} {found[2]}", message
     )
 
 
-def _named(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return what ``NAME=TEXT`` arguments name."""
+def _read_named(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the texts of ``NAME=TEXT`` arguments by name."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -264,13 +264,13 @@ _EXAMPLES = {
 }
 
 
-def _names(texts: Sequence[str]) -> list[str]:
+def _column_names(texts: Sequence[str]) -> list[str]:
     """Return the column names of arguments such as ``symbol`` and ``ts,seq``."""
     return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
 
 def _value(text: str) -> int | float | bool | str:
-    """Return what a parameter's text stands for: a number, true or false, else the text without quotes."""
+    """Return the value of a parameter's text: a number, true or false, else the text without quotes."""
     for read in (int, float):
         try:
             return read(text)
@@ -282,13 +282,13 @@ def _value(text: str) -> int | float | bool | str:
     return quoted[2] if quoted else text
 
 
-def _counted(number: int, one: str, many: str) -> str:
+def _count_text(number: int, one: str, many: str) -> str:
     return f"no {one}" if number == 0 else f"{number:,} {one if number == 1 else many}"
 
 
 @contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    """Print the warnings of cepkit as a line; others, about packages it uses, are not for its users."""
+def _print_warnings() -> Iterator[None]:
+    """Print the warnings of cepkit in one line each, and hide the warnings of other packages."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, CepWarning):
@@ -304,9 +304,9 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are two lines: what is wrong, and where help is."""
+    """A parser whose errors have two lines: the problem, and how to get help."""
 
-    known: Sequence[str] = ()  # options that one may have meant
+    known: Sequence[str] = ()  # options to propose instead of a misspelt one
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(
@@ -314,7 +314,7 @@ class _Parser(argparse.ArgumentParser):
         )
         if unknown:
             message += nearest(unknown[1].split("=")[0], self.known)
-        self.exit(USER_ERROR, f"{self.prog}: {message}\n`{self.prog} --help` shows how it is used\n")
+        self.exit(USER_ERROR, f"{self.prog}: {message}\n`{self.prog} --help` shows how to use it\n")
 
 
 def _parser() -> _Parser:
@@ -342,9 +342,11 @@ def _parser() -> _Parser:
 def _add_match(parser: argparse.ArgumentParser) -> None:
     _add_query(parser)
     parser.add_argument(
-        "--rows", choices=("one", "all"), default="one", help="a row per match, or its rows (one)"
+        "--rows", choices=("one", "all"), default="one", help="one row per match, or all rows (default: one)"
     )
-    parser.add_argument("--limit", type=_limit, default=10, metavar="N", help="print at most N rows (10)")
+    parser.add_argument(
+        "--limit", type=_limit, default=10, metavar="N", help="print at most N rows (default: 10)"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the whole result to FILE.parquet or FILE.csv")
 
 
@@ -359,35 +361,25 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("pattern", metavar="PATTERN", help="a regex over predicates, or 'PATTERN SEQ(…) …'")
     for option, metavar, text in (
-        ("--define", "NAME=EXPR", "a predicate; once per name"),
-        ("--partition-by", "COLUMN[,…]", "search the rows of each key apart"),
-        ("--order-by", "COLUMN[,…]", "the order of events, the clock first; without it, that of the file"),
-        (
-            "--measure",
-            "NAME=EXPR",
-            "a result column; without any: first and last of the order, and the count",
-        ),
+        ("--define", "NAME=EXPR", "a predicate; may be repeated"),
+        ("--partition-by", "COLUMN[,…]", "search the rows of each key separately"),
+        ("--order-by", "COLUMN[,…]", "the order of events, the clock first; default: the order of the file"),
+        ("--measure", "NAME=EXPR", "a result column; default: the first and last clock, and the count"),
         ("--param", "NAME=VALUE", "the value of :NAME in predicates and measures"),
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
     for option, metavar, text in (
-        ("--event-type", "COLUMN", "of event sequences: the column of event types"),
-        ("--strategy", "NAME", "of event sequences: any (as without it), next, partition or strict"),
-        (
-            "--after-match",
-            "POLICY",
-            "of event sequences: past_last, to_next, to_first(b) …",
-        ),
-        ("--scope", "NAME", "of event sequences under --strategy next: run (as without it) or edge"),
+        ("--event-type", "COLUMN", "column of event types; for event sequences"),
+        ("--strategy", "NAME", "any (default), next, partition or strict; for event sequences"),
+        ("--after-match", "POLICY", "past_last, to_next, to_first(b) …; for event sequences"),
+        ("--scope", "NAME", "run (default) or edge; for event sequences with --strategy next"),
     ):
         parser.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(
-        "--within",
-        metavar="TIME",
-        help="longest match, as in '5 min'; a plain number is in the clock's own unit",
+        "--within", metavar="TIME", help="longest match, as in '5 min'; a plain number has the clock's unit"
     )
     parser.add_argument(
-        "--engine", choices=("pandas", "spark"), default="pandas", help="who reads and runs (pandas)"
+        "--engine", choices=("pandas", "spark"), default="pandas", help="the engine that reads and searches"
     )
 
 
@@ -401,17 +393,16 @@ def _add_ingest(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "\n".join([*lines, "", "example:", "  cepkit ingest inet sample:inet trades"])
     parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
     parser.add_argument(
-        "source",
-        nargs="+",
-        metavar="SOURCE",
-        help="files, folders, patterns, or sample:NAME of a bundled text",
-    )
-    parser.add_argument("target", metavar="TARGET", help="a folder: absent, empty or an earlier result")
-    parser.add_argument(
-        "--mode", choices=("replace", "error"), default="replace", help="for an earlier result"
+        "source", nargs="+", metavar="SOURCE", help="files, folders, patterns, or a bundled sample:NAME"
     )
     parser.add_argument(
-        "--period", choices=("day", "month", "year"), help="time per folder; default: by the rows"
+        "target", metavar="TARGET", help="a new or empty folder, or one with an earlier result"
+    )
+    parser.add_argument(
+        "--mode", choices=("replace", "error"), default="replace", help="what to do with an earlier result"
+    )
+    parser.add_argument(
+        "--period", choices=("day", "month", "year"), help="time per folder; default: by number of rows"
     )
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the format"
@@ -432,10 +423,10 @@ _Command = tuple[Callable[[argparse.Namespace], None], str, Callable[[argparse.A
 _COMMANDS: Mapping[str, _Command] = {
     "demo": (_demo, "show what cepkit does, in a few seconds", _no_arguments),
     "match": (_match, "find the matches of a pattern in files", _add_match),
-    "explain": (_explain, "say how a pattern is read and how it would run", _add_query),
+    "explain": (_explain, "show how cepkit reads a pattern and would run it", _add_query),
     "ingest": (
         _ingest,
-        "turn original files into ordered Parquet, with a quality report (on Spark)",
+        "convert original files to ordered Parquet, with a quality report (on Spark)",
         _add_ingest,
     ),
     "warmup": (_warmup, "compile the bundled patterns, so that their first use is quick", _no_arguments),

@@ -1,4 +1,4 @@
-"""The first minute with cepkit: a query on the bundled peaks, and its matches drawn as text."""
+"""The demo: run a query on the bundled peaks and draw its matches as text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from cepkit.api import match
 from cepkit.datasets import load_sample
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
+from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS
 
 HEIGHT = 10  # lines of a drawing
 
-_SHAPE = ". rise+ drop+ rise+ drop* deep"
-_DEFINE = {
-    "rise": "price > first(price) and price >= prev(price)",
-    "drop": "price >= first(price) and price < prev(price)",
-    "deep": "price < first(price) and price < prev(price)",
-}
+_SHAPE, _DEFINE = BENCHMARKS["finance1"].pattern, BENCHMARKS["finance1"].define
 
 
 def m_shape() -> RegexQuery:
-    """Return the query of an M: a price rises, drops, rises and drops below where it began.
+    """Return the query of an M: a price rises, drops, rises, and drops below its start.
 
     Examples
     --------
@@ -37,21 +33,21 @@ def m_shape() -> RegexQuery:
 
 
 def demo() -> str:
-    """Return what ``cepkit demo`` prints; it searches the bundled sample ``peaks``.
+    """Search the bundled sample ``peaks`` and return the text that ``cepkit demo`` prints.
 
     Notes
     -----
-    Takes a second: most of it imports packages and compiles the query.
+    It takes about a second, mostly to import packages and to compile the query.
     """
     frame = load_sample("peaks")
     query = m_shape()
     matches = match(frame, query)
     tagged = matches.tag()
     lines = [
-        f"{len(frame)} prices of two symbols, one a second, from cepkit.datasets.load_sample('peaks').",
-        "Where do they draw an M: rise, drop, rise, and drop below where it began?",
+        f"{len(frame)} prices of two symbols, one per second, from cepkit.datasets.load_sample('peaks').",
+        "Where do they form an M: rise, drop, rise, and drop below the start?",
         "",
-        f"  pattern  {query.pattern}      ('.' is any row: the first one)",
+        f"  pattern  {query.pattern}      ('.' is any row, here the first)",
         *(f"  {name:<7}  {expression}" for name, expression in query.define),
         "",
         f"{matches.count()} matches, in the order of their last row:",
@@ -60,13 +56,13 @@ def demo() -> str:
         "",
     ]
     for symbol, prices in tagged.groupby("symbol", observed=True):
-        lines += [f"{symbol}, with the name each row of a match stands for below:", "", *draw(prices), ""]
+        lines += [f"{symbol}, with the predicate of each matched row below:", "", *draw(prices), ""]
     lines += [_NEXT]
     return "\n".join(lines)
 
 
 def draw(prices: pd.DataFrame, height: int = HEIGHT) -> list[str]:
-    """Return the lines of a drawing of prices, one row per two characters, matched rows filled.
+    """Draw prices as text and return the lines. A row is two characters wide; matched rows are stars.
 
     Parameters
     ----------
@@ -78,8 +74,8 @@ def draw(prices: pd.DataFrame, height: int = HEIGHT) -> list[str]:
     Returns
     -------
     list of str
-        The picture from the highest price to the lowest, then the first letters of the variables, then the
-        numbers of the matches, each where the match begins.
+        The picture from the highest to the lowest price, a line of first letters of the variables, and a line
+        with the number of each match at its first row.
 
     Examples
     --------
@@ -115,7 +111,7 @@ def _letter(name: str) -> str:
 
 
 _NEXT = f"""Letters: . the first row, r rise, d drop, D deep; * in a match, o in none. BOLT's last climb is no
-M: its price never drops below where it began.
+M: its price never drops below its start.
 
 The same from Python:
 
@@ -134,4 +130,4 @@ and on 20,000 trades of 40 symbols from the command line:
   cepkit match sample:trades "large up+ down" --partition-by symbol --order-by ts,seq \\
       --define "large=size > 1000" --define "up=price > prev(price)" --define "down=price < prev(price)"
 
-`cepkit match --help` says the rest; your own Parquet or CSV file goes where sample:trades stands."""
+`cepkit match --help` explains the rest. Replace sample:trades by your own Parquet or CSV file."""

@@ -1,4 +1,4 @@
-"""Tables in files, as the command line names them: which files are meant, how they are read and written."""
+"""Find, read and write the files of tables for the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SAMPLE = "sample:"
-_SAMPLES = ("sample:trades", "sample:tweets", "sample:peaks")  # those that are tables
+_SAMPLES = ("sample:trades", "sample:tweets", "sample:peaks")  # the samples that are tables
 _CSV = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _PARQUET = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class UnreadableFileError(CepError, ValueError):
-    """A file is there, but it is not the table that its name says."""
+    """The file exists but is not a table of the kind that its name says."""
 
 
 class TableNotFoundError(CepError, FileNotFoundError):
@@ -37,11 +37,11 @@ class TableNotFoundError(CepError, FileNotFoundError):
 
 
 class UnwritableFileError(CepError, OSError):
-    """A result cannot be written where it was to go."""
+    """The result cannot be written to this path."""
 
 
 def table_files(names: Sequence[str]) -> list[str]:
-    """Return the files that the names of the command line stand for.
+    """Return the files for the names on the command line.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def table_files(names: Sequence[str]) -> list[str]:
     Returns
     -------
     list of str
-        In the order of the names; the files of a pattern in the order of theirs.
+        In the order of the names. The files of a pattern are sorted.
 
     Raises
     ------
     TableNotFoundError
-        When a name stands for nothing; with the most similar name beside it.
+        When no file has the name. The message proposes the most similar name in the folder.
     UnreadableFileError
         When a file is neither Parquet nor CSV by its name, or both kinds occur.
 
@@ -69,20 +69,20 @@ def table_files(names: Sequence[str]) -> list[str]:
     files = [file for name in names for file in _files_of(name)]
     if len({_is_csv(file) for file in files}) > 1:
         raise UnreadableFileError(
-            f"{files[0]!r} and the other files are not of one kind; give CSV or Parquet"
+            f"{files[0]!r} and the other files are not of the same kind; give only CSV or only Parquet"
         )
     return files
 
 
 def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of the files, one file after the other, and notes on how they were read.
+    """Return the rows of the files, one file after the other, and notes on the reading.
 
     Parameters
     ----------
     files : sequence of str
-        Of `table_files`.
+        Result of `table_files`.
     times : sequence of str
-        Columns that are read as time when they come from CSV as text that looks like one.
+        Columns to convert from text in CSV to time, when the text looks like time.
 
     Raises
     ------
@@ -106,25 +106,25 @@ def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.Dat
 def read_spark(
     spark: SparkSession, files: Sequence[str], times: Sequence[str] = ()
 ) -> tuple[DataFrame, list[str]]:
-    """Return the rows of the files as a Spark frame; otherwise as `read_pandas`."""
+    """Return the rows of the files as a Spark frame, and notes on the reading; see `read_pandas`."""
     if not _is_csv(files[0]):
         return spark.read.parquet(*files), []
     separator = "\t" if ".tsv" in files[0].lower() else ","
-    separator = "\t" if ".tsv" in files[0].lower() else ","
-    # Times without a zone in the text have none in the type, as in pandas.
+    # As in pandas, the type of times has a zone only when the text has one.
     with setting(spark, "spark.sql.timestampType", "TIMESTAMP_NTZ"):
         frame = spark.read.csv(list(files), header=True, inferSchema=True, sep=separator)
     texts = [name for name, kind in frame.dtypes if kind == "string" and name in times]
-    return frame, [f"column {name!r} is text to Spark and orders as text" for name in texts]
+    return frame, [f"column {name!r} is text for Spark and is sorted as text" for name in texts]
 
 
 def check_writable(name: str, inputs: Sequence[str]) -> Path:
-    """Return the path of a result file after checking that it can be written.
+    """Return the path of a result file after a check that it can be written.
 
     Raises
     ------
     UnwritableFileError
-        When it is neither Parquet nor CSV by its name, has no folder to write to, is a folder or an input.
+        When it is neither Parquet nor CSV by its name, is a folder or an input, or its folder is missing or
+        not writable.
     """
     path = Path(name)
     if path.suffix.lower() not in (".parquet", ".csv"):
@@ -134,14 +134,14 @@ def check_writable(name: str, inputs: Sequence[str]) -> Path:
     if not path.parent.is_dir():
         raise UnwritableFileError(f"--out {name!r}: there is no folder {str(path.parent)!r}")
     if not os.access(path.parent, os.W_OK):
-        raise UnwritableFileError(f"--out {name!r}: the folder {str(path.parent)!r} cannot be written")
+        raise UnwritableFileError(f"--out {name!r}: the folder {str(path.parent)!r} is not writable")
     if path.exists() and any(os.path.exists(file) and path.samefile(file) for file in inputs):
-        raise UnwritableFileError(f"--out {name!r} is one of the files that are read; choose another name")
+        raise UnwritableFileError(f"--out {name!r} is one of the input files; choose another name")
     return path
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame as Parquet or CSV, by the name of the file; it appears whole or not at all."""
+    """Write a frame as Parquet or CSV, by the name of the file. The file is never incomplete."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.suffix.lower() == ".parquet":
@@ -158,7 +158,7 @@ def _files_of(name: str) -> list[str]:
         path = sample(name.removeprefix(SAMPLE))
         if name not in _SAMPLES:
             raise UnreadableFileError(
-                f"{name!r} is text in an original format, for `cepkit ingest`. Tables: {', '.join(_SAMPLES)}"
+                f"{name!r} is in an original format; `cepkit ingest` reads it. Tables: {', '.join(_SAMPLES)}"
             )
         return [str(path)]
     if _ADDRESS.match(name):
@@ -192,12 +192,12 @@ def _table_file(path: Path) -> str:
 
 def _not_found(name: str, path: Path) -> TableNotFoundError:
     if glob.has_magic(name):
-        return TableNotFoundError(f"no file fits {name!r}")
+        return TableNotFoundError(f"no file matches {name!r}")
     if not path.parent.is_dir():
         return TableNotFoundError(f"no file {name!r}: there is no folder {str(path.parent)!r}")
-    beside = [entry.name for entry in path.parent.iterdir()]
+    names = [entry.name for entry in path.parent.iterdir()]
     return TableNotFoundError(
-        f"no file {name!r}.{nearest(path.name, beside)} Bundled ones: {', '.join(_SAMPLES)}"
+        f"no file {name!r}.{nearest(path.name, names)} Bundled tables: {', '.join(_SAMPLES)}"
     )
 
 
@@ -207,7 +207,7 @@ def _is_csv(file: str) -> bool:
 
 def _read_one(file: str) -> pd.DataFrame:
     if _ADDRESS.match(file):
-        raise UnreadableFileError(f"{file!r} is an address, which --engine spark reads; pandas reads files")
+        raise UnreadableFileError(f"{file!r} is an address; only --engine spark can read it")
     try:
         if _is_csv(file):
             separator = "\t" if ".tsv" in file.lower() else ","
@@ -222,27 +222,24 @@ def _same_columns(file: str, columns: pd.Index, other: str, others: pd.Index) ->
     more = [name for name in others if name not in columns]
     if missing or more:
         raise UnreadableFileError(
-            f"{other!r} has other columns than {file!r}: {missing} missing, {more} more; files read together "
-            "need the same columns"
+            f"{other!r} has other columns than {file!r}: {missing} missing, {more} more; all files need the "
+            "same columns"
         )
 
 
 def _as_time(texts: pd.Series) -> tuple[pd.Series, str]:
-    """Return the texts as times, or as they are, and a note that says which; all have one format."""
+    """Return the texts as times, or unchanged when they share no format of times, and a note about it."""
     for keywords in ({}, {"utc": True}):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # "could not infer the format": then it is none
+                warnings.simplefilter("error")  # "could not infer the format" means: no time
                 times = pd.to_datetime(texts, **keywords)
         except (ValueError, TypeError, OverflowError, Warning):
             continue
         if pd.api.types.is_datetime64_any_dtype(times):
             present = times.dropna()
             return times, f"is read as time: {texts[present.index[0]]!r} is {present.iloc[0]}"
-    return (
-        texts,
-        "is text that is no time (the first value has no known format, or others differ); it orders as text",
-    )
+    return (texts, "is no time (the first value has no known format, or others differ); it is sorted as text")
 
 
 def _first_line(error: BaseException) -> str:

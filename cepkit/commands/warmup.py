@@ -1,4 +1,4 @@
-"""Compiles ahead of their first use: the kernels of the bundled queries, and that of the parallel engines."""
+"""Compile kernels before their first use: those of the bundled queries and of the parallel engines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benc
 
 
 def warmup() -> Iterator[tuple[str, float]]:
-    """Compile the bundled queries one by one, then the agents; yield each name and the seconds.
+    """Compile the bundled queries one by one, then the agents; yield each name and its seconds.
 
     `cepkit.compile.shared.loading.load` keeps the kernels on disk for all processes of the user. A kernel
-    that is there already takes some hundredths of a second.
+    from disk loads in some hundredths of a second.
 
     Examples
     --------
@@ -28,9 +28,9 @@ def warmup() -> Iterator[tuple[str, float]]:
     """
     for name, query, frame in bundled_queries():
         began = time.perf_counter()
-        match(frame, query).lineage()  # the labels of the rows have a kernel of their own
+        match(frame, query).lineage()  # the labels of the rows have their own kernel
         yield name, time.perf_counter() - began
-    from cepkit.kernels import agents  # numba: not before a kernel is needed
+    from cepkit.kernels import agents  # imports numba, so only when it is needed
 
     began = time.perf_counter()
     agents.work()
@@ -39,7 +39,7 @@ def warmup() -> Iterator[tuple[str, float]]:
 
 
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:
-    """Yield the queries of the demo and of the benchmarks: name, query, and events of its columns."""
+    """Yield the queries of the demo and of the benchmarks, each with its name and with events."""
     yield "peaks", m_shape(), load_sample("peaks")
     yield "trades", m_shape(), load_sample("trades")
     for name, benchmark in BENCHMARKS.items():

@@ -1,1 +1,1 @@
-"""One module per paper: functions that return tidy frames."""
+"""Experiments that belong to no single paper; their functions return tidy frames."""

@@ -1,9 +1,9 @@
-"""What strategies, windows and operators do to one small stream, and how fast the number of matches grows."""
+"""Compare strategies, windows and operators on small streams, and count matches in growing windows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,19 @@ import pandas as pd
 
 
 def letters(text: str, **columns: Iterable[Any]) -> pd.DataFrame:
-    """Return a stream with an event per letter of ``text``, one tick after the other.
+    """Return a stream with one event per letter of ``text`` and per tick.
 
     Parameters
     ----------
     text : str
-        Event types; blanks are left out.
+        Event types; blanks are ignored.
     **columns : iterable
-        Further columns, a value per letter.
+        Further columns, one value per letter.
 
     Returns
     -------
     pandas.DataFrame
-        ``ts`` (int64, from 1), ``type``, and ``columns``; the index holds names such as ``b2``, the second b.
+        ``ts`` (int64, from 1), ``type``, and ``columns``. The index has names such as ``b2``, the second b.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def found(frame: pd.DataFrame, text: str, **keywords: Any) -> Any:
 
 
 def as_text(matches: Any) -> str:
-    """Return the matches as the names of their events: ``a1 b1 c1, a1 b2 c1``."""
+    """Return the matches as the names of their events, as in ``a1 b1 c1, a1 b2 c1``."""
     labels = matches.lineage().groupby("match")["index"].agg(" ".join)
     return ", ".join(labels) or "none"
 
@@ -52,43 +52,45 @@ def as_text(matches: Any) -> str:
 def compare(
     frame: pd.DataFrame, text: str, variants: Mapping[str, Mapping[str, Any]], **keywords: Any
 ) -> pd.DataFrame:
-    """Return what each variant of a query finds.
+    """Return the matches of each variant of a query.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        As `letters` makes it.
+        Result of `letters`.
     text : str
         SASE text.
     variants : mapping of str to mapping
-        Keywords of ``match`` by the name of the variant; a ``text`` among them takes the place of ``text``.
+        Keywords of ``match`` by the name of the variant. A ``text`` among them replaces ``text``.
 
     Returns
     -------
     pandas.DataFrame
         By variant: ``count`` and ``matches`` as text.
     """
-    rows = {}
-    for name, own in variants.items():
-        own = dict(own)
-        matches = found(frame, own.pop("text", text), **keywords, **own)
-        rows[name] = {"count": matches.count(), "matches": as_text(matches)}
+    rows = {
+        name: {"count": matches.count(), "matches": as_text(matches)}
+        for name, matches in _find_variants(frame, text, variants, keywords)
+    }
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def lineages(
     frame: pd.DataFrame, text: str, variants: Mapping[str, Mapping[str, Any]], **keywords: Any
 ) -> dict[str, pd.DataFrame]:
-    """Return the lineage of each variant of a query; as `compare`."""
-    made = {}
+    """Return the lineage of each variant of a query; parameters as in `compare`."""
+    return {name: matches.lineage() for name, matches in _find_variants(frame, text, variants, keywords)}
+
+
+def _find_variants(
+    frame: pd.DataFrame, text: str, variants: Mapping[str, Mapping[str, Any]], keywords: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     for name, own in variants.items():
-        own = dict(own)
-        made[name] = found(frame, own.pop("text", text), **keywords, **own).lineage()
-    return made
+        yield name, found(frame, **{"text": text, **own}, **keywords)
 
 
 def price_stream(n_events: int, seed: int = 7, types: str = "abc") -> pd.DataFrame:
-    """Return a stream of uniformly drawn types and prices: ``ts``, ``type``, ``price`` in [0, 100)."""
+    """Return a stream of uniformly random types and prices: ``ts``, ``type``, ``price`` in [0, 100)."""
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {
@@ -100,21 +102,21 @@ def price_stream(n_events: int, seed: int = 7, types: str = "abc") -> pd.DataFra
 
 
 def explosion(frame: pd.DataFrame, text: str, windows: Iterable[int]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return how the number of matches grows with the window, and the time to count them.
+    """Return the number of matches for each window, and the time to count and to sample them.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        As `price_stream` makes it.
+        Result of `price_stream`.
     text : str
         SASE text without a window.
     windows : iterable of int
-        In ticks.
+        Windows in ticks.
 
     Returns
     -------
     matches, times : pandas.DataFrame
-        By window: ``matches`` (Python integers); ``count_ms`` and ``sample_ms`` (of 1,000 matches).
+        By window: ``matches`` (Python integers); ``count_ms`` and ``sample_ms`` (for 1,000 matches).
     """
     counts, times = {}, {}
     for window in windows:

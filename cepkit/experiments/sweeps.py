@@ -1,4 +1,4 @@
-"""Experiments over a grid of parameters, kept point by point, so that one which was interrupted goes on."""
+"""Run experiments over a grid of parameters. Each result is kept, so an interrupted sweep can continue."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FORMAT = 1
 
 
 class SweepMismatchError(CepError, ValueError):
-    """A folder holds the results of another sweep or version."""
+    """The folder contains the results of another sweep or version."""
 
 
 class PointError(CepError, RuntimeError):
-    """Points of a sweep raised; the message says which, and ``__cause__`` is what the first raised.
+    """Points of a sweep raised an error.
 
-    ``done`` is the DataFrame of all other points.
+    The message names the points. ``__cause__`` is the first error. ``done`` is the frame of the other points.
     """
 
     def __init__(self, message: str, done: pd.DataFrame):
@@ -52,47 +52,47 @@ def sweep(
     workers: int = 1,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Run every point of a grid, and keep each result as soon as it is there.
+    """Run every point of a grid, and keep each result as soon as it exists.
 
     Parameters
     ----------
     run : callable
-        Called with a point's parameters; returns a mapping of names to numbers, texts, booleans or None.
+        It takes a point's parameters and returns a mapping of names to numbers, texts, booleans or None.
     grid : mapping or sequence of mappings
-        Values of each parameter, of which all combinations are run, the last changing fastest; or the points
-        themselves. Values are numbers, texts, booleans, None, or tuples and lists of them.
+        Lists of values by parameter; all combinations run, and the last parameter changes fastest. Or a list
+        of points. Values are numbers, texts, booleans, None, or tuples and lists of them.
     path : str or path, optional
-        A folder for the results: those that are there are not run again. None: nothing is kept.
+        Folder for the results. Points with a result there do not run again. None: nothing is kept.
     version : str
-        Of what ``run`` does; results of another one are not mixed with these.
+        Version of ``run``. Results of different versions are not mixed.
     name : str
-        Of the sweep, likewise; empty: that of ``run``.
+        Name of the sweep. Results of different sweeps are not mixed. Empty: the name of ``run``.
     workers : int
-        Threads that run points at once: worth it where ``run`` works without the interpreter's lock, as
+        Threads that run points at the same time. They help when ``run`` releases the interpreter's lock, as
         simulations do. The result is the same.
     progress : bool
-        Whether to show a bar.
+        Whether to show a progress bar.
 
     Returns
     -------
     pandas.DataFrame
-        A row per point, in the order of the grid: its parameters, then what ``run`` returned.
+        One row per point, in the order of the grid: its parameters, then the result of ``run``.
 
     Raises
     ------
     SweepMismatchError
-        Before anything runs, when ``path`` holds results of another sweep, version, or other parameters.
+        Before anything runs, when ``path`` has results of another sweep or version, or other parameters.
     PointError
-        When points raised, after all others have run; the next call runs only these.
+        When points raised an error, after all other points have run. The next call runs only these points.
     CepError
-        When the grid or a result is not of values that can be kept, or ``workers`` is no number above 0.
+        When the grid or a result has values that cannot be kept, or ``workers`` is not a number above 0.
     KeyboardInterrupt
-        Passed on, with several workers when the points under way have ended; what was done is kept.
+        After Ctrl-C. With several workers, the running points end first. Finished points are kept.
 
     Notes
     -----
-    A point is known by its parameters, whatever their order: 2 and 2.0 are the same, 1 and True are not.
-    A file of Parquet per point, written beside its place and then moved there.
+    The parameters identify a point, in any order: 2 and 2.0 are equal, 1 and True are not.
+    Every point has a Parquet file, which is written under another name and then renamed.
 
     Examples
     --------
@@ -108,20 +108,20 @@ def sweep(
     keys = [_key(point) for point in points]
     if len(set(keys)) < len(keys):
         twice = next(k for k, key in enumerate(keys) if key in keys[:k])
-        raise CepError(f"sweep: point {_shown(points[twice])} stands in the grid twice")
+        raise CepError(f"sweep: point {_point_text(points[twice])} is in the grid twice")
     if path is not None and not isinstance(path, (str, os.PathLike)):
         raise CepError(f"sweep: path is a {type(path).__name__}; a folder's name is needed")
     name = name or getattr(run, "__name__", type(run).__name__)
-    folder = None if path is None else _opened(Path(path), name, version, points)
-    results = {} if folder is None else _kept(folder, keys, points)
+    folder = None if path is None else _open_folder(Path(path), name, version, points)
+    results = {} if folder is None else _read_results(folder, keys, points)
     failed: dict[str, Exception] = {}
     todo = {key: point for key, point in zip(keys, points, strict=True) if key not in results}
     with (
         Progress(len(points), "points") if progress else nullcontext(lambda n: None) as done,
-        closing(_tried(run, todo, folder, workers)) as tried,
+        closing(_run_points(run, todo, folder, workers)) as rows,
     ):
         done(len(results))
-        for key, row in tried:
+        for key, row in rows:
             if isinstance(row, Exception):
                 failed[key] = row
             else:
@@ -130,7 +130,7 @@ def sweep(
     if failed:
         rows = [(point, results[key]) for point, key in zip(points, keys, strict=True) if key in results]
         errors = [(todo[key], failed[key]) for key in todo if key in failed]
-        raise PointError(_complaint(errors, len(points), folder), _frame(rows)) from errors[0][1]
+        raise PointError(_error_text(errors, len(points), folder), _frame(rows)) from errors[0][1]
     return _frame([(point, results[key]) for point, key in zip(points, keys, strict=True)])
 
 
@@ -139,7 +139,7 @@ def sweep(
 
 def _points(grid) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping):
-        values = {name: _listed(name, of) for name, of in grid.items()}
+        values = {name: _as_list(name, of) for name, of in grid.items()}
         return [dict(zip(values, row, strict=True)) for row in product(*values.values())]
     is_text = isinstance(grid, (str, bytes))
     grid = list(grid) if isinstance(grid, Iterable) and not is_text else None
@@ -148,18 +148,20 @@ def _points(grid) -> list[dict[str, Any]]:
     points = [dict(point) for point in grid]
     other = next((point for point in points if set(point) != set(points[0])), None)
     if other is not None:
-        raise CepError(f"sweep: point {_shown(other)} has not the parameters of the first, {list(points[0])}")
+        raise CepError(
+            f"sweep: point {_point_text(other)} has other parameters than the first, {list(points[0])}"
+        )
     return points
 
 
-def _listed(name: str, values) -> list:
+def _as_list(name: str, values) -> list:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise CepError(f"sweep: parameter {name!r} of the grid is {values!r}; a list of its values is needed")
     return list(values)
 
 
 def _plain(value: Any, where: str) -> Any:
-    """Return a value as JSON has it; arrays' numbers become Python's."""
+    """Return a value as JSON can store it; numpy numbers become Python's."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (list, tuple)):
@@ -172,7 +174,7 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _key(point: Mapping[str, Any]) -> str:
-    """Return what a point is known by, the same for equal parameters in any order."""
+    """Return a key for a point, the same for equal parameters in any order."""
     plain = {str(name): _canonical(_plain(value, f"parameter {name!r}")) for name, value in point.items()}
     text = json.dumps(plain, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -184,33 +186,33 @@ def _canonical(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _shown(point: Mapping[str, Any]) -> str:
+def _point_text(point: Mapping[str, Any]) -> str:
     return f"({', '.join(f'{name}={value!r}' for name, value in point.items())})"
 
 
 # --- results
 
 
-def _tried(
+def _run_points(
     run: Callable, points: Mapping[str, dict], folder: Path | None, workers: int
 ) -> Iterator[tuple[str, pa.Table | Exception]]:
-    """Yield each point's key with its row, which is kept, or what it raised, as soon as it is there."""
+    """Run points and yield the key of each with its row or its error, as soon as it ends. Rows are kept."""
 
-    def tried(key: str) -> pa.Table | Exception:
+    def run_point(key: str) -> pa.Table | Exception:
         try:
             row = _row(points[key], run(**points[key]))
-        except Exception as error:  # a point that fails must not cost the others
+        except Exception as error:  # the other points still run
             return error
         if folder is not None:
             _keep(folder, key, row)
         return row
 
     if workers == 1:
-        yield from ((key, tried(key)) for key in points)
+        yield from ((key, run_point(key)) for key in points)
         return
     with ThreadPoolExecutor(workers) as pool:
         try:
-            key_of = {pool.submit(tried, key): key for key in points}
+            key_of = {pool.submit(run_point, key): key for key in points}
             for future in as_completed(key_of):
                 yield key_of[future], future.result()
         finally:
@@ -218,12 +220,12 @@ def _tried(
 
 
 def _row(point: Mapping[str, Any], found: Any) -> pa.Table:
-    """Return a point and its result as a table of one row: the values as a file will give them back."""
+    """Return a point and its result as a table of one row, with the values that a file would return."""
     if not isinstance(found, Mapping):
         raise CepError(f"sweep: the result is a {type(found).__name__}; a dict is needed")
     clash = next((name for name in found if name in point), None)
     if clash is not None:
-        raise CepError(f"sweep: the result has {clash!r}, which is a parameter. Name it otherwise")
+        raise CepError(f"sweep: the result has {clash!r}, which is a parameter. Choose another name")
     columns = {}
     for name, value in {**point, **found}.items():
         try:
@@ -244,21 +246,21 @@ def _frame(rows: list[tuple[dict, dict]]) -> pd.DataFrame:
     return pd.DataFrame({name: [row.get(name) for row in whole] for name in columns}, columns=columns)
 
 
-def _complaint(failed: list[tuple[dict, Exception]], n_points: int, folder: Path | None) -> str:
+def _error_text(failed: list[tuple[dict, Exception]], n_points: int, folder: Path | None) -> str:
     point, error = failed[0]
-    said = f"sweep: point {_shown(point)} raised {type(error).__name__}: {error}"
+    text = f"sweep: point {_point_text(point)} raised {type(error).__name__}: {error}"
     if len(failed) > 1:
-        said += f" (and {len(failed) - 1} more: {', '.join(_shown(of) for of, _ in failed[1:4])}"
-        said += ", …)" if len(failed) > 4 else ")"
+        text += f" (and {len(failed) - 1} more: {', '.join(_point_text(of) for of, _ in failed[1:4])}"
+        text += ", …)" if len(failed) > 4 else ")"
     where = "are in the error's `done`" if folder is None else f"are kept in {str(folder)!r}"
-    return f"{said}. {n_points - len(failed)} of {n_points} points {where}"
+    return f"{text}. {n_points - len(failed)} of {n_points} points {where}"
 
 
 # --- files
 
 
-def _opened(path: Path, name: str, version: str, points: list[dict]) -> Path:
-    """Return the folder of the results, made when it is not there; raise when it is another sweep's."""
+def _open_folder(path: Path, name: str, version: str, points: list[dict]) -> Path:
+    """Return the folder of the results, made if necessary; raise when it belongs to another sweep."""
     about = {
         "format": _FORMAT,
         "sweep": name,
@@ -268,13 +270,13 @@ def _opened(path: Path, name: str, version: str, points: list[dict]) -> Path:
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if is_new:
         path.mkdir(parents=True, exist_ok=True)
-        _moved(path / _SWEEP, lambda at: at.write_text(json.dumps(about, indent=1), encoding="utf-8"))
+        _write_file(path / _SWEEP, lambda at: at.write_text(json.dumps(about, indent=1), encoding="utf-8"))
         return path
     try:
         found = json.loads((path / _SWEEP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise SweepMismatchError(
-            f"sweep: {str(path)!r} is there and holds no sweep. Name another folder"
+            f"sweep: {str(path)!r} exists and holds no sweep. Name another folder"
         ) from None
     for what, wanted in about.items():
         if found.get(what) != wanted:
@@ -285,30 +287,26 @@ def _opened(path: Path, name: str, version: str, points: list[dict]) -> Path:
     return path
 
 
-def _kept(folder: Path, keys: list[str], points: list[dict]) -> dict[str, dict[str, Any]]:
-    found = {}
-    for key, point in zip(keys, points, strict=True):
-        file = _file(folder, key)
-        if file.is_file():
-            found[key] = _result_of(pq.read_table(file), point)
-    return found
+def _read_results(folder: Path, keys: list[str], points: list[dict]) -> dict[str, dict[str, Any]]:
+    whole = zip(keys, (_file(folder, key) for key in keys), points, strict=True)
+    return {key: _result_of(pq.read_table(file), point) for key, file, point in whole if file.is_file()}
 
 
 def _keep(folder: Path, key: str, row: pa.Table) -> None:
     file = _file(folder, key)
     file.parent.mkdir(exist_ok=True)
-    _moved(file, lambda at: pq.write_table(row, at))
+    _write_file(file, lambda at: pq.write_table(row, at))
 
 
 def _file(folder: Path, key: str) -> Path:
     return folder / _POINTS / f"{key}.parquet"
 
 
-def _moved(file: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place and move it there: it is whole or not there."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+def _write_file(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file under another name and rename it, so that it is never incomplete."""
+    part = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        write(beside)
-        beside.replace(file)
+        write(part)
+        part.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)

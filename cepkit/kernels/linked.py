@@ -37,7 +37,7 @@ LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
 SMALL = 1 << 61  # counts below this fit in one integer
 
 # The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays;
-# `cepkit.linked.arrays` describes them.
+# `cepkit.linked.kernel_arrays` describes them.
 
 
 # --- conditions -------------------------------------------------------------------------------------------

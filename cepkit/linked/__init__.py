@@ -1,1 +1,1 @@
-"""LinkedCEP: chains of partial matches, and the run-based engines it is compared with."""
+"""LinkedCEP, which keeps partial matches in chains, and the run-based engines for comparison."""

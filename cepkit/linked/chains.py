@@ -1,4 +1,4 @@
-"""The chains of partial matches that LinkedCEP makes, to be looked at; for some thousand events."""
+"""The chains of partial matches that LinkedCEP makes, as a frame; for up to 2,000 events."""
 
 from __future__ import annotations
 
@@ -9,38 +9,41 @@ import pandas as pd
 
 from cepkit.errors import ResultTooLargeError
 from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.runs_of_chains import advance_chains
-from cepkit.linked.sequences import PlainEvents, PlainPattern
+from cepkit.linked.linked_cep import advance_chains
+from cepkit.linked.patterns import PlainEvents, PlainPattern
 
 MOST_EVENTS = 2000
 
 
 def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
-    """Return the chains of a stream, with what each shares with the chain before it.
+    """Return the chains of a stream and what each shares with the chain of the component before.
 
     Parameters
     ----------
     pattern : PlainPattern
     events : PlainEvents
-        At most 2,000 that the pattern uses.
+        The pattern may use at most 2,000 of them.
 
     Returns
     -------
     pandas.DataFrame
-        A row per event of a chain, that is per partial match of LinkedCEP: ``chain`` (int64, from 0, by the
-        first event, then by component), ``component``, ``position`` (int64), ``before`` (the chain of the
-        component before, or of the same one in a Kleene closure; -1: none), ``shared`` (int64: so many of its
-        first events go before this chain's; 0: none). By chain, then by position.
+        One row per event of a chain, that is per partial match of LinkedCEP, sorted by chain, then by
+        position. All columns are int64.
+
+        * ``chain``: number from 0, by first event, then by component.
+        * ``component``, ``position``.
+        * ``before``: the chain of the component before, or of the same Kleene closure; -1: none.
+        * ``shared``: how many of the first events of ``before`` precede this chain's events; 0: none.
 
     Raises
     ------
     ResultTooLargeError
-        When there are more events.
+        When the pattern uses more events.
 
     Notes
     -----
     The engine runs again, event by event: O(events x chains).
-    Source: Qiu et al., LinkedCEP, section 3.2.1: the transfer pointers.
+    Source: Qiu et al., LinkedCEP, section 3.2.1, transfer pointers.
 
     Examples
     --------
@@ -55,18 +58,19 @@ def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
     n = int(np.count_nonzero(events.accepted(pattern)))
     if n > MOST_EVENTS:
         raise ResultTooLargeError(
-            f"chains: {n:,} events are of the pattern; chains are shown of at most {MOST_EVENTS:,}. "
+            f"chains: the pattern uses {n:,} events. Chains can be shown for at most {MOST_EVENTS:,}. "
             "Search a part of the frame"
         )
     from cepkit.kernels import linked as kernel
 
-    # Chains of the last component are not kept. A further one that no event is of makes it one of the others.
+    # The engine does not keep chains of the last component. One more component, which accepts no event,
+    # makes it keep them.
     longer = replace(pattern, n_components=pattern.n_components + 1)
     nothing = np.zeros((1, events.n_events), np.uint8)
     accepts = np.concatenate([np.asarray(events.accepts_of_component, np.uint8), nothing])
     events = replace(events, accepts_of_component=accepts)
     machine = KernelMachine(longer, (*pattern.coverable, True), "count", advance_chains("count"))
-    about: list[tuple[int, int, int]] = []  # of each chain: component, the chain before, how much is shared
+    about: list[tuple[int, int, int]] = []  # for each chain: component, before, shared
     events_of_chain: list[list[int]] = []
     chain_of_slot: dict[int, int] = {}
     begin = 0

@@ -1,4 +1,4 @@
-"""The matches of a query by LinkedCEP or a run engine, and what these made to find them."""
+"""The matches of a query by LinkedCEP or a run engine, and counters of the work."""
 
 from __future__ import annotations
 
@@ -15,42 +15,40 @@ from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, Sequenc
 from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
 from cepkit.linked.chains import chains_of
-from cepkit.linked.query import (
-    PlainQuery,
-    variables_of,
-)
+from cepkit.linked.linked_cep import LinkedCEP
+from cepkit.linked.patterns import PlainEvents, PlainMatches
+from cepkit.linked.query import PlainQuery, variables_of
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
-from cepkit.linked.runs_of_chains import LinkedCEP
-from cepkit.linked.sequences import PlainEvents, PlainMatches
 
 _MOST_AT_ONCE = 1 << 23  # matches made in one piece
-_EVENTS_PER_PUSH = 1 << 14  # between two pushes Ctrl-C is heard
+_EVENTS_PER_PUSH = 1 << 14  # Ctrl-C interrupts between two pushes
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMatchRun:
-    """What LinkedCEP or a run engine did to find the matches of a query: ``matches.run``.
+    """Counters of LinkedCEP or a run engine for one query, in ``matches.run``.
 
     Parameters
     ----------
     engine : str
         ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
     matches : int
-        Exact.
+        Exact number of matches.
     partial_matches : int
-        All that were made, complete ones too; of LinkedCEP the events in chains ("temporary matches").
+        Partial matches made, complete ones included. In LinkedCEP, the events in chains ("temporary
+        matches").
     intermediate, complete : int
-        Those that end in another component than the last one, and in the last one.
+        Partial matches that end before the last component, and in the last component.
     copies : int
-        Those made from another one.
+        Partial matches that extend another one.
     chains : int
-        Chains made; a run is a chain of its own.
+        Chains made; every run is a chain of its own.
     mean_chain_length : float
         Partial matches per chain; NaN without chains.
     peak_live : int
         Most chains or runs in memory at a time.
     coverable : tuple of str
-        Variables whose events may share a chain; the run engines have none.
+        Variables whose events may share a chain; empty for the run engines.
 
     Examples
     --------
@@ -79,39 +77,39 @@ class PartialMatchRun:
     _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     def coverages(self) -> np.ndarray:
-        """Return only the latest match of every chain of the last component: what LinkedCEP calls coverages.
+        """Return the coverages of LinkedCEP: the latest match of every chain of the last component.
 
         Returns
         -------
         ndarray of int64, shape (n_coverages, n_components)
-            Positions as in ``matches.lineage()``, in canonical order; a Kleene closure is represented by its
-            latest event. No match is made for it.
+            Positions as in ``matches.lineage()``, in canonical order. A Kleene closure is represented by its
+            latest event. No other match is made.
 
         Raises
         ------
         AttributeError
-            Of the run engines, which have no chains.
+            For the run engines, which have no chains.
         """
         if self._coverages is None:
             raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
         return self._coverages()
 
     def chains_frame(self) -> pd.DataFrame:
-        """Return the chains of partial matches, and what each goes on from.
+        """Return the chains of partial matches and the chains that they extend.
 
         Returns
         -------
         pandas.DataFrame
-            A row per partial match: ``chain``, ``component`` (number), ``variable``, ``position`` (as in
-            ``matches.lineage()``), ``before`` (the chain it goes on from; -1: none), ``shared`` (how many of
-            that chain's first events go before it). By chain, then by position.
+            One row per partial match, sorted by chain, then by position: ``chain``, ``component`` (number),
+            ``variable``, ``position`` (as in ``matches.lineage()``), ``before`` (the chain that it extends;
+            -1: none), ``shared`` (how many of that chain's first events precede it).
 
         Raises
         ------
         AttributeError
-            Of the run engines, which have no chains.
+            For the run engines, which have no chains.
         ResultTooLargeError
-            When more than 2,000 events are of the pattern.
+            When the pattern uses more than 2,000 events.
 
         Examples
         --------
@@ -133,37 +131,26 @@ class PartialMatchRun:
 _MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": SiddhiLikeRuns}
 
 
-def linked_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` in ``events`` by chains of partial matches; see `LinkedCEP`.
+class PlainlyMatched(SequenceSet):
+    """The matches of `LinkedCEP`, `SaseRuns` or `SiddhiLikeRuns`, counted first and made when they are read.
 
     Parameters
     ----------
     program : SequenceProgram
-        One that `linked_query_unsupported` has nothing against.
+        `linked_query_unsupported` must return None for it.
     events : Events
         With the program's columns.
+    name : str
+        ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
+    most_known : int
+        Most matches to keep.
 
     Notes
     -----
-    They are counted without being made. Up to ``MOST_KNOWN`` are kept; of more the last events are counted,
-    and the engine runs again over the window before those that are looked at. Time O(events x chains of a
-    component), memory O(events + chains of a window) and the matches looked at.
+    When there are more matches than ``most_known``, the engine counts them per last event, and runs again
+    over one window to make those that are read. With chains: time O(events x chains of a component), memory
+    O(events + chains of a window + matches read).
     """
-    return PlainlyMatched(program, events, "linked")
-
-
-def sase_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` by runs kept together; see `SaseRuns` and `linked_sequence`."""
-    return PlainlyMatched(program, events, "sase_runs")
-
-
-def siddhi_like_sequence(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` by runs kept per component; see `SiddhiLikeRuns`."""
-    return PlainlyMatched(program, events, "siddhi_like_runs")
-
-
-class PlainlyMatched(SequenceSet):
-    """The matches that LinkedCEP or a run engine finds, counted first."""
 
     def __init__(self, program: SequenceProgram, events: Events, name: str, most_known: int = MOST_KNOWN):
         self.program, self.events, self.name = program, events, name
@@ -174,15 +161,15 @@ class PlainlyMatched(SequenceSet):
     def _query(self) -> PlainQuery:
         return PlainQuery(self.program, self.events)
 
-    def _pushed(self, output: str) -> tuple[LinkedCEP | SaseRuns, list[PlainMatches]]:
+    def _push_all(self, output: str) -> tuple[LinkedCEP | SaseRuns, list[PlainMatches]]:
         plain, engine = self._query.plain, self._machine(self._query.pattern, output=output)
         starts = range(0, plain.n_events, _EVENTS_PER_PUSH)
         return engine, [engine.push(plain.take(slice(s, s + _EVENTS_PER_PUSH))) for s in starts]
 
     @cached_property
     def run(self) -> PartialMatchRun:
-        """What the engine did to count the matches."""
-        engine, parts = self._pushed("count")
+        """The counters of the engine after it counted the matches."""
+        engine, parts = self._push_all("count")
         counters, chains = engine.counters, self.name == "linked"
         names = zip(variables_of(self.program), self._query.pattern.coverable, strict=True)
         return PartialMatchRun(
@@ -201,7 +188,7 @@ class PlainlyMatched(SequenceSet):
         )
 
     def _latest(self) -> np.ndarray:
-        return self._pushed("latest")[0].coverages
+        return self._push_all("latest")[0].coverages
 
     def _linked_chains(self) -> pd.DataFrame:
         made = chains_of(self._query.pattern, self._query.plain)
@@ -211,10 +198,10 @@ class PlainlyMatched(SequenceSet):
 
     @cached_property
     def _known(self) -> KnownMatches | None:
-        """All matches, when they are few enough to be kept."""
+        """All matches when they are few enough to keep, else None."""
         if self.count() > self._most_known:
             return None
-        blocks = [self._query.block(part) for part in self._pushed("all")[1]]
+        blocks = [self._query.block(part) for part in self._push_all("all")[1]]
         return KnownMatches(self.events, joined(blocks))
 
     def count(self) -> int:
@@ -222,7 +209,7 @@ class PlainlyMatched(SequenceSet):
         return self.run.matches
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
-        """Return the positions where matches end and how many end at each."""
+        """Return the positions where matches end and the number of matches that end at each."""
         if self._known is not None:
             return self._known.ends()
         plain = self._query.plain
@@ -238,7 +225,7 @@ class PlainlyMatched(SequenceSet):
         Raises
         ------
         ResultTooLargeError
-            When they are too many to be made in one piece.
+            When they are too many to make in one piece.
         """
         if self._known is not None:
             return self._known.ending(low, high)
@@ -248,13 +235,13 @@ class PlainlyMatched(SequenceSet):
         wanted = first[stop] - first[begin]
         if wanted > max(_MOST_AT_ONCE, self._most_known):
             raise ResultTooLargeError(
-                f"{wanted:,} matches end from position {low:,} to {high:,}, and engine {self.name!r} makes "
-                f"all of them at once, at most {_MOST_AT_ONCE:,}; count() counts them, engine='auto' makes "
-                "any part of them"
+                f"{wanted:,} matches end from position {low:,} to {high:,}. Engine {self.name!r} makes all "
+                f"of them at once, at most {_MOST_AT_ONCE:,}; count() counts them, engine='auto' makes any "
+                "part of them"
             )
-        return self._made(low, high)
+        return self._make_matches(low, high)
 
-    def _made(self, low: int, high: int) -> MatchBlock:
+    def _make_matches(self, low: int, high: int) -> MatchBlock:
         query, pattern = self._query, self._query.pattern
         begin = 0
         if pattern.window_ticks is not None and low < high:
@@ -262,7 +249,7 @@ class PlainlyMatched(SequenceSet):
         plain = query.plain.take(slice(begin, high))
         engine = self._machine(pattern, output="all")
         last = pattern.n_components - 1
-        if last not in pattern.kleene:  # what ends earlier need not be made
+        if last not in pattern.kleene:  # skip the matches that end earlier
             accepts = plain.accepts_of_component.copy()
             accepts[last, : low - begin] = 0
             plain = PlainEvents(

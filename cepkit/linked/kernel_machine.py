@@ -1,14 +1,15 @@
-"""What drives the kernels of partial matches: events and slots that grow, and output that is taken away."""
+"""Drive the kernels of LinkedCEP and the run engines: store events and slots, and collect matches."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from cepkit.errors import CepError, ResultTooLargeError
-from cepkit.linked.arrays import (
+from cepkit.linked.kernel_arrays import (
     ChainStore,
     EventArrays,
     Output,
@@ -16,31 +17,31 @@ from cepkit.linked.arrays import (
     PatternTables,
     Scratch,
 )
-from cepkit.linked.sequences import (
+from cepkit.linked.patterns import (
     SIGNS,
-    Comparison,
     Counters,
+    EventComparison,
     PlainEvents,
     PlainMatches,
     PlainPattern,
-    joined,
+    join_matches,
     sorted_matches,
 )
 from cepkit.progress import checkpoint
 
-# What there is room for at first; all of it grows.
+# Initial sizes; all of them grow.
 _FIRST_SLOTS = 1024
 _FIRST_MATCHES = 1 << 14
 _FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
-_MOST_ITEMS_AT_ONCE = 1 << 23  # what there is room for before matches are taken away
+_MOST_ITEMS_AT_ONCE = 1 << 23  # items collected before matches leave the output
 _FEWEST_PER_CALL = 1 << 8  # events of the first call of a kernel
 _LONG_CALL_S = 0.04
 _MOST_SLOTS = 1 << 26  # chains or runs in memory; 5 GB
-_MOST_ITEMS = 1 << 31  # of one event's matches; 16 GB
+_MOST_ITEMS = 1 << 31  # in the matches of one event; 16 GB
 
 
 class KernelMachine:
-    """The state of one pattern over a stream, advanced by a kernel.
+    """The state of one pattern over a stream. A kernel advances it.
 
     Parameters
     ----------
@@ -54,8 +55,8 @@ class KernelMachine:
 
     Notes
     -----
-    Every event pushed stays in memory (8 bytes for each of its values), as partial matches and later events
-    look its values up; slots of partial matches are used anew when these have left the window.
+    Every event pushed stays in memory (8 bytes per value), because partial matches and later events read its
+    values. The slot of a partial match is used again after the match has left the window.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class KernelMachine:
         self._output = output
         n = pattern.n_components
         self._coverable = coverable
-        self._is_float: dict[str, bool] | None = None  # of every column; known with the first events
+        self._is_float: dict[str, bool] | None = None  # per column; known after the first events
         self.n_events = 0
         self._n_partitions = 0
         zero = np.zeros
@@ -94,7 +95,7 @@ class KernelMachine:
         self._grow_slots(_FIRST_SLOTS)
 
     def _take_types(self, events: PlainEvents) -> None:
-        """Lay the columns out by the types of the first events; later ones must have the same."""
+        """Make the arrays for the column types of the first events; raise when later types differ."""
         is_float = {name: np.asarray(values).dtype.kind == "f" for name, values in events.columns.items()}
         if self._is_float is not None:
             changed = [name for name in self._is_float if self._is_float[name] != is_float.get(name)]
@@ -113,7 +114,7 @@ class KernelMachine:
             zero((len(self._pattern.absences), 0), np.int64),
         )
 
-    # --- what there is room for ---------------------------------------------------------------------------
+    # --- arrays that grow ---------------------------------------------------------------------------------
 
     def _item_room(self, n_items: int) -> tuple[np.ndarray, ...]:
         """Return new arrays ``items``, ``component``, ``length`` and ``spare``."""
@@ -135,8 +136,8 @@ class KernelMachine:
                 f"{self._report[self._kernel.CONSUMED]}. Use a shorter window or more conditions"
             )
         n_free = self._report[self._kernel.N_FREE]
-        self._store = ChainStore(_grown(field, wanted, axis=0, fill=-1), _grown(free, wanted, axis=0))
-        # The lowest numbers are taken first: slots in use lie together.
+        self._store = ChainStore(_lengthen(field, wanted, axis=0, fill=-1), _lengthen(free, wanted, axis=0))
+        # The lowest numbers are used first, so that used slots lie together.
         self._store.free[n_free : n_free + wanted - n] = np.arange(wanted - 1, n - 1, -1)
         self._report[self._kernel.N_FREE] += wanted - n
 
@@ -145,10 +146,10 @@ class KernelMachine:
         stop = n + events.n_events
         room = len(self._events.time)
         if stop > room:
-            # One push is most often all there is: no more room than that at first.
+            # The first push is often the only one, so it gets no spare room.
             wanted = stop if room == 0 else max(stop, 2 * room)
             self._events = EventArrays(
-                *(_grown(array, wanted, axis=array.ndim - 1) for array in self._events)
+                *(_lengthen(array, wanted, axis=array.ndim - 1) for array in self._events)
             )
         own, new = self._events, slice(n, stop)
         own.time[new] = events.time
@@ -167,7 +168,7 @@ class KernelMachine:
             fill_of = (-1, -1, -1, -1, -1, 0, -1)
             self._parts = PartitionArrays(
                 *(
-                    _grown(array, wanted * room, axis=0, fill=fill)
+                    _lengthen(array, wanted * room, axis=0, fill=fill)
                     for array, room, fill in zip(self._parts, room_of, fill_of, strict=True)
                 )
             )
@@ -175,19 +176,19 @@ class KernelMachine:
         self.n_events = stop
 
     def _make_room(self, reason: int, need: int) -> PlainMatches | None:
-        """Give a kernel what it had too little of; return the matches that made room by leaving."""
+        """Enlarge the array that is full; return the matches that left the output to make room."""
         kernel, report = self._kernel, self._report
         match reason:
             case kernel.MORE_CANDIDATES:
                 self._scratch = self._scratch._replace(
-                    candidate=_grown(self._scratch.candidate, need, axis=0),
-                    run_start=_grown(self._scratch.run_start, need + 1, axis=0),
+                    candidate=_lengthen(self._scratch.candidate, need, axis=0),
+                    run_start=_lengthen(self._scratch.run_start, need + 1, axis=0),
                 )
             case kernel.MORE_LEVELS:
-                self._scratch = self._scratch._replace(level=_grown(self._scratch.level, need, axis=0))
+                self._scratch = self._scratch._replace(level=_lengthen(self._scratch.level, need, axis=0))
             case kernel.MORE_ROWS:
                 n = len(self._out.rows)
-                rows = _grown(self._out.rows, max(2 * n, n + need), axis=0)
+                rows = _lengthen(self._out.rows, max(2 * n, n + need), axis=0)
                 self._out = self._out._replace(rows=rows)
             case kernel.MORE_SLOTS:
                 window = self._pattern.window_ticks
@@ -202,19 +203,18 @@ class KernelMachine:
                 if items > _MOST_ITEMS:
                     raise ResultTooLargeError(
                         f"event {report[kernel.CONSUMED]} alone ends more than {need - 1} matches or items. "
-                        "Ask for output='count', or for a shorter window"
+                        "Use output='count' or a shorter window"
                     )
                 room = min(4 * len(self._out.items), _MOST_ITEMS_AT_ONCE)
                 if max(items, room) > len(self._out.items) or need > len(self._out.length):
                     room = self._item_room(max(items, room))
-                    self._out = self._out._replace(
-                        items=room[0], component=room[1], length=room[2], spare=room[3]
-                    )
+                    names = ("items", "component", "length", "spare")
+                    self._out = self._out._replace(**dict(zip(names, room, strict=True)))
                 return found
         return None
 
     def _take_matches(self) -> PlainMatches:
-        """Return the matches of the output in canonical order and empty it."""
+        """Return the matches of the output in canonical order, and empty the output."""
         kernel, report, out = self._kernel, self._report, self._out
         n, n_matches, n_items = self._pattern.n_components, *report[[kernel.N_FOUND, kernel.N_ITEMS]].tolist()
         report[kernel.N_FOUND] = report[kernel.N_ITEMS] = 0
@@ -223,42 +223,39 @@ class KernelMachine:
             return sorted_matches(items, out.length[:n_matches].copy(), out.component[:n_items].copy(), n)
         return PlainMatches(n_matches, n, items, np.arange(n_matches + 1, dtype=np.int64) * n)
 
-    # --- what it does -------------------------------------------------------------------------------------
+    # --- searching ----------------------------------------------------------------------------------------
 
     def push(self, events: PlainEvents) -> PlainMatches:
         """Advance over more events; return the matches that end in them."""
         start = self.n_events
-        self._take(events)
+        self._check_and_append(events)
         before = self.total if self._output != "all" else 0
-        parts = self._advanced(start, self.n_events)
+        parts = self._advance_over(start, self.n_events)
         if self._output == "all":
             last = self._take_matches()
-            return joined([*parts, last], self._pattern.n_components) if parts else last
-        nothing = joined([], self._pattern.n_components)
-        return PlainMatches(
-            self.total - before, nothing.n_components, nothing.event_of_item, nothing.first_item_of_match
-        )
+            return join_matches([*parts, last], self._pattern.n_components) if parts else last
+        return replace(join_matches([], self._pattern.n_components), n_matches=self.total - before)
 
     def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Advance over more events; return how many matches end in each of some."""
-        self._take(events)
+        """Advance over more events; return how many matches end at each position."""
+        self._check_and_append(events)
         begin = start = self.n_events - events.n_events
         counts, before = [], self.total
         for position in positions:
-            self._advanced(start, begin + int(position) + 1)
+            self._advance_over(start, begin + int(position) + 1)
             start, total = begin + int(position) + 1, self.total
             counts.append(total - before)
             before = total
-        self._advanced(start, self.n_events)
+        self._advance_over(start, self.n_events)
         return counts
 
-    def _take(self, events: PlainEvents) -> None:
+    def _check_and_append(self, events: PlainEvents) -> None:
         events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
         self._take_types(events)
         self._append_events(events)
 
-    def _advanced(self, start: int, stop: int) -> list[PlainMatches]:
-        """Run the kernel over the events ``start`` to ``stop``; return the matches that made room."""
+    def _advance_over(self, start: int, stop: int) -> list[PlainMatches]:
+        """Run the kernel over the events ``start`` to ``stop``; return the matches that left to make room."""
         kernel, report, parts = self._kernel, self._report, []
         with np.errstate(over="ignore"):  # only kernels that run as Python warn
             size, began = _FEWEST_PER_CALL, time.perf_counter()
@@ -272,7 +269,7 @@ class KernelMachine:
                 if report[kernel.REASON]:
                     found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
                     parts += [] if found is None else [found]
-                # The work of an event grows with the live partial matches, so calls get shorter.
+                # The work per event grows with the live partial matches, so calls get shorter.
                 now = time.perf_counter()
                 if now - began > _LONG_CALL_S:
                     size = max(1, size // 2)
@@ -289,39 +286,35 @@ class KernelMachine:
 
     @property
     def slots(self) -> np.ndarray:
-        """The chains or runs in memory, see `ChainStore`; those of free slots have no last event."""
+        """The chains or runs in memory, see `ChainStore`. The last event of a free slot is -1."""
         return self._store.field
 
     @property
     def rows(self) -> np.ndarray:
-        """Coverages so far, in canonical order: int64, (n_coverages, n_components)."""
+        """The coverages so far in canonical order, int64, (n_coverages, n_components)."""
         rows = self._out.rows[: self._report[self._kernel.N_ROWS]]
         return rows[np.lexsort(rows.T)]
 
     @property
     def counters(self) -> Counters:
-        """What has been made so far."""
+        """The number of partial matches, copies and chains so far."""
         kernel, report = self._kernel, self._report
-        return Counters(
-            self._out.nodes.copy(),
-            int(report[kernel.COPIES]),
-            int(report[kernel.CHAINS]),
-            int(report[kernel.PEAK_LIVE]),
-        )
+        numbers = report[[kernel.COPIES, kernel.CHAINS, kernel.PEAK_LIVE]].tolist()
+        return Counters(self._out.nodes.copy(), *numbers)
 
 
 class PlainEngine:
-    """What all engines on a `KernelMachine` do."""
+    """The methods of all engines on a `KernelMachine`."""
 
     pattern: PlainPattern
     output: str
     _machine: KernelMachine
 
     def push(self, events: PlainEvents) -> PlainMatches:
-        """Take more events, which must not be older; return the matches that end in them.
+        """Advance over more events, none older than the last; return the matches that end in them.
 
-        With output ``count`` the matches are only counted, with ``latest`` neither. Any cutting of a stream
-        into pushes gives the same matches in the same order, and the same counters but ``peak_live``.
+        With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
+        Pushes of any size give the same matches in the same order and the same counters except ``peak_live``.
 
         Raises
         ------
@@ -330,25 +323,25 @@ class PlainEngine:
         CepError
             When the arrays do not fit the pattern.
         ResultTooLargeError
-            When the matches that end in one event do not fit the memory.
+            When the matches that end in one event do not fit into memory.
         """
         return self._machine.push(events)
 
     def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Take more events as `push` does; return how many matches end in each of those at ``positions``.
+        """Advance over more events as `push` does; return how many matches end at each position.
 
-        With output ``count``; ``positions`` rise, are counted from the first of ``events``, and name all
-        events in which matches may end.
+        Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
+        events at which matches may end.
         """
         return self._machine.count_at(events, positions)
 
     @property
     def counters(self) -> Counters:
-        """What has been made so far; do not change it."""
+        """The number of partial matches, copies and chains so far."""
         return self._machine.counters
 
 
-def _grown(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray:
+def _lengthen(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray:
     """Return a longer array with the same beginning."""
     shape = list(array.shape)
     shape[axis] = n
@@ -358,18 +351,18 @@ def _grown(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray
 
 
 def _tables(pattern: PlainPattern, coverable: tuple[bool, ...], is_float: dict[str, bool]) -> tuple:
-    """Return the pattern for the kernels, and the columns they need as integers and as floats."""
+    """Return the pattern as arrays, and the names of the integer and float columns that it needs."""
     from cepkit.kernels import linked as kernel
 
     n = pattern.n_components
-    by_decision: list[list[Comparison]] = [[] for _ in range(n + len(pattern.absences))]
+    by_decision: list[list[EventComparison]] = [[] for _ in range(n + len(pattern.absences))]
     for condition in pattern.conditions:
         by_decision[max(condition.components)].append(condition)
     absences = []
     for a, absence in enumerate(pattern.absences):
         by_decision[n + a] += absence.conditions
         named = max((j for c in absence.conditions for j in c.components), default=-1)
-        # What a later event decides is asked when that comes, and a Kleene closure may still go on.
+        # A later event decides the absence, or the Kleene closure may still take events.
         looks_back = named > absence.after or absence.after in pattern.kleene
         mode = kernel.DROP_TESTED if absence.conditions else kernel.DROP_ALL
         decided_at = max(absence.after + 1, named)
@@ -404,6 +397,5 @@ def _tables(pattern: PlainPattern, coverable: tuple[bool, ...], is_float: dict[s
 def _as_floats(values: np.ndarray) -> np.ndarray:
     """Return numbers as float64, a missing integer as NaN."""
     values = np.asarray(values)
-    if values.dtype.kind == "f":
-        return values
-    return np.where(values == np.iinfo(np.int64).min, np.nan, values)
+    is_float = values.dtype.kind == "f"
+    return values if is_float else np.where(values == np.iinfo(np.int64).min, np.nan, values)

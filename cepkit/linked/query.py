@@ -1,4 +1,4 @@
-"""Queries as plain patterns, and events as plain arrays: what LinkedCEP and the run engines run."""
+"""Queries as plain patterns and events as plain arrays, as LinkedCEP and the run engines need them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import BOOLEAN, FLOAT, NULL_INTEGER, TEXT, Events
-from cepkit.linked.runs_of_chains import linked_unsupported
-from cepkit.linked.sequences import (
+from cepkit.linked.comparisons import comparisons_of
+from cepkit.linked.linked_cep import linked_unsupported
+from cepkit.linked.patterns import (
     MOST_BITS,
-    Comparison,
+    EventComparison,
     PlainAbsence,
     PlainEvents,
     PlainMatches,
     PlainPattern,
 )
-from cepkit.linked.terms import comparisons_of
 from cepkit.linked.value_source import write_values
 
 # --- what the engines run -----------------------------------------------------------------------------------
@@ -56,16 +56,16 @@ def linked_query_unsupported(program: Bound) -> str | None:
     return None
 
 
-def described(program: SequenceProgram, *, chains: bool) -> list[tuple[str, str]]:
-    """Return what `explain` says of the engines: labels and texts."""
+def describe_engine(program: SequenceProgram, *, chains: bool) -> list[tuple[str, str]]:
+    """Return the labels and texts of the engine for `explain`."""
     lines = []
     if chains:
         names, pattern = variables_of(program), _pattern(program, None)
         together = [name for name, is_coverable in zip(names, pattern.coverable, strict=True) if is_coverable]
         alone = [name for name in names if name not in together]
-        text = f"of {', '.join(together)}" if together else "none: every component is tied to other events"
-        lines.append(("chains", text + (f"; single partial matches of {', '.join(alone)}" if alone else "")))
-    by = "combining chains: no match is made" if chains else "making every match, one at a time"
+        text = f"for {', '.join(together)}" if together else "none: every component is tied to other events"
+        lines.append(("chains", text + (f"; single partial matches for {', '.join(alone)}" if alone else "")))
+    by = "combining chains, without making matches" if chains else "making every match, one at a time"
     lines.append(("counting", f"by {by}"))
     return lines
 
@@ -82,12 +82,12 @@ def _pattern(program: SequenceProgram, window_ticks: int | None) -> PlainPattern
     """Return the pattern of a program."""
     bound = program.branches[0]
     branch = bound.branch
-    own: list[Comparison] = []
-    of_absence: list[list[Comparison]] = [[] for _ in branch.absences]
+    own: list[EventComparison] = []
+    of_absence: list[list[EventComparison]] = [[] for _ in branch.absences]
     for one in bound.conditions:
         target = own if one.condition.absence is None else of_absence[one.condition.absence]
         target += [
-            Comparison(c.left, c.sign, c.right, _name(c.left_term), _name(c.right_term))
+            EventComparison(c.left, c.sign, c.right, _name(c.left_term), _name(c.right_term))
             for c in comparisons_of(bound, one) or ()
         ]
     return PlainPattern(
@@ -104,14 +104,14 @@ def _pattern(program: SequenceProgram, window_ticks: int | None) -> PlainPattern
 
 
 def _name(term: Term) -> str:
-    """Return the name of the column with the values of a side; whichever event it is computed of."""
+    """Return the name of the column with the values of a side, the same name for every event."""
     if term.op == "element":
         return f"column {term.data[-1]}"
     return f"{term.kind} {term.op} {term.data}({', '.join(map(_name, term.args))})"
 
 
 class PlainQuery:
-    """A program and events as a pattern and plain events, in stream order."""
+    """A program as a plain pattern, and its events as plain events in stream order."""
 
     def __init__(self, program: SequenceProgram, events: Events):
         self.program, self.events = program, events
@@ -121,7 +121,7 @@ class PlainQuery:
 
     @cached_property
     def time(self) -> np.ndarray:
-        """Ticks of every position; without a window or strict times they do not matter."""
+        """Ticks of every position; zeros when neither a window nor strict times need them."""
         window = self.program.window
         if window.within is None and not window.strict_time:
             return np.zeros(self.events.n_events, np.int64)
@@ -135,12 +135,12 @@ class PlainQuery:
             return 0
         # Differences of ticks are whole numbers.
         ticks = math.floor(window.within) if window.closed else math.ceil(window.within) - 1
-        # A window that all events fit into is none, and nothing overflows by it.
+        # A window that all events fit into is dropped. So sums of times and window cannot overflow.
         return None if ticks >= int(time[-1]) - int(time[0]) else ticks
 
     @cached_property
     def plain(self) -> PlainEvents:
-        """The events as the engines take them."""
+        """The events as plain arrays."""
         program, bound, place = self.program, self.bound, self.places.place_of_position
         accept = accepted(self.places)
         if program.window.is_empty:
@@ -174,7 +174,7 @@ class PlainQuery:
         return {name: _with_null(values, terms[name]) for name, values in made.items()}
 
     def block(self, matches: PlainMatches, begin: int = 0) -> MatchBlock:
-        """Return matches of events that begin at position ``begin``, in canonical order."""
+        """Return matches in canonical order, their positions shifted by ``begin``."""
         n = len(matches.first_item_of_match) - 1
         component = matches.component_of_item
         if component is None:

@@ -1,18 +1,18 @@
-"""Run engines for skip-till-any sequences: one partial match, one run. What LinkedCEP is compared with."""
+"""Run engines for skip-till-any sequences, for comparison with LinkedCEP: every partial match is a run."""
 
 from __future__ import annotations
 
 from cepkit.errors import CepError
 from cepkit.linked.kernel_machine import KernelMachine, PlainEngine
-from cepkit.linked.sequences import PlainPattern
+from cepkit.linked.patterns import PlainPattern
 
-# How runs are kept: in one list per partition, or in a list per component that waits for the next one.
+# Where runs are kept: in one list per partition, or in one list per component.
 KEPT = ("together", "by_component")
 _OUTPUTS = ("all", "count")
 
 
 class _Runs(PlainEngine):
-    """Every match of a sequence (skip-till-any-match) by runs that are copied when an event extends them."""
+    """Find every match of a sequence (skip-till-any-match) by runs. An event that extends a run copies it."""
 
     kept: str
 
@@ -25,31 +25,31 @@ class _Runs(PlainEngine):
 
 
 class SaseRuns(_Runs):
-    """Every match of a sequence (skip-till-any-match) by runs, kept together as in SASE.
+    """Find every match of a sequence (skip-till-any-match) by runs in one list, as in SASE.
 
-    An event that may extend a run extends a copy of it, as the run itself waits for other events too. Every
-    event that the pattern uses visits all runs of its partition: those that are too old end, those that it
-    fits are copied.
+    An event that can extend a run extends a copy, because the run itself also waits for other events. Every
+    event that the pattern uses visits all runs of its partition. It ends the runs that are too old and copies
+    the runs that it fits.
 
     Parameters
     ----------
     pattern : PlainPattern
     output : {"all", "count"}
-        The matches, or only their number; either way each complete match is a run that is made.
+        The matches, or only their number. In both cases every complete match is a run that is made.
 
     Notes
     -----
     Time O(live runs) per event, memory O(live runs + events pushed).
 
     Source: Agrawal, Diao, Gyllstrom, Immerman, "Efficient pattern matching over event streams", SIGMOD 2008.
-    Differs: events between neighbours that must not occur end runs when they come, and are not looked for
-    afterwards. A run points to the one it was copied from, as in the shared buffer of SASE+, and is not
-    written out; a copy costs the same whatever its length.
+    Differs: an event that must not occur between neighbours ends runs when it comes; no later check looks
+    for it. A run points to the run that it extends, as in the shared buffer of SASE+, and does not repeat its
+    events. So a copy costs the same at any length.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from cepkit.linked.sequences import PlainEvents
+    >>> from cepkit.linked.patterns import PlainEvents
     >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
     >>> engine = SaseRuns(PlainPattern(3))
     >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches
@@ -62,17 +62,17 @@ class SaseRuns(_Runs):
 
 
 class SiddhiLikeRuns(_Runs):
-    """Every match of a sequence (skip-till-any-match) by runs that wait in a list per component.
+    """Find every match of a sequence (skip-till-any-match) by runs in a list per component, as in Siddhi.
 
-    An event visits only the lists of the components that it may follow, the oldest run first, and ends those
-    that are too old on the way; so many runs that it cannot extend are not looked at. Parameters and results
-    are those of `SaseRuns`.
+    An event visits only the lists of the components that it may follow, oldest run first, and ends the runs
+    that are too old. It does not visit most of the runs that it cannot extend. Parameters and results are
+    those of `SaseRuns`.
 
     Notes
     -----
     Source: Suhothayan et al., "Siddhi: A second look at complex event processing architectures", GCE 2011.
-    Differs: Siddhi's own ``->`` takes the first event that fits and ends there; with it equal results are
-    impossible. What is taken from Siddhi is how partial matches are stored and visited, not what they mean.
+    Differs: Siddhi's own ``->`` takes only the first event that fits, so its results could not be equal. This
+    engine stores and visits partial matches as Siddhi does, but with the semantics of skip-till-any-match.
     """
 
     kept = "by_component"

@@ -1,4 +1,4 @@
-"""Values that depend on one event → source of a kernel that computes them for all events."""
+"""Write the source of a kernel that computes values of single events for all events."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from cepkit.compile.shared.terms import Term
 
 
 def write_values(program: SequenceProgram, terms: Sequence[Term], dtypes: Mapping[str, str]) -> KernelSource:
-    """Write the kernel that computes ``terms``, each of the columns of a single event.
+    """Write the kernel that computes ``terms`` from the columns of each event.
 
     Parameters
     ----------
     program : SequenceProgram
-        For its constants and functions.
+        Supplies constants and functions.
     terms : sequence of Term
-        Their leaves are ``element`` terms, all of the same event.
+        Their leaves are ``element`` terms of one event.
     dtypes : mapping of str to str
         numpy dtype of every column, in the order of the kernel's arguments.
 
     Returns
     -------
     KernelSource
-        ``values(start, stop, *columns, *constants, *tables, out0, out1, …)`` fills one array per term,
-        float64 or int64 as `stored_dtype` says, from event ``start`` to ``stop``; null as in columns.
+        ``values(start, stop, *columns, *constants, *tables, out0, out1, …)`` fills one array per term from
+        event ``start`` to ``stop``. `stored_dtype` gives its type, float64 or int64; null as in columns.
     """
     python = not program.compiled
     writer = PathWriter(program.terms(), dtypes, tuple(program.functions), is_group=(False,), python=python)

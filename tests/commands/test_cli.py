@@ -163,14 +163,14 @@ def test_names_may_be_given_apart_or_with_commas(run, peaks):
 @pytest.mark.parametrize(
     ("texts", "first", "note"),
     [
-        (["2012-01-03 09:30:00", "2012-01-03 09:30:01.5"], None, "orders as text"),  # two formats
+        (["2012-01-03 09:30:00", "2012-01-03 09:30:01.5"], None, "is sorted as text"),  # two formats
         (["03/01/2012", "04/01/2012"], "2012-03-01", "is read as time: '03/01/2012' is 2012-03-01"),
         (
             ["2012-01-03T09:30:00+01:00", "2012-07-03T09:30:00+02:00"],
             "2012-01-03 08:30:00+00:00",
             "read as time",
         ),
-        (["first", "second"], None, "is text that is no time"),
+        (["first", "second"], None, "is no time (the first value"),
     ],
 )
 def test_a_column_of_text_in_the_order_is_read_as_time_if_all_of_it_is(tmp_path, texts, first, note):
@@ -210,13 +210,13 @@ def test_samples_that_are_tables_are_read_and_others_refused(name):
 MISTAKES = {
     "misspelt file": (["match", "peaks.cvs", *PEAKS], "no file 'peaks.cvs'. Did you mean 'peaks.csv'?"),
     "missing folder": (["match", "nowhere/x.csv", *PEAKS], "there is no folder 'nowhere'"),
-    "no file fits": (["match", "*.tsv", *PEAKS], "no file fits '*.tsv'"),
+    "no file fits": (["match", "*.tsv", *PEAKS], "no file matches '*.tsv'"),
     "unknown sample": (["match", "sample:peak", *PEAKS], "Did you mean 'peaks'?"),
     "unknown kind of file": (["match", "notes.txt", *PEAKS], "neither Parquet nor CSV"),
     "damaged Parquet": (["match", "damaged.parquet", *PEAKS], "cannot read"),
     "empty CSV": (["match", "empty.csv", *PEAKS], "cannot read"),
     "CSV that is not text": (["match", "binary.csv", *PEAKS], "cannot read"),
-    "two kinds of files": (["match", "peaks.csv", "peaks.parquet", *PEAKS], "not of one kind"),
+    "two kinds of files": (["match", "peaks.csv", "peaks.parquet", *PEAKS], "not of the same kind"),
     "other columns": (["match", "peaks.csv", "other.csv", *PEAKS], "['price'] missing, ['prize'] more"),
     "empty folder": (["match", "folder", *PEAKS], "holds no Parquet file"),
     "address": (["match", "s3://bucket/x.parquet", *PEAKS], "--engine spark"),
@@ -240,7 +240,10 @@ MISTAKES = {
     "sequence": (["match", "peaks.csv", "PATTERN SEQ(A a)"], "event_type: the pattern has events of type A"),
     "result without kind": (["match", "peaks.csv", *PEAKS, "--out", "x.xls"], "ends in .parquet or .csv"),
     "result in no folder": (["match", "peaks.csv", *PEAKS, "--out", "no/x.csv"], "there is no folder 'no'"),
-    "result over a source": (["match", "peaks.csv", *PEAKS, "--out", "./peaks.csv"], "files that are read"),
+    "result over a source": (
+        ["match", "peaks.csv", *PEAKS, "--out", "./peaks.csv"],
+        "is one of the input files",
+    ),
     "no pattern": (["match", "peaks.csv"], "required: PATTERN"),
     "negative limit": (["match", "peaks.csv", *PEAKS, "--limit", "-1"], "expected"),
     "unknown engine": (["match", "peaks.csv", *PEAKS, "--engine", "polars"], "'pandas'"),

@@ -182,7 +182,7 @@ def test_results_of_another_sweep_are_not_mixed_in(settings, grid, message, tmp_
 def test_folders_of_others_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for path in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(SweepMismatchError, match="is there and holds no sweep"):
+        with pytest.raises(SweepMismatchError, match="exists and holds no sweep"):
             sweep(Runs(), GRID, path)
     (tmp_path / "empty").mkdir()
     assert len(sweep(Runs(), GRID, tmp_path / "empty")) == 8
@@ -195,8 +195,8 @@ def test_folders_of_others_are_refused(tmp_path):
         ({"engine": "RIP"}, "parameter 'engine' of the grid is 'RIP'"),
         ({"x": [object()]}, "parameter 'x' is a object"),
         ("abc", "neither a dict of lists nor a list of dicts"),
-        ([{"x": 1}, {"y": 1}], r"point \(y=1\) has not the parameters of the first, \['x'\]"),
-        ({"x": [1, 2, 1.0]}, r"point \(x=1\.0\) stands in the grid twice"),
+        ([{"x": 1}, {"y": 1}], r"point \(y=1\) has other parameters than the first, \['x'\]"),
+        ({"x": [1, 2, 1.0]}, r"point \(x=1\.0\) is in the grid twice"),
     ],
 )
 def test_grids_that_are_none(grid, message):

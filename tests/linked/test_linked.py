@@ -19,16 +19,16 @@ from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.chains import chains_of
 from cepkit.linked.experiments import figures as paper
 from cepkit.linked.experiments.counterexamples import COUNTEREXAMPLES, counterexamples
-from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
-from cepkit.linked.runs_of_chains import LinkedCEP, coverable_states, linked_unsupported
-from cepkit.linked.sequences import (
+from cepkit.linked.linked_cep import LinkedCEP, linked_unsupported
+from cepkit.linked.patterns import (
     ABSENT,
     SIGNS,
-    Comparison,
+    EventComparison,
     PlainAbsence,
     PlainEvents,
     PlainPattern,
 )
+from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
 
 JIT = not numba.config.DISABLE_JIT
@@ -188,7 +188,7 @@ def random_case(rng: Random, *, kleene: bool = False, conditions: bool = True, a
     def comparison(left, right):
         names = [rng.choice(list(columns)) for _ in range(2)]
         factor = rng.choice([1.0, 1.0, 1.0, 0.5, 2.0])
-        return Comparison(left, rng.choice(SIGNS), right, *names, factor)
+        return EventComparison(left, rng.choice(SIGNS), right, *names, factor)
 
     own = []
     if conditions and n > 1:
@@ -379,8 +379,8 @@ def test_a_longer_stream_of_many_partitions(seed):
     n = 4000 if JIT else 400
     stream = paper.abc_events(n, stay=0.7, seed=seed)
     for window_ms, kleene, absent in ((60_000, False, False), (200_000, False, True), (40_000, True, False)):
-        conditions = (Comparison(0, "<", 2, "x", "x"),) if seed else ()
-        absences = (PlainAbsence(0, (Comparison(ABSENT, ">", 0, "x", "x"),)),) if absent else ()
+        conditions = (EventComparison(0, "<", 2, "x", "x"),) if seed else ()
+        absences = (PlainAbsence(0, (EventComparison(ABSENT, ">", 0, "x", "x"),)),) if absent else ()
         pattern = PlainPattern(3, window_ms, conditions, {1} if kleene else (), absences)
         partition = np.sort(rng.integers(0, 20, n)) + rng.integers(0, 2, n)
         events = PlainEvents(
@@ -590,20 +590,20 @@ def with_component(j, **changed) -> Branch:
 
 
 def test_coverable_components():
-    assert coverable_states(branch()) == (False, True, False)
-    assert coverable_states(branch(conditions=())) == (True, True, True)
-    assert coverable_states(with_component(1, high=None, is_group=True)) == (False, False, False)
-    absence = Condition(Literal(True), (("b", 1),), 1, True, 0, 0)
-    negated = branch(conditions=(absence,), absences=(Absence("n", "N", 0, 1),))
-    assert coverable_states(negated) == (True, False, True)
-    assert coverable_states(PlainPattern(2, conditions=(Comparison(0, "<", 1, "x", "x"),))) == (False, False)
-    assert coverable_states(PlainPattern(2, kleene={1})) == (True, False)
+    ends = (EventComparison(0, "<", 2, "x", "x"),)
+    assert PlainPattern(3, conditions=ends).coverable == (False, True, False)
+    assert PlainPattern(3).coverable == (True, True, True)
+    assert PlainPattern(3, conditions=ends, kleene={1}).coverable == (False, False, False)
+    absence = PlainAbsence(0, (EventComparison(ABSENT, "<", 1, "x", "x"),))
+    assert PlainPattern(3, absences=(absence,)).coverable == (True, False, True)
+    assert PlainPattern(2, conditions=(EventComparison(0, "<", 1, "x", "x"),)).coverable == (False, False)
+    assert PlainPattern(2, kleene={1}).coverable == (True, False)
 
 
 @pytest.mark.parametrize(
     "branches, reason",
     [
-        ([branch(), branch()], "it runs one row of events; any_of, all_of and optional parts make 2"),
+        ([branch(), branch()], "it runs a single sequence; any_of, all_of and optional parts make 2"),
         (branch(options=(1,)), "it runs no alternatives"),
         (with_component(1, step="next"), "'b' has strategy 'next'; it runs 'any' only"),
         (with_component(2, inner="strict", high=None), "'c' has strategy 'strict'"),
@@ -642,19 +642,22 @@ def test_what_linked_cep_runs():
         (lambda: PlainPattern(0), "from 1 to 62"),
         (lambda: PlainPattern(2, -1), "window_ticks is -1"),
         (lambda: PlainPattern(2, kleene={2}), "component 2 is named. Components: 0 to 1"),
-        (lambda: PlainPattern(2, conditions=(Comparison(0, "=", 1, "x", "x"),)), "'=' is no comparison"),
-        (lambda: PlainPattern(2, conditions=(Comparison(1, "<", 1, "x", "x"),)), "names component 1 twice"),
+        (lambda: PlainPattern(2, conditions=(EventComparison(0, "=", 1, "x", "x"),)), "'=' is no comparison"),
         (
-            lambda: PlainPattern(2, conditions=(Comparison(ABSENT, "<", 1, "x", "x"),)),
+            lambda: PlainPattern(2, conditions=(EventComparison(1, "<", 1, "x", "x"),)),
+            "names component 1 twice",
+        ),
+        (
+            lambda: PlainPattern(2, conditions=(EventComparison(ABSENT, "<", 1, "x", "x"),)),
             "names the absent event",
         ),
         (
             lambda: PlainPattern(
-                3, kleene={0}, absences=(PlainAbsence(1, (Comparison(ABSENT, "<", 0, "x", "x"),)),)
+                3, kleene={0}, absences=(PlainAbsence(1, (EventComparison(ABSENT, "<", 0, "x", "x"),)),)
             ),
             "a condition of an absence names a Kleene closure",
         ),
-        (lambda: PlainPattern(2, absences=(PlainAbsence(1),)), "an absence behind component 1 of 2"),
+        (lambda: PlainPattern(2, absences=(PlainAbsence(1),)), "an absence is after component 1 of 2"),
         (lambda: LinkedCEP(PlainPattern(1), output="some"), "output 'some' is not known"),
         (lambda: SaseRuns(PlainPattern(1), output="latest"), "output 'latest' is not known"),
         (lambda: LinkedCEP(PlainPattern(1), kleene="sets"), "kleene 'sets' is not known"),
@@ -668,7 +671,7 @@ def test_mistakes_are_told(make, message):
 
 
 def test_mistakes_in_events_leave_the_engine_as_it_was():
-    pattern = PlainPattern(2, conditions=(Comparison(0, "<", 1, "x", "x"),))
+    pattern = PlainPattern(2, conditions=(EventComparison(0, "<", 1, "x", "x"),))
     engine = LinkedCEP(pattern)
     values = {"x": np.array([1, 2])}
     assert engine.push(example("ab", "ab", columns=values)).n_matches == 1
@@ -694,14 +697,14 @@ def test_large_integers_are_compared_exactly_and_missing_values_never():
     large = 2**53
     columns = {"x": np.array([large, large + 1]), "y": np.array([np.iinfo(np.int64).min, 3])}
     for name, sign, expected in (("x", "<", 1), ("x", "==", 0), ("y", "<", 0), ("y", "!=", 0)):
-        pattern = PlainPattern(2, conditions=(Comparison(0, sign, 1, name, name),))
+        pattern = PlainPattern(2, conditions=(EventComparison(0, sign, 1, name, name),))
         for engine in (LinkedCEP, SaseRuns, PythonLinked, PythonRuns):
             assert engine(pattern).push(example("ab", "ab", columns=columns)).n_matches == expected
 
 
 def test_frozen_arrays_of_any_type_are_taken():
     columns = {"x": np.array([1, 2], np.int8), "y": np.array([0.5, 2.5], np.float32)}
-    pattern = PlainPattern(2, 5, (Comparison(0, "<", 1, "x", "y", 2.0),))
+    pattern = PlainPattern(2, 5, (EventComparison(0, "<", 1, "x", "y", 2.0),))
     events = example("ab", "ab", columns=columns, partition_of_event=np.array([3, 3], np.int8))
     for array in (events.time, events.accepts_of_component, *columns.values()):
         array.flags.writeable = False

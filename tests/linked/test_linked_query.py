@@ -252,11 +252,11 @@ def test_explain_tells_which_events_share_chains():
     query = f"{ABC} WHERE a.x < c.x WITHIN 5"
     text = str(cep.explain(example(), query, engine="linked", **KEYED))
     assert "engine       linked: LinkedCEP: chains of partial matches, combined at the end" in text
-    assert "chains       of b; single partial matches of a, c" in text
-    assert "counting     by combining chains: no match is made" in text
+    assert "chains       for b; single partial matches for a, c" in text
+    assert "counting     by combining chains, without making matches" in text
     alone = str(cep.explain(example(), f"{ABC} WHERE a.x < b.x AND b.x < c.x", engine="linked", **KEYED))
     assert (
-        "chains       none: every component is tied to other events; single partial matches of a, b, c"
+        "chains       none: every component is tied to other events; single partial matches for a, b, c"
         in alone
     )
     assert "chains" not in str(cep.explain(example(), query, engine="sase_runs", **KEYED))

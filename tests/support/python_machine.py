@@ -10,16 +10,16 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.linked.sequences import (
+from cepkit.linked.patterns import (
     ABSENT,
-    Bound,
-    Comparison,
+    BoundEvents,
     Counters,
+    EventComparison,
     PlainAbsence,
     PlainEvents,
     PlainMatches,
     PlainPattern,
-    joined,
+    join_matches,
 )
 from cepkit.progress import checkpoint
 
@@ -58,7 +58,7 @@ class Predicate:
 class AnyPattern(PlainPattern):
     """A pattern that may have conditions that are Python functions; `PythonMachine` alone runs it."""
 
-    def _check(self, condition: Comparison | Predicate, is_absence: bool) -> None:
+    def _check(self, condition: EventComparison | Predicate, is_absence: bool) -> None:
         if isinstance(condition, Predicate):
             for j in condition.components:
                 self._check_component(j)
@@ -82,7 +82,7 @@ class AnyPattern(PlainPattern):
         """The pattern with comparisons only."""
 
         def comparisons(conditions):
-            return tuple(condition for condition in conditions if isinstance(condition, Comparison))
+            return tuple(condition for condition in conditions if isinstance(condition, EventComparison))
 
         return PlainPattern(
             self.n_components,
@@ -138,7 +138,7 @@ class PythonMachine:
         self.time += np.asarray(events.time).tolist()
         for name, values in events.columns.items():
             self.columns.setdefault(name, []).extend(np.asarray(values).tolist())
-        found: list[Bound] = []
+        found: list[BoundEvents] = []
         for i, bits in enumerate(accepted):
             checkpoint()
             if bits:
@@ -159,10 +159,10 @@ class PythonMachine:
         rows = np.array([*self._coverages.values()], np.int64).reshape(-1, self.pattern.n_components)
         return rows[np.lexsort(rows.T)]
 
-    def _as_matches(self, found: list[Bound], n_matches: int) -> PlainMatches:
+    def _as_matches(self, found: list[BoundEvents], n_matches: int) -> PlainMatches:
         n = self.pattern.n_components
         if not found:
-            nothing = joined([], n)
+            nothing = join_matches([], n)
             component = np.empty(0, np.int64) if self.pattern.kleene else None
             return PlainMatches(n_matches, n, nothing.event_of_item, nothing.first_item_of_match, component)
         lengths = [sum(map(len, bound)) for bound in found]
@@ -178,7 +178,7 @@ class PythonMachine:
 
     # --- one event ----------------------------------------------------------------------------------------
 
-    def _advance(self, e: int, partition: int, accepted: int) -> Iterator[Bound]:
+    def _advance(self, e: int, partition: int, accepted: int) -> Iterator[BoundEvents]:
         n, absences = self.pattern.n_components, self.pattern.absences
         if partition not in self._partitions:
             lists = [[[] for _ in range(n)] for _ in range(2)]
@@ -241,7 +241,7 @@ class PythonMachine:
         window = self.pattern.window_ticks
         return window is not None and self.time[e] - self.time[first] > window
 
-    def _latest(self, chain: _Chain | None, length: int) -> Bound:
+    def _latest(self, chain: _Chain | None, length: int) -> BoundEvents:
         """Return the newest partial match of a chain: positions by component, () where none is bound yet."""
         of: list[list[int]] = [[] for _ in range(self.pattern.n_components)]
         while chain is not None:
@@ -249,7 +249,7 @@ class PythonMachine:
             chain, length = chain.pred, chain.pred_length
         return tuple(map(tuple, of))
 
-    def _combined(self, own: _Partition, e: int, chain: _Chain | None, length: int) -> Iterator[Bound]:
+    def _combined(self, own: _Partition, e: int, chain: _Chain | None, length: int) -> Iterator[BoundEvents]:
         levels: list[tuple[int, list[int]]] = [(self.pattern.n_components - 1, [e])]
         while chain is not None:
             levels.insert(0, (chain.component, chain.events[:length]))
@@ -266,7 +266,7 @@ class PythonMachine:
 
     # --- conditions ---------------------------------------------------------------------------------------
 
-    def _may_join(self, own: _Partition, bound: Bound, e: int, j: int, *, takes: bool) -> bool:
+    def _may_join(self, own: _Partition, bound: BoundEvents, e: int, j: int, *, takes: bool) -> bool:
         joined_with_e = (*bound[:j], (*bound[j], e), *bound[j + 1 :])
         if not takes and j and not self._closes(bound, j - 1):
             return False
@@ -289,7 +289,7 @@ class PythonMachine:
             for a, absence in enumerate(self.pattern.absences)
         )
 
-    def _closes(self, bound: Bound, j: int) -> bool:
+    def _closes(self, bound: BoundEvents, j: int) -> bool:
         """Whether what is asked of the complete component j holds."""
         return all(
             condition.holds(bound)
@@ -301,20 +301,20 @@ class PythonMachine:
         named = (j for condition in absence.conditions for j in condition.components)
         return max([absence.after + 1, *named])
 
-    def _is_violated(self, absence: PlainAbsence, positions: list[int], bound: Bound) -> bool:
+    def _is_violated(self, absence: PlainAbsence, positions: list[int], bound: BoundEvents) -> bool:
         start, stop = bound[absence.after][-1], bound[absence.after + 1][0]
         return any(
             start < y < stop and all(self._of_absent(condition, bound, y) for condition in absence.conditions)
             for y in positions
         )
 
-    def _of_absent(self, condition: Comparison | Predicate, bound: Bound, y: int) -> bool:
+    def _of_absent(self, condition: EventComparison | Predicate, bound: BoundEvents, y: int) -> bool:
         if isinstance(condition, Predicate):
             return condition.holds(bound, y)
         left, right = (y if j == ABSENT else bound[j][-1] for j in (condition.left, condition.right))
         return self._compares(condition, left, right)
 
-    def _compares(self, condition: Comparison, left: int, right: int) -> bool:
+    def _compares(self, condition: EventComparison, left: int, right: int) -> bool:
         x = self.columns[condition.left_column][left]
         y = self.columns[condition.right_column][right]
         if x != x or y != y or _NULL in (x, y):
@@ -322,7 +322,7 @@ class PythonMachine:
         return _RELATION[condition.sign](x, y if condition.factor == 1 else condition.factor * y)
 
 
-def _canonical(bound: Bound) -> tuple:
+def _canonical(bound: BoundEvents) -> tuple:
     items = [(x, j) for j, events in enumerate(bound) for x in events]
     return [x for x, _ in reversed(items)], [j for _, j in reversed(items)]
 

@@ -14,7 +14,7 @@ from cepkit.language.regex.patterns import seq, var
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked.chains import chains_of
-from cepkit.linked.sequences import PlainEvents, PlainPattern
+from cepkit.linked.patterns import PlainEvents, PlainPattern
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.model.allocation import thread_shares
 from cepkit.parallel.model.costs import agent_loads
@@ -501,7 +501,7 @@ def test_chains_of_the_worked_example():
 
 def test_chains_of_long_streams_and_of_run_engines():
     accepts = np.ones((2, 3000), bool)
-    with pytest.raises(ResultTooLargeError, match=r"3,000 events are of the pattern; .* at most 2,000"):
+    with pytest.raises(ResultTooLargeError, match=r"the pattern uses 3,000 events\. .* at most 2,000"):
         chains_of(PlainPattern(2), PlainEvents(np.arange(3000), accepts))
     run = EVENTS.cep.match(QUERY, event_type="kind", engine="sase_runs").run
     with pytest.raises(AttributeError, match="'sase_runs' has no chains"):

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 
 from cepkit.linked.experiments.printed import PrintedQuery, combine_match, cover_match
-from cepkit.linked.runs import SaseRuns
-from cepkit.linked.runs_of_chains import LinkedCEP
-from cepkit.linked.sequences import (
+from cepkit.linked.linked_cep import LinkedCEP
+from cepkit.linked.patterns import (
     ABSENT,
-    Comparison,
+    EventComparison,
     PlainAbsence,
     PlainEvents,
     PlainMatches,
     PlainPattern,
 )
+from cepkit.linked.runs import SaseRuns
 
 __all__ = ["COUNTEREXAMPLES", "Counterexample", "counterexamples"]
 
@@ -26,8 +26,8 @@ __all__ = ["COUNTEREXAMPLES", "Counterexample", "counterexamples"]
 class Counterexample:
     """A stream and a query, for the engines and for the printed algorithm.
 
-    ``stream`` is read as ``name@time=value`` with the type as first letter; the value is ``x`` or, for keys,
-    ``key``; time and value may be left out (the number of the event, 0).
+    ``stream`` holds events ``name@time=value``. The first letter of the name is the type. The value is ``x``,
+    or the key in a query with keys. The default time is the number of the event, the default value 0.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Counterexample:
         return made
 
     def events(self) -> PlainEvents:
-        """Return the events as the engines read them; where the query has keys, ``x`` is the key."""
+        """Return the events as the engines read them; in a query with keys, ``x`` is the key."""
         rows = self.rows()
         kinds = [self.printed.type_of(j) for j in range(self.pattern.n_components)]
         absent = self.printed.absent
@@ -63,7 +63,7 @@ class Counterexample:
         )
 
     def shown(self, matches: list[tuple]) -> list[str]:
-        """Return matches by the names of their events, a Kleene closure in braces."""
+        """Return matches as the names of their events, a Kleene closure in braces."""
         names = [row["name"] for row in self.rows()]
         texts = []
         for match in matches:
@@ -77,12 +77,12 @@ class Counterexample:
         return texts
 
     def found(self, engine: type) -> list[str]:
-        """Return the matches of an engine."""
+        """Return the matches that an engine finds."""
         matches: PlainMatches = engine(self.pattern).push(self.events())
         return self.shown(matches.bound())
 
     def found_as_printed(self) -> list[str]:
-        """Return the matches of the printed algorithms."""
+        """Return the matches that the printed algorithms find."""
         rows = self.rows()
         matches = combine_match(cover_match(rows, self.printed), self.printed, join=self.join)
         return self.shown(sorted(matches))
@@ -96,11 +96,11 @@ def _equal(one: str, other: str):
     return (one, other), lambda bound: bound[one]["x"] == bound[other]["x"]
 
 
-_A_BELOW_B = Comparison(0, "<", 1, "x", "x")
+_A_BELOW_B = EventComparison(0, "<", 1, "x", "x")
 COUNTEREXAMPLES = (
     Counterexample(
         "X1",
-        "a condition between events is asked of the chain's tail only",
+        "a condition between events is tested on the chain's tail only",
         "SEQ(A a, B b) WHERE a.x < b.x",
         "a1=1 a2=9 b1=5",
         PlainPattern(2, conditions=(_A_BELOW_B,)),
@@ -108,7 +108,7 @@ COUNTEREXAMPLES = (
     ),
     Counterexample(
         "X2",
-        "and what holds of the tail is taken to hold of the whole chain",
+        "a condition that holds for the tail is assumed for the whole chain",
         "SEQ(A a, B b) WHERE a.x < b.x",
         "a1=9 a2=1 b1=5",
         PlainPattern(2, conditions=(_A_BELOW_B,)),
@@ -116,7 +116,7 @@ COUNTEREXAMPLES = (
     ),
     Counterexample(
         "X3",
-        "the window is asked of the tail only",
+        "the window is tested on the tail only",
         "SEQ(A a, B b) WITHIN 10",
         "a1@0 a2@5 b1@12",
         PlainPattern(2, window_ticks=10),
@@ -124,7 +124,7 @@ COUNTEREXAMPLES = (
     ),
     Counterexample(
         "X4",
-        "an event of two components: the head's predecessors are not the tail's",
+        "an event fits two components: the head's predecessors are not the tail's",
         "SEQ(A a, A a2)",
         "a1 a2 a3",
         PlainPattern(2),
@@ -149,7 +149,7 @@ COUNTEREXAMPLES = (
     ),
     Counterexample(
         "X6",
-        "where successive events must differ in time, the tail alone has the time of the event",
+        "successive events must differ in time, and only the tail has the time of the event",
         "SEQ(A a, B b), times strictly increasing",
         "a1@0 a2@1 b1@1",
         PlainPattern(2, strict_time=True),
@@ -168,21 +168,21 @@ COUNTEREXAMPLES = (
         "an absent event with a condition ends some partial matches of a chain and not others",
         "SEQ(A a, !B b, C c) WHERE b.x > a.x",
         "a1=1 a2=9 b1=5 c1",
-        PlainPattern(2, absences=(PlainAbsence(0, (Comparison(ABSENT, ">", 0, "x", "x"),)),)),
+        PlainPattern(2, absences=(PlainAbsence(0, (EventComparison(ABSENT, ">", 0, "x", "x"),)),)),
         PrintedQuery(("a", "c"), absent=(0, "B", lambda row, bound: row["x"] > bound["a"]["x"])),
     ),
 )
 
 
 def counterexamples() -> pd.DataFrame:
-    """Return what the printed algorithms and the corrected ones find on each counterexample.
+    """Compare the matches of the printed and the corrected algorithms on each counterexample.
 
     Returns
     -------
     pandas.DataFrame
-        A row per counterexample: ``why``, ``query``, ``stream``, ``by_runs`` (every match, by runs that
-        share nothing), ``corrected`` (LinkedCEP), ``printed``, ``lost`` and ``invented`` (by the printed
-        ones); matches by the names of their events.
+        One row per counterexample: ``case``, ``why``, ``query``, ``stream``, ``by_runs`` (every match, by
+        separate runs), ``corrected`` (LinkedCEP), ``printed``, and the matches that the printed algorithms
+        ``lost`` and ``invented``. Matches are the names of their events.
     """
     rows = []
     for case in COUNTEREXAMPLES:

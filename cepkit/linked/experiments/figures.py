@@ -1,8 +1,8 @@
-"""The experiments of the LinkedCEP paper: worked example, counterexamples, figures 6 to 11, gain of chains.
+"""The experiments of the LinkedCEP paper as tidy frames: worked example, figures 6 to 11, gain of chains.
 
-Everything returns tidy frames; nothing is drawn here. Figures have four series: SASE, Siddhi-like (how Siddhi
-keeps partial matches, with the meaning of skip-till-any-match: its own ``->`` takes the first match and
-nothing could be compared), CoverMatch (coverages only) and LinkedCEP (all matches).
+Figures have four series: SASE, Siddhi-like, CoverMatch (coverages only) and LinkedCEP (all matches).
+Siddhi-like keeps partial matches as Siddhi does, but with skip-till-any-match; Siddhi's own ``->`` takes only
+the first match, so its results could not be compared.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import pandas as pd
 from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.traffic import traffic
 from cepkit.errors import CepError
+from cepkit.linked.linked_cep import LinkedCEP
+from cepkit.linked.patterns import EventComparison, PlainEvents, PlainPattern
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
-from cepkit.linked.runs_of_chains import LinkedCEP
-from cepkit.linked.sequences import Comparison, PlainEvents, PlainPattern
 
 __all__ = [
     "GROUPS",
     "SYSTEMS",
-    "Stream",
+    "ExperimentStream",
     "StreamQuery",
     "abc_events",
     "gain_by_stay",
@@ -46,7 +46,7 @@ SYSTEMS: dict[str, Callable[[PlainPattern], object]] = {
     "CoverMatch": lambda pattern: LinkedCEP(pattern, output="latest"),
     "LinkedCEP": LinkedCEP,
 }
-# Conditions of each group of queries besides the types: the paper names five groups and says no more.
+# Conditions of each group of queries besides the types. The paper only names the five groups.
 GROUPS = {
     "Q1": "none",
     "Q2": "each event alone",
@@ -57,16 +57,17 @@ GROUPS = {
 WINDOW_S = 50
 WINDOWS_S = (50, 100, 150, 200, 300)
 N_QUERIES = (50, 100, 150, 200, 250)
-_EVENTS_PER_PUSH = 5_000  # matches of so many events are in memory at a time
+_EVENTS_PER_PUSH = 5_000  # the matches of one push are in memory together
+_COUNTERS = ("intermediate", "complete", "copies", "chains", "peak_live", "peak_bytes")
 
 
 def paper_numbers() -> pd.DataFrame:
-    """Return the numbers that the paper prints in its text; the figures themselves are not at hand.
+    """Return the numbers in the text of the paper; those of its figures are not available.
 
     Returns
     -------
     pandas.DataFrame
-        A row per number: ``figure``, ``what``, ``system``, ``value``, ``unit``.
+        One row per number: ``figure``, ``what``, ``system``, ``value``, ``unit``.
 
     Notes
     -----
@@ -92,8 +93,8 @@ def paper_numbers() -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Events as arrays: ``type`` and ``key`` are codes from 0, ``x`` is the attribute of conditions."""
+class ExperimentStream:
+    """Events as arrays. ``type`` and ``key`` are codes from 0; conditions compare ``x``."""
 
     name: str
     time_ms: np.ndarray
@@ -103,13 +104,15 @@ class Stream:
     x: np.ndarray
 
 
-def abc_events(n_events: int = 100_000, *, stay: float = 0.0, gap_s: float = 4.0, seed: int = 7) -> Stream:
+def abc_events(
+    n_events: int = 100_000, *, stay: float = 0.0, gap_s: float = 4.0, seed: int = 7
+) -> ExperimentStream:
     """Return the ABC stream of three types.
 
-    With an event every four seconds SEQ(A, B, C) WITHIN 50 s has some 250,000 matches in 100,000 events.
+    With one event every four seconds, SEQ(A, B, C) WITHIN 50 s has about 250,000 matches in 100,000 events.
     """
     frame = abc_stream(n_events, stay=stay, gap_s=gap_s, seed=seed)
-    return Stream(
+    return ExperimentStream(
         "ABC" if stay == 0 else f"ABC, stay {stay:g}",
         _milliseconds(frame["ts"]),
         frame["type"].cat.codes.to_numpy(),
@@ -119,19 +122,19 @@ def abc_events(n_events: int = 100_000, *, stay: float = 0.0, gap_s: float = 4.0
     )
 
 
-def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) -> Stream:
+def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) -> ExperimentStream:
     """Return road traffic as a stream: the type is a class of speed, the key a group of sensors.
 
-    Reports come in rounds of five minutes, so a window of less holds one round, whose reports would all have
-    one time; here they are spread over the round. Types are ``n_types`` classes of equal size by the speed
-    relative to the sensor's mean, keys are ten groups of sensors, ``x`` is the number of vehicles. The paper
-    does not say what its types are.
+    Reports come in rounds of five minutes with one time. A shorter window would hold only one round, so the
+    times are spread over the round. Types are ``n_types`` classes of equal size by the speed relative to the
+    sensor's mean. Keys are ten groups of sensors. ``x`` is the number of vehicles. The paper does not define
+    its types.
     """
     n_rounds = -(-n_events // 400)
     frame = traffic(n_rounds, seed=seed, distinct_times=True).iloc[:n_events]
     relative = frame["avg_speed"] / frame.groupby("sensor")["avg_speed"].transform("mean").clip(lower=1.0)
     rank = relative.rank(method="average", pct=True).to_numpy()
-    return Stream(
+    return ExperimentStream(
         "traffic",
         _milliseconds(frame["ts"]),
         np.minimum((rank * n_types).astype(np.int64), n_types - 1),
@@ -149,8 +152,8 @@ def _milliseconds(times: pd.Series) -> np.ndarray:
 class StreamQuery:
     """SEQ of three types within a window.
 
-    ``at_least`` are least values of ``x``, one per component (None: no condition on single events);
-    ``comparisons`` relate ``x`` of two components; ``same_key`` asks for one key.
+    ``at_least`` holds the least ``x`` of each component (None: no condition on single events),
+    ``comparisons`` compare ``x`` of two components, and ``same_key`` requires equal keys.
     """
 
     group: str
@@ -170,11 +173,11 @@ class StreamQuery:
 
     def pattern(self, window_s: float) -> PlainPattern:
         """Return the pattern with a window."""
-        conditions = [Comparison(i, sign, j, "x", "x") for i, sign, j in self.comparisons]
+        conditions = [EventComparison(i, sign, j, "x", "x") for i, sign, j in self.comparisons]
         return PlainPattern(len(self.types), round(1000 * window_s), tuple(conditions))
 
-    def events(self, stream: Stream) -> PlainEvents:
-        """Return the stream as this query sees it."""
+    def events(self, stream: ExperimentStream) -> PlainEvents:
+        """Return the stream with the events that each component accepts."""
         accepts = np.array([stream.type == t for t in self.types])
         for j, least in enumerate(self.at_least or ()):
             accepts[j] &= stream.x >= least
@@ -183,8 +186,8 @@ class StreamQuery:
         )
 
 
-def queries(stream: Stream, *, per_group: int = 10, seed: int = 7) -> list[StreamQuery]:
-    """Return queries of length three, ``per_group`` of each of the `GROUPS`, three different types each."""
+def queries(stream: ExperimentStream, *, per_group: int = 10, seed: int = 7) -> list[StreamQuery]:
+    """Return queries of three different types, ``per_group`` for each of the `GROUPS`."""
     rng = np.random.default_rng(seed)
     levels = np.quantile(stream.x, [0.0, 0.25, 0.5]).astype(int) if len(stream.x) else [0]
     pairs = [(0, 1), (1, 2), (0, 2)]
@@ -207,11 +210,16 @@ def queries(stream: Stream, *, per_group: int = 10, seed: int = 7) -> list[Strea
 
 
 def run_query(
-    system: str, query: StreamQuery, stream: Stream, *, window_s: float = WINDOW_S, repetitions: int = 1
+    system: str,
+    query: StreamQuery,
+    stream: ExperimentStream,
+    *,
+    window_s: float = WINDOW_S,
+    repetitions: int = 1,
 ) -> dict:
-    """Return what one system does with one query: seconds (median) and counters.
+    """Run one query on one system and return its seconds (median) and counters.
 
-    The matches are made and let go, batch by batch.
+    The matches of each batch of events are made and dropped.
     """
     if system not in SYSTEMS:
         raise CepError(f"system {system!r} is not known. Systems: {list(SYSTEMS)}")
@@ -231,31 +239,22 @@ def run_query(
         "system": system,
         "seconds": median(seconds),
         "matches": n_matches if system != "CoverMatch" else len(engine.coverages),
-        "intermediate": counters.intermediate,
-        "complete": counters.complete,
-        "copies": counters.copies,
-        "chains": counters.chains,
-        "mean_chain_length": counters.mean_chain_length,
-        "peak_live": counters.peak_live,
-        "peak_bytes": counters.peak_bytes,
+        **{name: getattr(counters, name) for name in (*_COUNTERS, "mean_chain_length")},
         "coverable_share": sum(pattern.coverable) / pattern.n_components,
     }
 
 
-def _warm_up(stream: Stream) -> None:
-    """Let the kernels be compiled before anything is measured."""
+def _warm_up(stream: ExperimentStream) -> None:
+    """Compile the kernels before the measurement."""
     first = replace(stream, **{name: getattr(stream, name)[:10] for name in ("time_ms", "type", "key", "x")})
     for system in SYSTEMS:
         run_query(system, StreamQuery("", (0, 1, 2)), first)
 
 
-def _each(
-    streams: Iterable[Stream],
-    systems: Sequence[str],
-    per_group: int,
-    windows_s: Sequence[float],
+def _run_all(
+    streams: Iterable[ExperimentStream], systems: Sequence[str], per_group: int, windows_s: Sequence[float],
     repetitions: int,
-) -> Iterator[dict]:
+) -> Iterator[dict]:  # fmt: skip
     for stream in streams:
         _warm_up(stream)
         for window_s in windows_s:
@@ -265,15 +264,14 @@ def _each(
                     yield {"stream": stream.name, "window_s": window_s, **row}
 
 
-def _averaged(rows: Iterable[dict], by: list[str]) -> pd.DataFrame:
-    """Return means over queries; ``same_matches``: whether all systems but CoverMatch found as many each."""
+def _average(rows: Iterable[dict], by: list[str]) -> pd.DataFrame:
+    """Return means over queries, and whether all systems except CoverMatch found equally many matches."""
     frame = pd.DataFrame(rows)
     full = frame[frame["system"] != "CoverMatch"]
     agree = full.groupby(["stream", "window_s", "group", "query"])["matches"].nunique().eq(1).all()
-    counts = ["matches", "intermediate", "complete", "copies", "chains", "peak_live", "peak_bytes"]
     means = frame.groupby(by, sort=False).agg(
         mean_ms=("seconds", lambda seconds: 1000 * seconds.mean()),
-        **{name: (name, "mean") for name in [*counts, "coverable_share"]},
+        **{name: (name, "mean") for name in ("matches", *_COUNTERS, "coverable_share")},
     )
     means["mean_chain_length"] = (means["intermediate"] + means["complete"]) / means["chains"]
     means["same_matches"] = bool(agree)
@@ -281,7 +279,7 @@ def _averaged(rows: Iterable[dict], by: list[str]) -> pd.DataFrame:
 
 
 def matching_time(
-    streams: Iterable[Stream],
+    streams: Iterable[ExperimentStream],
     *,
     per_group: int = 10,
     window_s: float = WINDOW_S,
@@ -293,7 +291,7 @@ def matching_time(
     Returns
     -------
     pandas.DataFrame
-        A row per stream, group and system: ``conditions``, ``mean_ms``, ``matches`` (of CoverMatch:
+        One row per stream, group and system: ``conditions``, ``mean_ms``, ``matches`` (for CoverMatch
         coverages), ``intermediate``, ``complete``, ``copies``, ``chains``, ``peak_live``, ``peak_bytes``
         (means over the queries), ``coverable_share``, ``mean_chain_length``, ``same_matches``.
 
@@ -301,14 +299,14 @@ def matching_time(
     -----
     Source: Qiu et al., LinkedCEP, experiment 1.
     """
-    rows = _each(streams, systems, per_group, (window_s,), repetitions)
-    frame = _averaged(rows, ["stream", "group", "system"])
+    rows = _run_all(streams, systems, per_group, (window_s,), repetitions)
+    frame = _average(rows, ["stream", "group", "system"])
     frame.insert(2, "conditions", frame["group"].map(GROUPS))
     return frame
 
 
 def time_by_window(
-    streams: Iterable[Stream],
+    streams: Iterable[ExperimentStream],
     *,
     windows_s: Sequence[float] = WINDOWS_S,
     per_group: int = 2,
@@ -320,16 +318,15 @@ def time_by_window(
     Returns
     -------
     pandas.DataFrame
-        A row per stream, window and system, columns as of `matching_time`, and ``less_than_sase_pct``: by
-        how much of SASE's time a system needs less.
+        One row per stream, window and system, with the columns of `matching_time` except ``conditions``, and
+        ``less_than_sase_pct``, the percentage of SASE's time that the system saves.
 
     Notes
     -----
     Source: Qiu et al., LinkedCEP, experiment 2.
     """
-    frame = _averaged(
-        _each(streams, systems, per_group, windows_s, repetitions), ["stream", "window_s", "system"]
-    )
+    rows = _run_all(streams, systems, per_group, windows_s, repetitions)
+    frame = _average(rows, ["stream", "window_s", "system"])
     if "SASE" in systems:
         sase = frame[frame["system"] == "SASE"].set_index(["stream", "window_s"])["mean_ms"]
         own = pd.MultiIndex.from_frame(frame[["stream", "window_s"]])
@@ -338,20 +335,20 @@ def time_by_window(
 
 
 def throughput(
-    streams: Iterable[Stream],
+    streams: Iterable[ExperimentStream],
     *,
     n_queries: Sequence[int] = N_QUERIES,
     window_s: float = WINDOW_S,
     systems: Sequence[str] = tuple(SYSTEMS),
 ) -> pd.DataFrame:
-    """Return events per second by the number of queries that run on them: figures 10 (ABC) and 11 (traffic).
+    """Return events per second by the number of queries: figures 10 (ABC) and 11 (traffic).
 
-    Each query has an engine of its own, and all of them see every event; nothing is shared between queries.
+    Every query has its own engine and reads every event. Queries share nothing.
 
     Returns
     -------
     pandas.DataFrame
-        A row per stream, number of queries and system: ``events_per_s``, ``seconds``, ``matches``.
+        One row per stream, number of queries and system: ``events_per_s``, ``seconds``, ``matches``.
 
     Notes
     -----
@@ -361,7 +358,7 @@ def throughput(
     for stream in streams:
         _warm_up(stream)
         every = queries(stream, per_group=-(-max(n_queries) // len(GROUPS)))
-        # Any number of queries has all groups: one of each in turn.
+        # Take one query of each group in turn, so that any number of queries covers the groups evenly.
         per_group = len(every) // len(GROUPS)
         mixed = [every[g * per_group + i] for i in range(per_group) for g in range(len(GROUPS))]
         for system in systems:
@@ -390,14 +387,14 @@ def gain_by_stay(
     repetitions: int = 3,
     seed: int = 7,
 ) -> pd.DataFrame:
-    """Return what chains save by how often a type comes again, SEQ(A, B, C) without conditions.
+    """Compare SASE and LinkedCEP by how often a type repeats, for SEQ(A, B, C) without conditions.
 
     Returns
     -------
     pandas.DataFrame
-        A row per probability to stay: ``run_length`` (expected), ``matches``, ``nodes_runs``,
-        ``nodes_linked``, ``node_ratio``, ``mean_chain_length``, ``ms_runs``, ``ms_linked``, ``ms_count``
-        (LinkedCEP that only counts), ``time_ratio``.
+        One row per probability of a repeated type: ``stay``, ``run_length`` (expected), ``matches``,
+        ``nodes_runs``, ``nodes_linked``, ``node_ratio``, ``mean_chain_length``, ``ms_runs``, ``ms_linked``,
+        ``ms_count`` (LinkedCEP that only counts), ``time_ratio``.
 
     Notes
     -----
@@ -440,14 +437,14 @@ def gain_by_stay(
 
 
 def worked_example() -> pd.DataFrame:
-    """Return the counters of SEQ(A, B, C) on a1 a2 b1 b2 a3 b3 c1 c2 beside those of the paper.
+    """Return the counters of SEQ(A, B, C) on a1 a2 b1 b2 a3 b3 c1 c2, with those of the paper.
 
     Returns
     -------
     pandas.DataFrame
-        A row per system: ``partial_matches`` (complete ones too), ``intermediate``, ``complete``,
-        ``copies``, ``chains``, ``results`` (matches, of CoverMatch coverages), and ``paper_…``; NaN where the
-        paper says nothing.
+        One row per system: ``partial_matches`` (complete ones included), ``intermediate``, ``complete``,
+        ``copies``, ``chains``, ``results`` (matches, for CoverMatch coverages). Columns ``paper_…`` are NaN
+        where the paper has no number.
 
     Notes
     -----

@@ -1,7 +1,7 @@
-"""CoverMatch and CombineMatch as the LinkedCEP paper prints them, to show where they fail; not for use.
+"""CoverMatch and CombineMatch as the LinkedCEP paper prints them, only to show where they fail.
 
-Two slips without which nothing would come out are repaired: a chain grows at its tail (printed: behind its
-head), and the event of the head is collected too (printed: the loop ends before it).
+The code repairs two slips that would prevent any result: a chain grows at its tail (printed: after its head),
+and the loop also collects the event of the head (printed: the loop ends before it).
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ Condition = Callable[[Mapping[str, Row]], bool]
 
 @dataclass(frozen=True)
 class PrintedQuery:
-    """What the printed algorithm is given.
+    """A query for the printed algorithms.
 
     Parameters
     ----------
     variables : tuple of str
-        One per component; the type is the variable in capitals without digits.
+        One per component. The type is the variable in capitals without digits.
     conditions : tuple of (tuple of str, callable)
-        Variables, and a test of the rows bound to variables.
+        Variables, and a test of the row of each variable.
     window : int, optional
         Longest ``ts`` of the last event minus that of the first.
     kleene : frozenset of str
         Variables that stand for one or more events.
     absent : tuple of (int, str, callable), optional
-        No event of the type behind this component with a test of (its row, rows bound).
+        Component, type and test. No event of the type that passes the test may follow the component. The test
+        takes the event's row and the row of each variable.
     strict_time : bool
         Whether successive events must differ in time.
     """
@@ -48,36 +49,36 @@ class PrintedQuery:
 
 @dataclass(eq=False)
 class Node:
-    """A temporary match: an event, and the node of the region before that it was copied from."""
+    """A temporary match: an event, and the node that it extends in the previous region."""
 
     position: int
     before: Node | None
     chain: list[Node] = field(default_factory=list)
 
     def positions(self) -> tuple[int, ...]:
-        """Return the events of the temporary match, first one first."""
+        """Return the events of the temporary match in stream order."""
         return (*(self.before.positions() if self.before else ()), self.position)
 
 
 def cover_match(rows: Sequence[Row], query: PrintedQuery) -> list[Node]:
-    """Return the tails of the chains of the last region: algorithm 1, with what it says of its functions.
+    """Run algorithm 1 over a stream and return the tails of the chains of the last region.
 
     Parameters
     ----------
     rows : sequence of mapping
-        With ``type``, ``ts`` and attributes, in stream order.
+        ``type``, ``ts`` and attributes, in stream order.
     query : PrintedQuery
 
     Returns
     -------
     list of Node
-        The latest complex event instance coverages, after the whole stream.
+        The latest complex event instance coverages after the whole stream.
 
     Notes
     -----
     Source: Qiu et al., LinkedCEP, definitions 3 and 4, algorithm 1.
     """
-    regions: list[list[list[Node]]] = [[] for _ in query.variables]  # per component its chains
+    regions: list[list[list[Node]]] = [[] for _ in query.variables]  # the chains of each component
     for position, row in enumerate(rows):
         if query.absent and row["type"] == query.absent[1]:
             _end_exposed(rows, query, regions, row)
@@ -96,19 +97,19 @@ def cover_match(rows: Sequence[Row], query: PrintedQuery) -> list[Node]:
 
 
 def combine_match(coverages: Sequence[Node], query: PrintedQuery, *, join: str = "head") -> Iterator[tuple]:
-    """Yield all matches of the coverages: algorithm 2, positions by component.
+    """Run algorithm 2 and yield all matches of the coverages as positions by component.
 
     Parameters
     ----------
     coverages : sequence of Node
-        Of `cover_match`.
+        The result of `cover_match`.
     query : PrintedQuery
     join : {"head", "tail"}
-        Whose predecessors a chain is joined with: those of its first node, as printed, or of its last.
+        Join a chain with the predecessors of its first node, as printed, or of its last node.
 
     Notes
     -----
-    A Kleene closure takes every non-empty selection of the events of one chain; the paper does not say.
+    A Kleene closure takes every non-empty subset of the events of one chain; the paper does not define this.
 
     Source: Qiu et al., LinkedCEP, algorithm 2.
     """
@@ -130,7 +131,7 @@ def combine_match(coverages: Sequence[Node], query: PrintedQuery, *, join: str =
 def _build(
     rows: Sequence[Row], query: PrintedQuery, regions: list[list[list[Node]]], position: int, j: int
 ) -> Iterator[Node]:
-    """Yield the temporary matches of an event: exposed nodes of the region before, within the window."""
+    """Yield the temporary matches that end with an event and extend exposed nodes of the previous region."""
     if j == 0:
         yield Node(position, None)
         return
@@ -144,7 +145,7 @@ def _build(
 
 
 def _holds(rows: Sequence[Row], query: PrintedQuery, positions: tuple[int, ...]) -> bool:
-    """Whether the conditions hold that the last event of a temporary match decides."""
+    """Return whether the conditions hold that the last event of a temporary match decides."""
     bound = {variable: rows[x] for variable, x in zip(query.variables, positions, strict=False)}
     newest = query.variables[len(positions) - 1]
     return all(
@@ -153,18 +154,18 @@ def _holds(rows: Sequence[Row], query: PrintedQuery, positions: tuple[int, ...])
 
 
 def _covers(rows: Sequence[Row], query: PrintedQuery, node: Node, other: Node) -> bool:
-    """Whether a temporary match is a coverage of another: component by component (definition 4)."""
+    """Return whether a temporary match covers another one, component by component (definition 4)."""
     pairs = zip(node.positions(), other.positions(), strict=True)
     return all(_covers_event(rows, query, new, old) for new, old in pairs)
 
 
 def _covers_event(rows: Sequence[Row], query: PrintedQuery, new: int, old: int) -> bool:
-    """Whether an event equals the older one or follows it in a run of events of its type (definition 3)."""
+    """Return whether an event is the older one, or follows it in a run of its type (definition 3)."""
     return old <= new and all(rows[x]["type"] == rows[old]["type"] for x in range(old, new + 1))
 
 
 def _end_exposed(rows: Sequence[Row], query: PrintedQuery, regions: list[list[list[Node]]], row: Row) -> None:
-    """Take the chains away whose exposed node an event that must not occur ends."""
+    """Remove the chains whose exposed node is ended by an event that must not occur."""
     after, _, test = query.absent
 
     def bound(node: Node) -> dict[str, Row]:

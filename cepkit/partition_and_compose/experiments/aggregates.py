@@ -1,4 +1,4 @@
-"""Incremental against recomputed aggregates: time and memory of a partial match against its length."""
+"""Compare incremental and recomputed aggregates: time and memory per partial match, by its length."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ from cepkit.language.regex.construction import regex_query
 from cepkit.planning.validation import compile_checked
 
 LENGTHS = (4, 16, 64, 256, 1024)
-SLACK = 20.0  # three standard deviations of the prices: some long matches are given up on the way
+SLACK = 20.0  # three standard deviations of the prices, so some long partial matches fail
 
 
 def incremental_against_recomputed(
     lengths: Iterable[int] = LENGTHS, *, n_events: int = 200_000, repeats: int = 3, seed: int = 0
 ) -> pd.DataFrame:
-    """Return what the two ways cost for matches of given lengths; both find the same, and so does cepkit.
+    """Compare the costs of incremental aggregates, recomputed aggregates and cepkit by match length.
+
+    All three find the same matches.
 
     Parameters
     ----------
     lengths : iterable of int
         Events of a match, at least 2.
     n_events : int
-        In one partition; about every second one is in a match.
+        Events of the only partition. About half of them are in a match.
     repeats : int
-        The fastest of so many runs counts.
+        Number of runs; the fastest counts.
     seed : int
-        Of the prices.
+        Seed of the prices.
 
     Returns
     -------
     pandas.DataFrame
-        A row per length: ``matches``; ``incremental_ns``, ``recomputed_ns`` and ``cepkit_ns`` per event;
-        ``ratio`` of the first two; ``incremental_bytes`` and ``recomputed_bytes``, held for a partial match
-        at most.
+        One row per length: ``matches``; ``incremental_ns``, ``recomputed_ns`` and ``cepkit_ns`` per event;
+        ``ratio`` of recomputed to incremental time; ``incremental_bytes`` and ``recomputed_bytes``, the most
+        memory of a partial match.
 
     Raises
     ------
@@ -49,25 +51,25 @@ def incremental_against_recomputed(
 
     Notes
     -----
-    O(n_events * length) for the recomputed way. cepkit's time is that of its generated kernel.
-    Source: Hirzel, "Partition and Compose", DEBS 2012, sections 1 and 5.2, which claims the advantage without
-    a figure.
+    Recomputing takes O(n_events * length). cepkit's time is that of its generated kernel.
+    Source: Hirzel, "Partition and Compose", DEBS 2012, sections 1 and 5.2. The paper claims the advantage
+    without a figure.
     """
     from cepkit.kernels.aggregates import match_incremental, match_recomputed
 
     rows = []
     for length in lengths:
         if length < 2:
-            raise CepError(f"a match of {length} events has no aggregates to keep; lengths are at least 2")
+            raise CepError(f"a match of {length} events has no aggregates to compare; lengths are at least 2")
         stream = _stream(length, n_events, seed)
         opens, price = stream["open"].to_numpy(), stream["price"].to_numpy()
         collected = np.empty(length)
-        incremental = _timed(match_incremental, repeats, n_events, opens, price, length, SLACK)
-        recomputed = _timed(match_recomputed, repeats, n_events, opens, price, length, SLACK, collected)
-        cepkit = _cepkit(stream, length, repeats)
+        incremental = _time_kernel(match_incremental, repeats, opens, price, length)
+        recomputed = _time_kernel(match_recomputed, repeats, opens, price, length, collected)
+        cepkit = _time_cepkit(stream, length, repeats)
         for _, found in (recomputed, cepkit):
             if not np.array_equal(found, incremental[1]):
-                raise AssertionError(f"length {length}: the two ways of aggregation find different matches")
+                raise AssertionError(f"length {length}: the two kinds of aggregates find different matches")
         rows.append(
             {
                 "length": length,
@@ -84,26 +86,34 @@ def incremental_against_recomputed(
 
 
 def _stream(length: int, n_events: int, seed: int) -> pd.DataFrame:
-    """Return prices around 100, with an opening after every second stretch of ``length`` events."""
+    """Return prices around 100; ``open`` is true at every (2 * ``length``)-th event."""
     price = 100 + 50 * np.random.default_rng(seed).beta(8, 8, n_events)
     opens = np.zeros(n_events, dtype=bool)
     opens[:: 2 * length] = True
     return pd.DataFrame({"open": opens, "price": price})
 
 
-def _timed(kernel: Callable, repeats: int, n_events: int, opens: np.ndarray, *arguments) -> tuple:
+def _time(run: Callable, repeats: int, n_events: int) -> tuple:
+    """Return nanoseconds per event of the fastest run, and the result of the last run."""
+    times = []
+    for _ in range(repeats + 1):  # the first run compiles
+        started = time.perf_counter()
+        found = run()
+        times.append(time.perf_counter() - started)
+    return min(times[1:]) / n_events * 1e9, found
+
+
+def _time_kernel(
+    kernel: Callable, repeats: int, opens: np.ndarray, price: np.ndarray, length: int, *own: np.ndarray
+) -> tuple:
     """Return nanoseconds per event of the fastest run, and the matches, int64, (2, n_matches)."""
     found = np.empty((2, int(opens.sum())), np.int64)
-    price, length, slack, *own = arguments
-    times = []
-    for _ in range(repeats + 1):  # the first one compiles
-        started = time.perf_counter()
-        n_found = kernel(opens, price, length, slack, found[0], found[1], *own)
-        times.append(time.perf_counter() - started)
-    return min(times[1:]) / n_events * 1e9, found[:, :n_found]
+    arguments = (opens, price, length, SLACK, found[0], found[1], *own)
+    nanoseconds, n_found = _time(lambda: kernel(*arguments), repeats, len(opens))
+    return nanoseconds, found[:, :n_found]
 
 
-def _cepkit(stream: pd.DataFrame, length: int, repeats: int) -> tuple:
+def _time_cepkit(stream: pd.DataFrame, length: int, repeats: int) -> tuple:
     calm = "price <= max(price) + :slack and price >= avg(price) - :slack"
     query = regex_query(
         "open more* full",
@@ -113,9 +123,5 @@ def _cepkit(stream: pd.DataFrame, length: int, repeats: int) -> tuple:
     source = PandasSource(stream)
     program = compile_checked(query, source)
     events = build_events(source, program)
-    times = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
-        matches = match_regex(program, events, threads=1)
-        times.append(time.perf_counter() - started)
-    return min(times[1:]) / len(stream) * 1e9, np.stack([matches.first, matches.last])
+    nanoseconds, matches = _time(lambda: match_regex(program, events, threads=1), repeats, len(stream))
+    return nanoseconds, np.stack([matches.first, matches.last])

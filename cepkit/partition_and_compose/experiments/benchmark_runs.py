@@ -1,8 +1,7 @@
 """Selectivity and speed of the nine benchmarks of "Partition and Compose" (DEBS 2012), tables 5 and 6.
 
-Further experiments of this paper: `match_regex_aggregates` (incremental against recomputed aggregates),
-`match_regex_scaling` (split and merge, figures 7 to 10) and `match_regex_shift` (what shift idioms get
-wrong). Nothing is drawn here.
+Further experiments are in `aggregates` (incremental and recomputed aggregates), `topologies` and `scaling`
+(split and merge, figures 7 to 10) and `shift_idioms` (errors of shift idioms).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ __all__ = [
     "benchmarks_prepared",
     "benchmarks_with_data",
     "calibrate",
-    "compiled",
+    "compile_benchmark",
     "count_matches",
     "live_starts",
     "one_record_per_start",
@@ -49,21 +48,21 @@ __all__ = [
     "table6",
 ]
 
-Prepared = tuple[Benchmark, pd.DataFrame, pd.DataFrame]  # with its data, and these behind all stages
+Prepared = tuple[Benchmark, pd.DataFrame, pd.DataFrame]  # with its data before and after all stages
 
 
-def compiled(benchmark: Benchmark, frame: pd.DataFrame) -> tuple[Program, Events]:
-    """Return the program of a benchmark for a frame behind its stages, and the frame as events."""
+def compile_benchmark(benchmark: Benchmark, frame: pd.DataFrame) -> tuple[Program, Events]:
+    """Return the program of a benchmark, and the frame, which is the output of its stages, as events."""
     source = PandasSource(frame)
     program = compile_checked(benchmark.query(), source)
     return program, build_events(source, program)
 
 
 def count_matches(benchmark: Benchmark, frame: pd.DataFrame, run: Run | None = None) -> int:
-    """Return the number of matches in a frame behind its stages, found by one thread; rows for twitter0."""
+    """Return the number of matches that one thread finds in the output of all stages (twitter0: of rows)."""
     if benchmark.pattern is None:
         return len(frame)
-    return len(match_regex(*compiled(benchmark, frame), threads=1, run=run))
+    return len(match_regex(*compile_benchmark(benchmark, frame), threads=1, run=run))
 
 
 def calibrate(
@@ -74,28 +73,28 @@ def calibrate(
     Parameters
     ----------
     benchmark : Benchmark
-        With ``free``.
+        It must have ``free``.
     data : pandas.DataFrame
-        Of `benchmark_data`.
+        Result of `benchmark_data`.
     tolerance : float
-        Relative; the search ends when the selectivity is as near.
+        Relative error of the selectivity at which the search ends.
     steps : int
-        At most so many values are tried between the ends.
+        Most values to try between the ends.
 
     Returns
     -------
     Benchmark
-        With ``params`` of the best value tried. Where the paper's selectivity cannot be reached, that is an
-        end of the range.
+        With the ``params`` of the best value. When the range does not contain the paper's selectivity, that
+        is an end of the range.
 
     Raises
     ------
     CepError
-        When the benchmark has nothing free.
+        When the benchmark has no free parameter.
 
     Notes
     -----
-    Binary search; the selectivity must rise or fall with the parameter. O(steps) runs of the query.
+    Binary search with O(steps) runs of the query. The selectivity must be monotonic in the parameter.
     """
     if benchmark.free is None:
         raise CepError(f"benchmark {benchmark.name!r} has no free parameter")
@@ -118,23 +117,23 @@ def calibrate(
 
 
 def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
-    """Return the selectivity of each benchmark beside the paper's.
+    """Return the selectivity of each benchmark, with the paper's.
 
     Parameters
     ----------
     prepared : iterable
-        Of `benchmarks_prepared`.
+        Result of `benchmarks_prepared`.
 
     Returns
     -------
     pandas.DataFrame
-        A row per benchmark: ``pattern``, ``looks_for``, ``events``, ``matches``, ``selectivity_pct``,
-        ``paper_pct``, ``ratio`` (ours to the paper's).
+        One row per benchmark: ``pattern``, ``looks_for``, ``events``, ``matches``, ``selectivity_pct``,
+        ``paper_pct``, ``ratio`` (this run's to the paper's).
 
     Notes
     -----
-    Source: Hirzel, "Partition and Compose", DEBS 2012, table 5. Matches are counted per input event: a trade
-    or a tweet, also where a stage makes fewer events of them (finance4).
+    The selectivity is matches per trade or tweet, also when a stage combines several of them (finance4).
+    Source: Hirzel, "Partition and Compose", DEBS 2012, table 5.
     """
     rows = []
     for benchmark, data, frame in prepared:
@@ -157,34 +156,38 @@ def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
 def table6(
     repetitions: int | Mapping[str, int] = 20, repeats: int = 5, names: Iterable[str] | None = None
 ) -> pd.DataFrame:
-    """Return the speed of each benchmark on one thread beside the paper's.
+    """Return the speed of each benchmark on one thread, with the paper's.
 
     Parameters
     ----------
     repetitions : int or mapping of str to int
-        Blocks of 10,000 events; apart for ``trades`` and ``tweets``, as in `PAPER_REPETITIONS`.
+        Blocks of 10,000 events, or a mapping with ``trades`` and ``tweets`` like `PAPER_REPETITIONS`.
     repeats : int
-        Timed runs; medians are returned. One run before them compiles and is not timed.
+        Number of timed runs, after one run that compiles. Their medians are returned.
     names : iterable of str, optional
-        Of `BENCHMARKS` and `VARIANTS`; None: the nine of the paper.
+        Names from `BENCHMARKS` and `VARIANTS`. None: the nine of the paper.
 
     Returns
     -------
     pandas.DataFrame
-        A row per benchmark: ``events``; ``stage_s`` (all that happens before the matching) and ``match_s``
-        (from a pandas frame to the matches), wall-clock; ``cpu_s`` of the process for both; ``events_per_s``
-        by wall clock and ``paper_events_per_s``; and, when finance0 is among the names, the speed relative to
-        it: ``relative`` by CPU time, which other work on the machine disturbs less, and ``paper_relative``.
+        One row per benchmark.
+
+        * ``events``.
+        * ``stage_s`` (before the matching) and ``match_s`` (from a pandas frame to the matches), wall-clock.
+        * ``cpu_s``: CPU time of the process for both.
+        * ``events_per_s`` by wall clock, and ``paper_events_per_s``.
+        * ``relative`` and ``paper_relative``: speed relative to finance0, when it is among the names.
+          ``relative`` is by CPU time, which depends less on other work on the machine.
 
     Notes
     -----
     Source: Hirzel, "Partition and Compose", DEBS 2012, table 6, column non-parallel.
-    Differs: the paper feeds the events through a network and waits for them; here they lie in memory.
+    Differs: the paper receives the events over a network; here they are in memory.
     """
     rows = []
     for benchmark, data in benchmarks_with_data(names, repetitions):
         count_matches(benchmark, benchmark.prepared(data))
-        timed = [_timed(benchmark, data) for _ in range(repeats)]
+        timed = [_time_run(benchmark, data) for _ in range(repeats)]
         stage_s, match_s, cpu_s = (median(column) for column in zip(*timed, strict=True))
         rows.append(
             {
@@ -206,31 +209,33 @@ def table6(
 
 
 def live_starts(prepared: Iterable[Prepared]) -> pd.DataFrame:
-    """Return how many partial matches an event meets, with and without cepkit's short cuts.
+    """Return the number of live partial matches per event, with and without cepkit's short cuts.
 
     Parameters
     ----------
     prepared : iterable
-        Of `benchmarks_prepared`; benchmarks without a pattern are left out.
+        Result of `benchmarks_prepared`. Benchmarks without a pattern are skipped.
 
     Returns
     -------
     pandas.DataFrame
-        A row per benchmark: ``mean_live`` and ``most_live``, partial matches of an event's partition with one
-        record per start, none dropped early (the paper has one per start and state: at least as many);
-        ``looked_at``, how many of them cepkit looks at per event, since starts that nothing can tell apart
-        count as one and starts in a queue are looked at only when one of them may match.
+        One row per benchmark.
+
+        * ``mean_live`` and ``most_live``: partial matches of an event's partition, one per start, without
+          short cuts. The paper has one per start and state, which is at least as many.
+        * ``looked_at``: partial matches that cepkit reads per event. It merges equivalent starts, and reads a
+          queue of starts only when one of them may match.
 
     Notes
     -----
-    Source: Hirzel, "Partition and Compose", DEBS 2012, section 5.2, which explains twitter2's speed by its
+    Source: Hirzel, "Partition and Compose", DEBS 2012, section 5.2. It explains twitter2's speed by its
     live starts, one per 47 events.
     """
     rows = []
     for benchmark, _, frame in prepared:
         if benchmark.pattern is None:
             continue
-        program, events = compiled(benchmark, frame)
+        program, events = compile_benchmark(benchmark, frame)
         plain, ours = Run(), Run()
         n_matches = len(match_regex(one_record_per_start(program), events, threads=1, run=plain))
         if n_matches != len(match_regex(program, events, threads=1, run=ours)):
@@ -247,13 +252,13 @@ def live_starts(prepared: Iterable[Prepared]) -> pd.DataFrame:
 
 
 def one_record_per_start(program: Program) -> Program:
-    """Return the program without queues and without dropping starts that nothing can tell apart."""
+    """Return the program without queues and without merging equivalent starts."""
     conditions = [conjunct.term for conjunct in program.plan.start_conjuncts]
     slots = dict.fromkeys(part for term in conditions for part in term.walk() if part.op in SLOTS)
     return replace(program, plan=replace(program.plan, queues=(), dominated=0, slots=tuple(slots)))
 
 
-def _timed(benchmark: Benchmark, data: pd.DataFrame) -> tuple[float, float, float]:
+def _time_run(benchmark: Benchmark, data: pd.DataFrame) -> tuple[float, float, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     frame = benchmark.prepared(data)
     staged = time.perf_counter()
@@ -264,7 +269,7 @@ def _timed(benchmark: Benchmark, data: pd.DataFrame) -> tuple[float, float, floa
 def benchmarks_with_data(
     names: Iterable[str] | None, repetitions: int | Mapping[str, int]
 ) -> Iterator[tuple[Benchmark, pd.DataFrame]]:
-    """Yield the named benchmarks (None: the nine of the paper) with their data, generated once per kind."""
+    """Yield the named benchmarks (None: the nine of the paper) with their data, shared by benchmarks."""
     known = BENCHMARKS | VARIANTS
     made: dict[str, pd.DataFrame] = {}
     for name in names if names is not None else BENCHMARKS:
@@ -280,21 +285,16 @@ def benchmarks_with_data(
 def benchmarks_prepared(
     repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None
 ) -> Iterator[Prepared]:
-    """Yield benchmarks, their data, and the data behind all stages; what stages make is shared.
+    """Yield each benchmark with its data before and after all stages. Benchmarks share the output of stages.
 
-    Parameters
-    ----------
-    repetitions : int or mapping of str to int
-        Blocks of 10,000 events; apart for ``trades`` and ``tweets``, as in `PAPER_REPETITIONS`.
-    names : iterable of str, optional
-        Of `BENCHMARKS` and `VARIANTS`; None: the nine of the paper.
+    The parameters are those of `table6`.
     """
-    behind: dict[tuple, pd.DataFrame] = {}
+    frame_after: dict[tuple, pd.DataFrame] = {}
     for benchmark, data in benchmarks_with_data(names, repetitions):
         frame = data
         for n in range(1, len(benchmark.stages) + 1):
             stages = benchmark.stages[:n]
-            if (benchmark.data, stages) not in behind:
-                behind[benchmark.data, stages] = stages[-1](frame)
-            frame = behind[benchmark.data, stages]
+            if (benchmark.data, stages) not in frame_after:
+                frame_after[benchmark.data, stages] = stages[-1](frame)
+            frame = frame_after[benchmark.data, stages]
         yield benchmark, data, frame

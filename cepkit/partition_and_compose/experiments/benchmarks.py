@@ -25,7 +25,7 @@ PAPER_REPETITIONS = {"trades": 1000, "tweets": 20}
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """What the paper leaves open: a number between ``low`` and ``high``, and the parameters it stands for."""
+    """A number from ``low`` to ``high`` that the paper leaves open, and the parameters that depend on it."""
 
     low: float
     high: float
@@ -40,26 +40,26 @@ class Benchmark:
     ----------
     name : str
     looks_for : str
-        What a match is, in words.
+        Description of a match.
     data : str
         ``"trades"`` or ``"tweets"``.
     pattern : str or None
-        None: the stage alone (twitter0).
+        None: only the stages run (twitter0).
     define, params, measures : mapping of str to str
         As for `cepkit.match`.
     stages : tuple of callable
-        Applied to the data one after another, frame to frame, before the matching.
+        Functions from frame to frame, applied in this order before the matching.
     partition_by, order_by : str
     printed : bool
-        Whether the paper prints the predicates; else they are reconstructed from its words.
+        Whether the paper prints the predicates. Otherwise they are reconstructed from its text.
     free : Free, optional
-        What `calibrate` varies.
+        The parameters that `calibrate` varies.
     paper_selectivity : float
         Matches per input event, table 5.
     paper_events_per_s : int
-        Of one replica, table 6.
+        Speed of one replica, table 6.
     paper_best_width, paper_best_events_per_s : int
-        The fastest number of replicas, and its speed, table 6.
+        The fastest number of replicas and its speed, table 6.
     """
 
     name: str
@@ -84,13 +84,13 @@ class Benchmark:
 
     @property
     def order_by(self) -> str:
-        """The clock; events of the same time stay in the order of the frame."""
+        """The clock. Events with the same time keep the order of the frame."""
         return "ts"
 
     def query(self) -> RegexQuery:
-        """Return the query as a value, ready for ``df.cep.match``."""
+        """Return the query for ``df.cep.match``."""
         if self.pattern is None:
-            raise CepError(f"benchmark {self.name!r} has no pattern: it measures the parsing alone")
+            raise CepError(f"benchmark {self.name!r} has no pattern. It only measures the parsing")
         return regex_query(
             self.pattern,
             define=self.define,
@@ -101,16 +101,16 @@ class Benchmark:
         )
 
     def prepared(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return what the pattern searches: the data behind all stages."""
+        """Return the data after all stages, which the pattern searches."""
         for stage in self.stages:
             frame = stage(frame)
         return frame
 
 
 def benchmark_data(benchmark: Benchmark, repetitions: int = 20, seed: int = 0) -> pd.DataFrame:
-    """Return the events a benchmark reads: generated, of the paper's shape, ``repetitions`` blocks of 10,000.
+    """Return generated events for a benchmark, in the paper's shape: ``repetitions`` blocks of 10,000.
 
-    Tweets come as the parsed columns and, in ``xml``, as the Atom entries that ParseTweet reads.
+    Tweets have the parsed columns and ``xml``, the Atom entries that ParseTweet reads.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def benchmark_data(benchmark: Benchmark, repetitions: int = 20, seed: int = 0) -
     return frame.assign(xml=tweets_as_atom_xml(frame))
 
 
-# Parameters were found by `calibrate` on 20 repetitions and rounded.
+# `calibrate` found the parameters on 20 repetitions; they are rounded.
 _FINANCE = [
     Benchmark(
         "finance0",
@@ -202,10 +202,7 @@ _FINANCE = [
         ". soon* large",
         0.0004,
         *(235_672, 8, 737_656),
-        define={
-            "soon": "delta(ts) < :t",
-            "large": "price > (1 + :p) * first(price) and delta(ts) < :t",
-        },
+        define={"soon": "delta(ts) < :t", "large": "price > (1 + :p) * first(price) and delta(ts) < :t"},
         params={"t": "0.5 s", "p": 0.015},
         free=Free(0, 1, lambda x: {"p": x}),
     ),
@@ -223,7 +220,7 @@ _TWITTER = [
     ),
     Benchmark(
         "twitter1",
-        "tweets of an author with the same tags, the last one behind five",
+        "tweets of an author with the same tags, the last one after five",
         "tweets",
         ". same+ same_5th",
         0.1407,
@@ -263,6 +260,6 @@ def _variants() -> Iterable[Benchmark]:
     yield replace(two, name="twitter2_texts", define=texts, stages=(parse_tweets,))
 
 
-# By the paper's text Count() leaves out the current event: twitter1 as printed fires at the sixth tweet,
-# while its table 5 says five. The forms on texts parse them again in every predicate, as the paper's do.
+# In the paper's text, Count() excludes the current event. So twitter1 as printed matches at the sixth tweet,
+# but table 5 says five. The variants on texts parse them again in every predicate, as in the paper.
 VARIANTS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _variants()}

@@ -1,6 +1,6 @@
-"""Speed-up by the number of replicas, figures 9 and 10: measured, and simulated from costs.
+"""Speed-up by the number of replicas, figures 9 and 10, measured and simulated from costs.
 
-`match_regex_topologies` runs the topologies themselves.
+`topologies` runs the topologies themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cepkit.partition_and_compose.experiments.benchmark_runs import (
     BENCHMARKS,
     Benchmark,
     benchmarks_with_data,
-    compiled,
+    compile_benchmark,
     one_record_per_start,
 )
 from cepkit.partition_and_compose.experiments.stages import parse_tweets
@@ -29,7 +29,7 @@ from cepkit.partition_and_compose.experiments.topologies import replica_of_key
 
 REPETITIONS: Mapping[str, int] = {"trades": 100, "tweets": 4}
 
-# Best speed over speed of one replica, table 6. Which width that is differs.
+# Best speed divided by the speed of one replica, table 6, at the best width of each benchmark.
 PAPER_BEST = pd.DataFrame(
     [
         (b.name, b.paper_best_width, b.paper_best_events_per_s / b.paper_events_per_s)
@@ -49,29 +49,29 @@ def speedup_measured(
     repeats: int = 5,
     names: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the speed-up of each benchmark with several replicas on this machine.
+    """Measure the speed-up of each benchmark with several replicas on this machine.
 
     Parameters
     ----------
     widths : iterable of int
-        1 must be among them. More than there are cores show nothing.
+        Numbers of replicas, 1 among them. Numbers above that of the cores show no speed-up.
     repetitions : mapping of str to int
         Blocks of 10,000 events of ``trades`` and of ``tweets``.
     repeats : int
-        The fastest of so many runs counts.
+        Number of runs; the fastest counts.
     names : iterable of str, optional
-        Of `BENCHMARKS`; None: all.
+        Names from `BENCHMARKS`; None: all.
 
     Returns
     -------
     pandas.DataFrame
-        A row per benchmark and width: ``seconds`` and ``speedup``.
+        One row per benchmark and width: ``seconds`` and ``speedup``.
 
     Notes
     -----
-    Replicas of MatchRegex are threads over blocks of keys, and the split is part of the time. Replicas of
-    ParseTweet, which is Python, are processes that are up already; sending them the texts is part of the
-    time. VWAP and MinMax run on one thread.
+    Replicas of MatchRegex are threads over blocks of keys. The time includes the split. Replicas of
+    ParseTweet, which is Python, are running processes. The time includes sending them the texts.
+    VWAP and MinMax run on one thread.
     """
     rows = []
     benchmarks = list(benchmarks_with_data(names, repetitions))
@@ -80,7 +80,7 @@ def speedup_measured(
         for benchmark, data in benchmarks:
             times = [
                 [_seconds(benchmark, data, width, parse) for width, parse in parsers.items()]
-                for _ in range(repeats + 1)  # in turn, so that other work on the machine hits all of them
+                for _ in range(repeats + 1)  # in turn, so that other work on the machine slows all widths
             ]
             rows += zip(repeat(benchmark.name), parsers, np.min(times, axis=0), strict=False)
     table = pd.DataFrame(rows, columns=["benchmark", "width", "seconds"]).set_index(["benchmark", "width"])
@@ -94,13 +94,13 @@ def _seconds(benchmark: Benchmark, data: pd.DataFrame, width: int, parse: Callab
     for stage in benchmark.stages:
         frame = parse(frame) if stage is parse_tweets else stage(frame)
     if benchmark.pattern is not None:
-        match_regex(*compiled(benchmark, frame), threads=width)
+        match_regex(*compile_benchmark(benchmark, frame), threads=width)
     return time.perf_counter() - started
 
 
 @contextmanager
 def _parsers(width: int) -> Iterator[Callable[[pd.DataFrame], pd.DataFrame]]:
-    """Yield ParseTweet on ``width`` processes; the first call, which starts them, is slow."""
+    """Yield ParseTweet on ``width`` processes. Its first call starts them and is slow."""
     if width == 1:
         yield parse_tweets
         return
@@ -109,12 +109,12 @@ def _parsers(width: int) -> Iterator[Callable[[pd.DataFrame], pd.DataFrame]]:
         def parse(frame: pd.DataFrame) -> pd.DataFrame:
             cuts = np.linspace(0, len(frame), width + 1).astype(int)
             parts = [frame[["xml"]].iloc[start:stop] for start, stop in pairwise(cuts)]
-            return _together(list(pool.map(parse_tweets, parts)))
+            return _concatenate(list(pool.map(parse_tweets, parts)))
 
         yield parse
 
 
-def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def _concatenate(parts: list[pd.DataFrame]) -> pd.DataFrame:
     authors = pd.api.types.union_categoricals([part["author"] for part in parts])
     return pd.concat(parts, ignore_index=True).assign(author=authors)
 
@@ -123,17 +123,17 @@ def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """What a benchmark costs on one thread, in seconds.
+class ScalingCosts:
+    """The costs of a benchmark on one thread, in seconds.
 
     Parameters
     ----------
     of_key : pandas.Series
-        Stages that are split by the key, and matching, of the events of each key; indexed by the key's text.
+        Matching and stages that are split by key, for the events of each key. The index is the key as text.
     anywhere : float
-        Stages that any replica can do for any event: parsing.
+        Parsing, which any replica can do for any event.
     split, merge : float
-        Dealing the events to replicas, and putting the matches in order: done once, beside the replicas.
+        Distributing the events to replicas and ordering the matches. Both run once, parallel to the replicas.
     """
 
     of_key: pd.Series
@@ -144,22 +144,18 @@ class Costs:
 
 def measured_costs(
     benchmark: Benchmark, data: pd.DataFrame, *, as_in_paper: bool = False, repeats: int = 3
-) -> Costs:
+) -> ScalingCosts:
     """Measure the costs of a benchmark key by key.
 
     Parameters
     ----------
     benchmark : Benchmark
     data : pandas.DataFrame
-        Of `benchmark_data`.
+        Result of `benchmark_data`.
     as_in_paper : bool
-        With one record per start, without cepkit's short cuts.
+        Keep one record per start, without cepkit's short cuts.
     repeats : int
-        The fastest of so many runs counts, for each key.
-
-    Returns
-    -------
-    Costs
+        Number of runs per key; the fastest counts.
     """
     started = time.thread_time()
     frame = benchmark.prepared(data)
@@ -171,8 +167,8 @@ def measured_costs(
     if benchmark.stages and not parses:
         of_key += staged * share
     if benchmark.pattern is None:
-        return Costs(of_key, staged, 0.0, 0.0)
-    program, events = compiled(benchmark, frame)
+        return ScalingCosts(of_key, staged, 0.0, 0.0)
+    program, events = compile_benchmark(benchmark, frame)
     if as_in_paper:
         program = one_record_per_start(program)
     inputs = program.inputs(events.columns)
@@ -184,7 +180,7 @@ def measured_costs(
     replicas = replica_of_key(of_key.index, 8)
     split = _fastest(3 * repeats, lambda: _split(replicas, codes, inputs))
     merge = _fastest(repeats, lambda: np.argsort(found.last[np.argsort(found.partition, kind="stable")]))
-    return Costs(of_key, staged if parses else 0.0, split, merge)
+    return ScalingCosts(of_key, staged if parses else 0.0, split, merge)
 
 
 def speedup_simulated(
@@ -194,30 +190,28 @@ def speedup_simulated(
     as_in_paper: bool = False,
     names: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the speed-up that measured costs allow when keys are dealt to replicas by their hash.
+    """Simulate the speed-up from measured costs when the hash of a key selects its replica.
 
     Parameters
     ----------
     widths : iterable of int
-        Numbers of replicas, each with a core of its own.
-    repetitions : mapping of str to int
-        Blocks of 10,000 events of ``trades`` and of ``tweets``.
+        Numbers of replicas, each with its own core.
+    repetitions, names
+        As in `speedup_measured`.
     as_in_paper : bool
-        With one record per start, as the paper matches, instead of cepkit's short cuts.
-    names : iterable of str, optional
-        Of `BENCHMARKS`; None: all.
+        As in `measured_costs`.
 
     Returns
     -------
     pandas.DataFrame
-        A row per benchmark and width: ``speedup``, and ``replicas_alone``, as if split and merge took no
-        time.
+        One row per benchmark and width: ``speedup``, and ``replicas_alone``, the speed-up if split and merge
+        took no time.
 
     Notes
     -----
-    The time of a width is that of the busiest core. Replicas, split and merge work at the same time, each on
-    a core; one replica needs neither split nor merge. Parsing is dealt evenly, keys are not divided. No
-    memory, cache or network is shared, unlike on the paper's machines.
+    The time of a width is that of the busiest core. Replicas, split and merge work at the same time on a core
+    each; one replica needs neither split nor merge. Parsing is distributed evenly. A key is never divided.
+    Unlike on the paper's machines, replicas share no memory, cache or network.
     """
     rows = []
     for benchmark, data in benchmarks_with_data(names, repetitions):
@@ -231,12 +225,12 @@ def speedup_simulated(
     return pd.DataFrame(rows, columns=columns).set_index(["benchmark", "width"])
 
 
-def busiest_replica(costs: Costs, width: int) -> float:
-    """Return the seconds of the replica with most to do.
+def busiest_replica(costs: ScalingCosts, width: int) -> float:
+    """Return the seconds of the replica with the most work.
 
     Examples
     --------
-    >>> costs = Costs(pd.Series({"a": 3.0, "b": 2.0, "c": 1.0}), anywhere=4.0, split=0.0, merge=0.0)
+    >>> costs = ScalingCosts(pd.Series({"a": 3.0, "b": 2.0, "c": 1.0}), anywhere=4.0, split=0.0, merge=0.0)
     >>> busiest_replica(costs, 1), busiest_replica(costs, 2)
     (10.0, 7.0)
     """
@@ -261,7 +255,7 @@ def _split(replica_of_key: np.ndarray, codes: np.ndarray, inputs) -> list:
 
 
 def _fastest(repeats: int, run: Callable[[], object]) -> float:
-    """Return the seconds of the thread, which other work on the machine does not lengthen."""
+    """Return the thread's CPU seconds of the fastest run."""
     times = []
     for _ in range(repeats):
         started = time.thread_time()

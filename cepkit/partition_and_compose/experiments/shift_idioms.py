@@ -1,29 +1,27 @@
-"""What the usual ``shift`` and ``cumsum`` idioms get wrong, in numbers: asked of pandas and of cepkit."""
+"""Count what the usual ``shift`` and ``cumsum`` idioms of pandas get wrong, compared with cepkit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from cepkit.errors import column_not_found
+from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS
 
-_M_SHAPE = {
-    "rise": "price > first(price) and price >= prev(price)",
-    "drop": "price >= first(price) and price < prev(price)",
-    "deep": "price < first(price) and price < prev(price)",
-}
+_M_SHAPE = BENCHMARKS["finance1"]
 _RISE = {"rise": "price > prev(price)"}
 _TURN = _RISE | {"drop": "price < prev(price)"}
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
-    """A question, an idiom that answers it almost, and the query that answers it.
+class IdiomMistake:
+    """A question, an idiom that almost answers it, and the query that answers it.
 
-    ``found`` and ``right`` return the labels of what they find in a frame of trades: rows where a match ends.
+    ``found`` (by the idiom) and ``right`` (by cepkit) return the labels of the rows where a match ends in a
+    frame of trades.
     """
 
     question: str
@@ -35,19 +33,19 @@ class Mistake:
 
 
 def shift_idiom_mistakes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return, for five questions about trades, what an idiom finds too much and too little.
+    """Return for five questions about trades what an idiom finds in excess and what it misses.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Trades of several symbols with ``ts``, ``symbol``, ``price`` and ``seq``, in the order of ``seq``,
-        each row under its own label.
+        Trades of several symbols with ``ts``, ``symbol``, ``price`` and ``seq``, in the order of ``seq``. The
+        index must be unique.
 
     Returns
     -------
     pandas.DataFrame
-        A row per question: ``question``, ``idiom``, ``found`` (what the idiom finds), ``right`` (what there
-        is, by cepkit), ``extra``, ``missed``, ``why``.
+        One row per question: ``question``, ``idiom``, ``found`` (by the idiom), ``right`` (by cepkit),
+        ``extra``, ``missed``, ``why``.
 
     Raises
     ------
@@ -84,7 +82,7 @@ def shift_idiom_mistakes(frame: pd.DataFrame) -> pd.DataFrame:
 # --- the right answers
 
 
-def last_rows(frame: pd.DataFrame, pattern: str, define: dict[str, str]) -> pd.Index:
+def last_rows(frame: pd.DataFrame, pattern: str, define: Mapping[str, str]) -> pd.Index:
     """Return the labels of the rows where the matches of a pattern per symbol end."""
     found = frame.cep.match(pattern, define=define, partition_by="symbol", order_by=["ts", "seq"])
     lineage = found.lineage()
@@ -92,7 +90,7 @@ def last_rows(frame: pd.DataFrame, pattern: str, define: dict[str, str]) -> pd.I
 
 
 def _legs_with_m_shape(frame: pd.DataFrame) -> pd.Index:
-    ends = last_rows(frame, ". rise+ drop+ rise+ drop* deep", _M_SHAPE)
+    ends = last_rows(frame, _M_SHAPE.pattern, _M_SHAPE.define)
     return pd.Index(_legs(frame).loc[ends, "leg"].unique())
 
 
@@ -117,7 +115,7 @@ def _turns(frame: pd.DataFrame) -> pd.Index:
 
 
 def _legs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with ``way`` (1 up, -1 down; flat goes with the leg) and ``leg``, a number per leg."""
+    """Return the frame with ``way`` (1 up, -1 down; a flat row continues its leg) and ``leg``, its label."""
     way = np.sign(frame.groupby("symbol", observed=True)["price"].diff()).replace(0, np.nan)
     way = way.groupby(frame["symbol"], observed=True).ffill()
     turned = way != way.groupby(frame["symbol"], observed=True).shift()
@@ -135,7 +133,7 @@ def _four_legs(frame: pd.DataFrame) -> pd.Index:
     return legs.index[(legs["way"] == -1) & (legs["end"] < end.shift(4)) & (end.shift(2) >= end.shift(4))]
 
 
-# --- what spoils the data
+# --- changes of the data
 
 
 def _with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
@@ -145,26 +143,26 @@ def _with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ties_in_any_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame sorted by time alone, after its rows came in any order."""
+    """Return the frame shuffled, then sorted by time alone."""
     return frame.sample(frac=1, random_state=0).sort_values("ts", kind="stable")
 
 
 MISTAKES = (
-    Mistake(
+    IdiomMistake(
         "a price 1 % above the symbol's last one",
         "price > 1.01 * price.shift()",
         "shift takes the row above, which belongs to another symbol",
         _jumps_over_symbols,
         lambda frame: last_rows(frame, "jump", {"jump": "price > 1.01 * prev(price)"}),
     ),
-    Mistake(
+    IdiomMistake(
         "three rises in a row, each trade used once",
         "up & up.shift(1) & up.shift(2), per symbol",
         "a run of four rises holds two windows of three, which overlap",
         _every_window,
         lambda frame: last_rows(frame, "rise{3}", _RISE),
     ),
-    Mistake(
+    IdiomMistake(
         "a rise, then a drop; every 50th price missing",
         "up.shift() & ~(price >= price.shift()), per symbol",
         "no comparison with a missing price is true, so its negation is",
@@ -172,15 +170,15 @@ MISTAKES = (
         lambda frame: last_rows(frame, "rise drop", _TURN),
         _with_gaps,
     ),
-    Mistake(
+    IdiomMistake(
         "a rise, then a drop; rows sorted by time",
         "sort_values('ts'), then the same",
-        "trades of one moment stand in any order",
+        "trades with the same time are in any order",
         _turns,
         lambda frame: last_rows(frame, "rise drop", _TURN),
         _ties_in_any_order,
     ),
-    Mistake(
+    IdiomMistake(
         "an M: up, down, up, down below its start",
         "cumsum of changes of direction, then shift(4) over legs",
         "an M may begin within a leg; its low must not pass the start; two M's would share a leg",

@@ -1,4 +1,4 @@
-"""Stages before the patterns of "Partition and Compose": ParseTweet, VWAP and MinMax on pandas frames."""
+"""The stages of "Partition and Compose" before the matching: ParseTweet, VWAP and MinMax on pandas frames."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TRADES_OF_WINDOW = 2
 
 
 def with_vwap(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return trades with ``vwap``, the average price by volume of the symbol's 20 trades up to this one."""
+    """Return trades with ``vwap``, the volume-weighted average price of the symbol's last 20 trades."""
     vwap = rolling_vwap(frame["symbol"], frame["price"], frame["size"], window=VWAP_TRADES)
     return frame.assign(vwap=vwap)
 
 
 def with_windows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return ``ts, symbol, mn, mx`` of every two trades of a symbol, at the time of the second one."""
+    """Return ``ts, symbol, mn, mx`` of every two trades of a symbol, with the time of the second trade."""
     windows = tumbling_minmax(frame["symbol"], frame["price"], TRADES_OF_WINDOW)
     last = frame[["ts", "symbol"]].take(windows.last_event).reset_index(drop=True)
     return last.assign(mn=windows.mn, mx=windows.mx)
 
 
 def parse_tweets(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return ``id, ts, author, content`` of Atom entries in ``xml``; other columns are not looked at."""
+    """Return ``id, ts, author, content`` of the Atom entries in ``xml``; other columns are ignored."""
     parsed = [_parse_entry(entry) for entry in frame["xml"]]
     tweets = pd.DataFrame(parsed, columns=["id", "ts", "author", "content"])
     times = pd.to_datetime(tweets["ts"], format="%Y-%m-%dT%H:%M:%S.%fZ")
@@ -37,25 +37,25 @@ def parse_tweets(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_tag_code(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return tweets with ``tag_code``, a number per set of tags: equal numbers, equal sets."""
+    """Return tweets with ``tag_code``, one number per set of tags, equal for equal sets."""
     return frame.assign(tag_code=tag_code(tag_sets(frame["content"])).to_numpy(int))
 
 
 def with_tag_mask(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return tweets with ``tag_mask``: two sets of tags of an author are disjoint when their masks are."""
+    """Return tweets with ``tag_mask``; an author's sets of tags are disjoint when their masks are."""
     mask = tag_mask(tag_sets(frame["content"]), key=frame["author"])
     return frame.assign(tag_mask=mask.to_numpy(int))
 
 
 @pure
 def tags_eq(one: str, other: str) -> bool:
-    """Return whether two texts have the same tags. Plain Python that reads both texts: the slow path."""
+    """Return whether two texts have the same tags. This is slow, because it parses both texts."""
     return hashtags(one) == hashtags(other)
 
 
 @pure
 def tags_disjoint(one: str, other: str) -> bool:
-    """Return whether two texts have no tag in common. Plain Python that reads both texts: the slow path."""
+    """Return whether two texts have no tag in common. This is slow, because it parses both texts."""
     return not set(hashtags(one)) & set(hashtags(other))
 
 

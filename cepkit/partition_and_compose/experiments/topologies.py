@@ -1,7 +1,7 @@
 """The parallel topologies of "Partition and Compose", figures 7 and 8, with real threads over open streams.
 
-Split, replicas and merge run at the same time and hand on batches, as they would between machines. This is
-for order and liveness; `match_regex_scaling` measures and simulates speed.
+Split, replicas and merge run at the same time and pass batches on, as they would between machines. The module
+shows order and liveness; `scaling` measures and simulates speed.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from cepkit.partition_and_compose.experiments.benchmark_runs import (
     BENCHMARKS,
     Benchmark,
     benchmark_data,
-    compiled,
+    compile_benchmark,
 )
 from cepkit.partition_and_compose.experiments.stages import parse_tweets
 from cepkit.partition_and_compose.operators.tags import tag_sets
 from cepkit.streaming.merge import OrderedMerge
 
 PULSE_EVERY = 2_000  # events
-_BATCHES_IN_QUEUE = 4  # of a replica, at most
+_BATCHES_IN_QUEUE = 4  # per replica, at most
 Match = tuple[int, int]  # positions of the first and last event in the stream
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What came out of a merge."""
+    """The output of a merge."""
 
-    matches: list[Match]  # in the order in which they came out
-    longest_wait: int  # events the split had handed on between the last event of a match and its release
+    matches: list[Match]  # in the order of their release
+    longest_wait: int  # most events that the split sent between the last event of a match and its release
 
 
 def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd.DataFrame:
-    """Run the topologies of figures 7 and 8 and compare what comes out with what one replica finds.
+    """Run the topologies of figures 7 and 8, and compare their matches with those of one replica.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd
     Returns
     -------
     pandas.DataFrame
-        A row per figure and width: ``benchmark``; ``matches``; ``same_matches`` and ``same_order`` as one
-        replica; ``longest_wait`` (events; it depends on the threads) and ``bound``, which it never passes.
+        One row per figure and width: ``benchmark``; ``matches``; ``same_matches`` and ``same_order`` as one
+        replica; ``longest_wait`` in events, which depends on the threads, and ``bound``, its upper limit.
 
     Notes
     -----
@@ -69,8 +69,8 @@ def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd
     trades = finance.prepared(benchmark_data(finance, repetitions))
     tweets = benchmark_data(twitter, repetitions)
     expected = {
-        "figure 7": _of_one_replica(finance, trades),
-        "figure 8": _of_one_replica(twitter, twitter.prepared(tweets)),
+        "figure 7": _match_alone(finance, trades),
+        "figure 8": _match_alone(twitter, twitter.prepared(tweets)),
     }
     for width in widths:
         runs = {
@@ -94,10 +94,10 @@ def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd
 
 
 def longest_wait_bound(figure: str, width: int) -> int:
-    """Return how many events the split can be ahead of what the merge releases.
+    """Return the most events by which the split can be ahead of the merge.
 
-    Those of one pulse, and all that is under way: batches in a queue, in the hands of a replica, and one
-    that the split is about to hand on.
+    These are the events of one pulse, of the batches in queues and in replicas, and of the batch that the
+    split is about to send.
     """
     to_match = _BATCHES_IN_QUEUE + 1
     batches = to_match + 1 if figure == "figure 7" else width * (_BATCHES_IN_QUEUE + to_match) + 2
@@ -105,7 +105,7 @@ def longest_wait_bound(figure: str, width: int) -> int:
 
 
 def twitter1_hashed() -> Benchmark:
-    """Return twitter1 on a hash of the tags: who parses alone has no running numbers."""
+    """Return twitter1 on a hash of the tags, because parallel parsers cannot share running numbers."""
     define = {
         "same": "tag_hash == first(tag_hash)",
         "same_5th": "count() == :n and tag_hash == first(tag_hash)",
@@ -115,12 +115,12 @@ def twitter1_hashed() -> Benchmark:
 
 
 def with_tag_hash(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return tweets with ``tag_hash``, 63 bits of a hash of the tags, equal for equal sets everywhere."""
+    """Return tweets with ``tag_hash``, a hash of 63 bits, equal for equal sets of tags on every machine."""
     return frame.assign(tag_hash=[_hash(" ".join(tags)) for tags in tag_sets(frame["content"])])
 
 
 def replica_of_key(keys: Iterable[str], width: int) -> np.ndarray:
-    """Return the replica of each key by its hash, int64: the same on every machine."""
+    """Return the replica of each key by its hash, int64, the same on every machine."""
     return np.array([_hash(key) % width for key in keys], dtype=np.int64)
 
 
@@ -128,21 +128,21 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def _of_one_replica(benchmark: Benchmark, frame: pd.DataFrame) -> list[Match]:
-    found = match_regex(*compiled(benchmark, frame), threads=1)
+def _match_alone(benchmark: Benchmark, frame: pd.DataFrame) -> list[Match]:
+    found = match_regex(*compile_benchmark(benchmark, frame), threads=1)
     return list(zip(found.first.tolist(), found.last.tolist(), strict=True))
 
 
-class Replica:
+class TopologyReplica:
     """A MatchRegex operator over part of an open stream."""
 
     def __init__(self, program: Program, inputs: Inputs):
         self.kernel = program.matching(inputs)
         self.state = self.kernel.new_state(1)
-        self.positions = np.empty(0, np.int64)  # in the stream, of the events seen so far
+        self.positions = np.empty(0, np.int64)  # in the stream, for all events so far
 
     def matches(self, partition: np.ndarray, inputs: Inputs, positions: np.ndarray) -> list[Match]:
-        """Advance over a batch and return the matches that end in it, by their last event."""
+        """Advance over a batch and return the matches that end in it, ordered by their last event."""
         if not len(positions):
             return []
         self.state.add_partitions(int(partition.max()) + 1)
@@ -153,31 +153,31 @@ class Replica:
 
 
 class _TweetReplica:
-    """A MatchRegex operator that numbers the authors as they come."""
+    """A MatchRegex operator that numbers the authors in the order of their first tweet."""
 
     def __init__(self, benchmark: Benchmark):
         self.benchmark = benchmark
-        self.replica: Replica | None = None
+        self.replica: TopologyReplica | None = None
         self.number_of_author: dict[str, int] = {}
 
     def matches(self, tweets: pd.DataFrame, positions: np.ndarray) -> list[Match]:
         if tweets.empty:
             return []
-        program, events = compiled(self.benchmark, tweets)
+        program, events = compile_benchmark(self.benchmark, tweets)
         inputs = program.inputs(events.columns)
-        self.replica = self.replica or Replica(program, inputs)
+        self.replica = self.replica or TopologyReplica(program, inputs)
         number = self.number_of_author
         partition = [number.setdefault(author, len(number)) for author in tweets["author"]]
         return self.replica.matches(np.array(partition, dtype=np.int32), inputs, positions)
 
 
 class _Merge:
-    """The ordered merge behind replicas on threads; notes how long matches waited."""
+    """The ordered merge after replicas on threads. It records the longest wait of a match."""
 
     def __init__(self, n_replicas: int):
         self._merge: OrderedMerge[Match] = OrderedMerge(n_replicas)
         self._lock = threading.Lock()
-        self.handed_on = 0  # events that the split has handed on so far
+        self.sent = 0  # events that the split has sent so far
         self.released: list[Match] = []
         self.longest_wait = 0
 
@@ -187,12 +187,12 @@ class _Merge:
                 self._merge.offer(replica, match[1], match)
             self._merge.pulse(replica, pulse)
             for match in self._merge.release():
-                self.longest_wait = max(self.longest_wait, self.handed_on - match[1])
+                self.longest_wait = max(self.longest_wait, self.sent - match[1])
                 self.released.append(match)
 
 
 def _batches(queue: Queue) -> Iterator[tuple]:
-    """Yield what comes in until None; when closed early, let the rest pass so that nobody waits for ever."""
+    """Yield the batches of a queue until None. When closed early, drop the rest so that no sender blocks."""
     batch: tuple | None = ()
     try:
         while (batch := queue.get()) is not None:
@@ -208,17 +208,13 @@ def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Me
     Parameters
     ----------
     benchmark : Benchmark
-        Of trades or tweets, with a pattern.
+        It must have a pattern.
     frame : pandas.DataFrame
-        Behind the benchmark's stages, in stream order.
+        Output of the benchmark's stages, in stream order.
     width : int
-        Replicas, each on a thread of its own.
-
-    Returns
-    -------
-    Merged
+        Replicas, each on its own thread.
     """
-    program, events = compiled(benchmark, frame)
+    program, events = compile_benchmark(benchmark, frame)
     inputs = program.inputs(events.columns)
     codes, keys = pd.factorize(frame[benchmark.partition_by])
     replica_of_event = replica_of_key(map(str, keys), width)[codes]
@@ -226,7 +222,7 @@ def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Me
     merge = _Merge(width)
 
     def replicate(r: int) -> None:
-        replica = Replica(program, inputs)
+        replica = TopologyReplica(program, inputs)
         with closing(_batches(queues[r])) as incoming:
             for positions, pulse in incoming:
                 columns = {name: values[positions] for name, values in inputs.columns.items()}
@@ -237,7 +233,7 @@ def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Me
         running = [pool.submit(replicate, r) for r in range(width)]
         for start in range(0, events.n_events, PULSE_EVERY):
             stop = min(start + PULSE_EVERY, events.n_events)
-            merge.handed_on = stop
+            merge.sent = stop
             for r in range(width):
                 positions = start + np.flatnonzero(replica_of_event[start:stop] == r)
                 queues[r].put((positions, stop - 1))
@@ -251,20 +247,16 @@ def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Me
 def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Merged:
     """Run figure 8: parse batches in turn, shuffle the tweets by author, match, merge.
 
-    ``width`` replicas parse and ``width`` others match. A matching replica puts the batches of all parsers
-    back into their order, which is the same merge: a batch is an output at its number.
+    ``width`` replicas parse and ``width`` others match. A matching replica sorts the batches of all parsers
+    by number, with the same ordered merge.
 
     Parameters
     ----------
     benchmark : Benchmark
-        Its stages run in the parsing replicas and must treat every event by itself.
+        Its stages run in the parsing replicas. They must process every event separately.
     frame : pandas.DataFrame
-        Before the stages: with ``xml``, in stream order.
+        Input of the stages, with ``xml``, in stream order.
     width : int
-
-    Returns
-    -------
-    Merged
     """
     to_parse = [Queue(_BATCHES_IN_QUEUE) for _ in range(width)]
     to_match = [Queue(_BATCHES_IN_QUEUE * width) for _ in range(width)]
@@ -297,7 +289,7 @@ def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> 
                 in_order.offer(parser, number, batch)
                 for positions, pulse, tweets in in_order.release():
                     merge.take(m, operator.matches(tweets, positions), pulse)
-        for parser in range(width):  # they have no more to say
+        for parser in range(width):  # no parser sends any more
             in_order.pulse(parser, len(frame))
         for positions, pulse, tweets in in_order.release():
             merge.take(m, operator.matches(tweets, positions), pulse)
@@ -306,7 +298,7 @@ def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> 
         running = [pool.submit(work, r) for work in (parse, replicate) for r in range(width)]
         for number, start in enumerate(range(0, len(frame), PULSE_EVERY)):
             part = frame.iloc[start : start + PULSE_EVERY]
-            merge.handed_on = start + len(part)
+            merge.sent = start + len(part)
             to_parse[number % width].put((number, start, part))
         for queue in to_parse:
             queue.put(None)

@@ -1,4 +1,4 @@
-"""Events of a key put together and back; it knows arrays, no frames."""
+"""Group events by key; the module works on arrays and knows no frames."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pandas as pd
 
 
 class Grouped(NamedTuple):
-    """The events of every partition side by side, each in stream order."""
+    """Events sorted by partition, then in stream order."""
 
-    event_of_row: np.ndarray  # int64, (n_events,): the event that stands at this row
+    event_of_row: np.ndarray  # int64, (n_events,): the event in each row
     first_row_of_partition: np.ndarray  # int64, (n_partitions + 1,)
 
 
 def key_codes(key: Any) -> tuple[np.ndarray, int]:
-    """Return a number from 0 on per event, equal for equal keys, and how many there are; null is a key too.
+    """Return a code from 0 for the key of each event, and the number of keys; null is a key, too.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def key_codes(key: Any) -> tuple[np.ndarray, int]:
 
 
 def group_by_key(key: Any) -> Grouped:
-    """Return the events grouped by key, in the order in which the keys first occur. O(n log n)."""
+    """Return the events grouped by key, keys in the order of their first event. O(n log n)."""
     codes, n_partitions = key_codes(key)
     first_row = np.zeros(n_partitions + 1, np.int64)
     np.cumsum(np.bincount(codes, minlength=n_partitions), out=first_row[1:])

@@ -1,4 +1,4 @@
-"""Least and greatest value of tumbling windows per key; arrays in stream order, no frames."""
+"""Minimum and maximum of tumbling windows per key, on arrays in stream order."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from cepkit.partition_and_compose.operators.keys import key_codes
 class Windows(NamedTuple):
     """Full windows in the order of their last event."""
 
-    last_event: np.ndarray  # int64, (n_windows,): where the window was full
+    last_event: np.ndarray  # int64, (n_windows,)
     mn: np.ndarray  # type of the values, (n_windows,)
     mx: np.ndarray
 
 
 def tumbling_minmax(key: Any, value: Any, k: int) -> Windows:
-    """Return the extremes of every ``k`` consecutive events of a key.
+    """Return the minimum and maximum of every ``k`` consecutive events of a key.
 
-    The same rule as `cepkit.pipelines.stages.minmax` has on Spark.
+    `cepkit.pipelines.stages.minmax` does the same on Spark.
 
     Parameters
     ----------
     key : array-like, shape (n_events,)
-        In stream order. Missing is a key like any other.
+        In stream order. A missing key is a key like any other.
     value : array-like of numbers, shape (n_events,)
-        Integers stay integers; missing values make them floats. NaN does not count, and the extremes of NaN
-        alone are NaN.
+        Integers stay integers; missing values make them floats. NaN values are ignored. A window of NaN alone
+        has the extremes NaN.
     k : int
-        Events per window. Windows do not overlap; events at the end of a key that do not fill one give none.
+        Events per window. Windows do not overlap. An incomplete window at the end of a key is dropped.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Sets of hashtags of texts, as a code per set and as a bit mask; sequences in stream order, no frames."""
+"""Find the hashtags of texts and number their sets, by codes or bit masks, on sequences in stream order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TagSet = tuple[str, ...]
 
 LARGEST_MASK = 63  # bits 0 to 62: masks stay positive numbers
 
-# As Twitter has it: a number alone is no tag, nor is what follows a letter or an ampersand (&#39; is an
-# apostrophe), nor what runs into a further # or an address. W stands for the characters of words.
+# The rules of Twitter: a number alone is no tag. A tag does not follow a letter or an ampersand (&#39; is an
+# apostrophe), and does not run into another # or an address. W stands for the characters of words.
 _HASHTAG = r"(?<![W&])#([W]*(?!\d)[W][W]*+)(?!#|://)"
 _WORD_CATEGORIES = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Mn", "Mc", "Me", "Nd", "Pc")
 _OTHER_LETTERS = "\u200c\u200d\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189"
@@ -29,7 +29,7 @@ _OTHER_LETTERS = "\u200c\u200d\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U000
 def hashtags(text: str) -> TagSet:
     r"""Return the set of hashtags in a text: lower case, sorted, each once, without ``#``.
 
-    The same rule as `cepkit.pipelines.tags.hashtags` has on Spark, letter for letter.
+    `cepkit.pipelines.tags.hashtags` finds exactly the same on Spark.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def _ascii_pattern() -> re.Pattern[str]:
 
 @cache
 def _unicode_pattern() -> re.Pattern[str]:
-    r"""Return the pattern with the characters that Unicode, and Spark, take for parts of words.
+    r"""Return the pattern with the word characters of Unicode, as on Spark.
 
-    Python's own ``\w`` lacks the vowel signs of Indian scripts, and has the fractions.
+    Python's own ``\w`` lacks the vowel signs of Indian scripts and includes fractions.
     """
     ranges, start = [], None
     for code in range(sys.maxunicode + 2):
@@ -63,31 +63,20 @@ def _unicode_pattern() -> re.Pattern[str]:
 
 
 def tag_sets(content: Iterable[str | None]) -> list[TagSet | None]:
-    """Return the set of hashtags of each text; None for a missing one."""
-    known: dict[
-        str, TagSet
-    ] = {}  # a stream repeats texts; looking one up is ten times faster than reading it
-    sets = []
-    for text in content:
-        if not isinstance(text, str):
-            sets.append(None)
-            continue
-        if text not in known:
-            known[text] = hashtags(text)
-        sets.append(known[text])
-    return sets
+    """Return the set of hashtags of each text, None for a missing text."""
+    known = cache(hashtags)  # a stream repeats texts, and a look-up is ten times faster
+    return [known(text) if isinstance(text, str) else None for text in content]
 
 
 def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
-    """Return a number per set of tags: equal numbers, equal sets.
+    """Return one number per set of tags, equal for equal sets.
 
-    Sets are numbered from 1 in their own order (by their sorted tags); the empty set is 0, missing stays
-    missing.
+    Sets get numbers from 1, ordered by their sorted tags. The empty set is 0. Missing stays missing.
 
     Parameters
     ----------
     sets : sequence of (tuple of str or None), shape (n_events,)
-        Sorted tags, each once, as `tag_sets` gives them.
+        Sorted tags, each once, as `tag_sets` returns them.
 
     Returns
     -------
@@ -95,7 +84,7 @@ def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
 
     Notes
     -----
-    O(n_events + sets log sets). The same numbers as `cepkit.pipelines.tags.tag_code` gives on Spark.
+    O(n_events + sets log sets). `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
 
     Examples
     --------
@@ -108,26 +97,26 @@ def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
 
 
 def tag_mask(sets: Sequence[TagSet | None], *, key: Any = None) -> pd.arrays.IntegerArray:
-    """Return each set of tags as a bit mask: ``a & b == 0`` says that two sets (of one key) are disjoint.
+    """Return each set of tags as a bit mask; ``a & b == 0`` means that two sets (of one key) are disjoint.
 
     Parameters
     ----------
     sets : sequence of (tuple of str or None), shape (n_events,)
     key : array-like, shape (n_events,), optional
-        Bits are numbered anew for each key, so that the tags of all events together may be any number. Only
-        masks of the same key can be compared then: give the partition key of the query.
+        Every key numbers its bits separately, so the limit of 63 tags applies to each key. Only masks of the
+        same key can be compared then. Pass the partition key of the query.
 
     Returns
     -------
     pandas array of Int64, shape (n_events,)
-        Never negative; the empty set is 0, missing stays missing. Bit i stands for the tag that is the i-th
-        most frequent one (of its key), then the first by its text.
+        Never negative; the empty set is 0, missing stays missing. Bit i stands for the i-th most frequent tag
+        (of the key); tags of equal frequency are in alphabetical order.
 
     Raises
     ------
     CepError
-        When there are more than 63 tags (in a key): without one of them, two sets that share only that tag
-        would look disjoint.
+        When there are more than 63 tags (in a key). Two sets that share only a tag without a bit would look
+        disjoint.
 
     Examples
     --------

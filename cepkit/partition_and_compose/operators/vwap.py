@@ -1,4 +1,4 @@
-"""The volume-weighted average price of a sliding window per key; arrays in stream order, no frames."""
+"""The volume-weighted average price of a sliding window per key, on arrays in stream order."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from cepkit.partition_and_compose.operators.keys import Grouped, group_by_key
 def rolling_vwap(
     key: Any, price: Any, size: Any, *, window: int | str | timedelta, ts: Any = None
 ) -> np.ndarray:
-    """Return, per event, the volume-weighted average price of the window of its key that ends with it.
+    """Return for each event the volume-weighted average price of its key's window that ends with it.
 
-    ``sum(price * size) / sum(size)`` over the events of the key in the window; events where either is missing
-    do not count. The same rule as `cepkit.pipelines.stages.with_vwap` has on Spark.
+    The average is ``sum(price * size) / sum(size)``. Events without price or size are ignored.
+    `cepkit.pipelines.stages.with_vwap` does the same on Spark.
 
     Parameters
     ----------
     key : array-like, shape (n_events,)
-        In stream order, as all of these. Missing is a key like any other.
+        In stream order, like the other arrays. A missing key is a key like any other.
     price, size : array-like of numbers, shape (n_events,)
     window : int or str or datetime.timedelta
-        The last so many events of the key, this one included; or a duration such as ``"5 min"``: those from
-        this event's time minus the duration (included) up to this event.
+        Number of events of the key up to this one. Or a duration such as ``"5 min"``: the window begins this
+        long before the event, inclusive.
     ts : array-like of datetime64, shape (n_events,), optional
-        For a duration: the clock, not falling within a key.
+        The clock, required for a duration. It must not fall within a key.
 
     Returns
     -------
     ndarray of float64, shape (n_events,)
-        NaN while the sizes in the window sum up to 0.
+        NaN while the sizes in the window sum to 0.
 
     Raises
     ------
@@ -46,9 +46,10 @@ def rolling_vwap(
 
     Notes
     -----
-    O(n_events log n_events), whatever the window.
+    O(n_events log n_events) for any window.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
-    (finance3). Differs: there it replaces a query with overlapping matches; no window is stated.
+    (finance3).
+    Differs: the paper uses it in place of a query with overlapping matches and states no window.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def rolling_vwap(
 
 
 def _clock(ts: Any, window: str | timedelta, groups: Grouped) -> tuple[np.ndarray, int]:
-    """Return the times of the grouped rows as ticks, and the window in the same unit."""
+    """Return the times of the grouped rows and the window as ticks of the same unit."""
     times = pd.DatetimeIndex(pd.Series(ts).array)
     if times.hasnans:
         raise OrderError(

@@ -1,9 +1,8 @@
-"""LinkedCEP: skip-till-any sequences with chains of partial matches instead of single ones."""
+"""LinkedCEP: find skip-till-any sequences with chains of partial matches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import singledispatch
 
 import numpy as np
 
@@ -11,26 +10,26 @@ from cepkit.errors import CepError
 from cepkit.language.sequences.branches import Branch
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked.kernel_machine import KernelMachine, PlainEngine
-from cepkit.linked.sequences import OUTPUTS, PlainPattern
+from cepkit.linked.patterns import OUTPUTS, PlainPattern
 
 KLEENE = ("runs",)
 
 
 class LinkedCEP(PlainEngine):
-    """Finds every match of a sequence (skip-till-any-match), several partial matches at a time.
+    """Find every match of a sequence (skip-till-any-match) with chains of partial matches.
 
-    Events that follow each other, that the same components accept and that have the same predecessors stand
-    in one chain. A new event looks at the newest event of each chain only; the matches of the whole chain are
-    combined at the end, or only counted.
+    A chain holds successive events that the same components accept and that have the same predecessors. A new
+    event looks only at the newest event of each chain. The engine combines the matches of a whole chain at
+    the end, or only counts them.
 
     Parameters
     ----------
     pattern : PlainPattern
     output : {"all", "count", "latest"}
-        ``all``: the matches. ``count``: their number, in time that does not depend on it. ``latest``: no
-        match, but the coverages: of every chain of the last component the newest match.
+        ``all``: the matches. ``count``: their number, in time that does not depend on it. ``latest``: only
+        the coverages, the newest match of every chain of the last component.
     kleene : {"runs"}
-        How Kleene closures are matched: every subset of events is a partial match of its own.
+        How Kleene closures match: every subset of events is a partial match of its own.
 
     Raises
     ------
@@ -39,19 +38,19 @@ class LinkedCEP(PlainEngine):
 
     Notes
     -----
-    Time per event O(chains of the component before), memory O(live chains + events pushed). With bundles of
-    one event, or when no component is coverable, chains are runs and nothing is gained.
+    Time per event O(chains of the component before), memory O(live chains + events pushed). When no component
+    is coverable, every chain is a run of one event and saves nothing.
 
-    Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2
-    (CombineMatch).
-    Differs: as printed they lose and invent matches as soon as there are conditions between events, windows,
-    repeated types, partitions, equal times or Kleene closures, and end with the stream. Here a chain shares
-    its predecessors, only components that no condition ties to others have chains of more than one event,
-    the window is cut again when matches are combined, and matches come as soon as they end.
+    Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2 (CombineMatch).
+    Differs: the printed algorithms lose and invent matches with conditions between events, windows, repeated
+    types, partitions, equal times or Kleene closures. They return matches only at the end of the stream. Here
+    all events of a chain share their predecessors. A component has chains of several events only when no
+    condition ties it to others. The window is checked again when matches are combined. A match is returned
+    as soon as it ends.
 
     Examples
     --------
-    >>> from cepkit.linked.sequences import PlainEvents
+    >>> from cepkit.linked.patterns import PlainEvents
     >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
     >>> engine = LinkedCEP(PlainPattern(3))
     >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches
@@ -70,9 +69,9 @@ class LinkedCEP(PlainEngine):
 
     @property
     def coverages(self) -> np.ndarray:
-        """With output ``latest``: the coverages so far, int64, (n_coverages, n_components).
+        """The coverages so far in canonical order, int64, (n_coverages, n_components).
 
-        In canonical order. A Kleene closure is represented by its latest event.
+        Only with output ``latest``. A Kleene closure is represented by its latest event.
         """
         if self.output != "latest":
             raise CepError(f"an engine with output {self.output!r} keeps no coverages. Use output='latest'")
@@ -80,7 +79,7 @@ class LinkedCEP(PlainEngine):
 
 
 def advance_chains(output: str) -> Callable[..., None]:
-    """Return what advances the chains of a `KernelMachine`."""
+    """Return the function that advances the chains of a `KernelMachine`."""
     from cepkit.kernels import linked as kernel
 
     number = OUTPUTS.index(output)
@@ -94,44 +93,19 @@ def advance_chains(output: str) -> Callable[..., None]:
 # --- queries ----------------------------------------------------------------------------------------------
 
 
-@singledispatch
-def coverable_states(pattern: Branch | PlainPattern) -> tuple[bool, ...]:
-    """Return for each component whether its events may share a chain.
-
-    That is so when no condition names the component together with another one (partition keys do not count)
-    and it is no Kleene closure.
-    """
-    raise TypeError(f"no components in {type(pattern).__name__}")
-
-
-@coverable_states.register
-def _(pattern: PlainPattern) -> tuple[bool, ...]:
-    return pattern.coverable
-
-
-@coverable_states.register
-def _(pattern: Branch) -> tuple[bool, ...]:
-    named = {j for j, component in enumerate(pattern.components) if component.is_group}
-    for condition in pattern.conditions:
-        places = {j for _, j in condition.components}
-        if len(places) > 1 or condition.absence is not None:
-            named |= places
-    return tuple(j not in named for j in range(len(pattern.components)))
-
-
 def linked_unsupported(branches: Branch | Sequence[Branch], query: SequenceQuery | None = None) -> str | None:
     """Return why LinkedCEP cannot find the matches of a query; None when it can.
 
     Parameters
     ----------
     branches : Branch or sequence of Branch
-        The query in normal form; of several branches the engine takes none.
+        The query in normal form. The engine cannot run several branches.
     query : SequenceQuery, optional
-        For what stands in no branch: limits on events and gaps, what happens after a match.
+        Adds the settings outside the branches: limits on events and gaps, and the after-match policy.
     """
     if not isinstance(branches, Branch):
         if len(branches) != 1:
-            return f"it runs one row of events; any_of, all_of and optional parts make {len(branches)}"
+            return f"it runs a single sequence; any_of, all_of and optional parts make {len(branches)}"
         branches = branches[0]
     return _branch_reason(branches) or (_query_reason(query) if query is not None else None)
 
@@ -162,7 +136,7 @@ def _branch_reason(branch: Branch) -> str | None:
 
 def _query_reason(query: SequenceQuery) -> str | None:
     if query.after_match != ("none", None):
-        return "matches take nothing from each other in it (after_match)"
+        return "it reports every match and has no after_match policies"
     for name in ("within_events", "gap_within"):
         if getattr(query, name) is not None:
             return f"it has no {name}"

@@ -1,6 +1,6 @@
-"""Patterns, events and matches as plain arrays, for the LinkedCEP engine and the run engines.
+"""Patterns, events and matches as plain arrays, for LinkedCEP and the run engines.
 
-It knows nothing of queries and frames: who has events as arrays can feed them.
+The module knows neither queries nor frames. Any arrays of events will do.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from cepkit.errors import CepError, OrderError, column_not_found
 SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 ABSENT = -1
 OUTPUTS = ("all", "count", "latest")
-MOST_BITS = 62  # components and absences, a bit each
+MOST_BITS = 62  # one bit per component and per absence
 
-Bound = tuple[tuple[int, ...], ...]
+BoundEvents = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class EventComparison:
     """The relation ``left sign factor * right`` between events of two components.
 
     Parameters
     ----------
     left, right : int
-        Components, from 0; `ABSENT` for the absent event in a condition of a `PlainAbsence`. A Kleene closure
-        means its latest event where the other component comes later, and each of its events where the other
-        one comes earlier. The same Kleene closure twice: an event (left) and the one before it (right).
+        Components from 0, or `ABSENT` for the absent event of a `PlainAbsence`. A Kleene closure means its
+        latest event when the other component comes later, and each of its events when the other component
+        comes earlier. The same Kleene closure twice means an event (left) and the one before it (right).
     sign : str
         One of ``SIGNS``.
     left_column, right_column : str
-        Columns of the events; two columns of integers are compared as such when ``factor`` is 1.
+        Columns of the events. Two integer columns are compared as integers when ``factor`` is 1.
     factor : float
 
     Notes
     -----
-    A missing value (NaN, the smallest int64) is in no relation, not even ``!=``.
+    A comparison with a missing value (NaN, the smallest int64) is false, also with ``!=``.
     """
 
     left: int
@@ -51,29 +51,29 @@ class Comparison:
 
     @property
     def components(self) -> tuple[int, ...]:
-        """The two components, the absent event left out."""
+        """The components without duplicates and without the absent event."""
         return tuple(dict.fromkeys(j for j in (self.left, self.right) if j != ABSENT))
 
 
 @dataclass(frozen=True, slots=True)
 class PlainAbsence:
-    """No event that it accepts, with all ``conditions``, between component ``after`` and the next one."""
+    """No accepted event with all ``conditions`` may occur between component ``after`` and the next one."""
 
     after: int
-    conditions: tuple[Comparison, ...] = ()
+    conditions: tuple[EventComparison, ...] = ()
 
 
 @dataclass(frozen=True)
 class PlainPattern:
-    """Components one after the other under skip-till-any-match.
+    """A sequence of components, matched with skip-till-any-match.
 
     Parameters
     ----------
     n_components : int
     window_ticks : int, optional
-        Longest time from the first to the last event, itself allowed.
-    conditions : tuple of Comparison
-        Between components; conditions on single events belong into ``accepts_of_component`` of the events.
+        Longest time from the first to the last event, inclusive.
+    conditions : tuple of EventComparison
+        Between components. Conditions on single events belong in ``accepts_of_component`` of the events.
     kleene : frozenset of int
         Components that stand for one or more events.
     absences : tuple of PlainAbsence
@@ -83,12 +83,12 @@ class PlainPattern:
     Raises
     ------
     CepError
-        For components that there are not, and conditions that are none.
+        For unknown components and invalid conditions.
     """
 
     n_components: int
     window_ticks: int | None = None
-    conditions: tuple[Comparison, ...] = ()
+    conditions: tuple[EventComparison, ...] = ()
     kleene: frozenset[int] = frozenset()
     absences: tuple[PlainAbsence, ...] = ()
     strict_time: bool = False
@@ -99,27 +99,27 @@ class PlainPattern:
         object.__setattr__(self, "kleene", frozenset(self.kleene))
         if self.n_components < 1 or self.n_components + len(self.absences) > MOST_BITS:
             raise CepError(
-                f"a pattern of {self.n_components} components and {len(self.absences)} absences. "
-                f"There must be from 1 to {MOST_BITS} in all"
+                f"a pattern has {self.n_components} components and {len(self.absences)} absences. "
+                f"It must have from 1 to {MOST_BITS} of them"
             )
         if self.window_ticks is not None and self.window_ticks < 0:
             raise CepError(f"window_ticks is {self.window_ticks}. It must be at least 0, or None")
         for absence in self.absences:
             if not 0 <= absence.after < self.n_components - 1:
                 raise CepError(
-                    f"an absence behind component {absence.after} of {self.n_components}. "
-                    "It must stand between two components"
+                    f"an absence is after component {absence.after} of {self.n_components}. "
+                    "It must be between two components"
                 )
         for condition, is_absence in self._all_conditions():
             self._check(condition, is_absence)
         for j in self.kleene:
             self._check_component(j)
 
-    def _all_conditions(self) -> list[tuple[Comparison, bool]]:
+    def _all_conditions(self) -> list[tuple[EventComparison, bool]]:
         own = [(condition, False) for condition in self.conditions]
         return own + [(condition, True) for absence in self.absences for condition in absence.conditions]
 
-    def _check(self, condition: Comparison, is_absence: bool) -> None:
+    def _check(self, condition: EventComparison, is_absence: bool) -> None:
         for j in condition.components:
             self._check_component(j)
         if condition.sign not in SIGNS:
@@ -129,12 +129,12 @@ class PlainPattern:
         n_absent = (condition.left, condition.right).count(ABSENT)
         if n_absent != is_absence:
             raise CepError(
-                f"{condition}: a condition of an absence names the absent event once, and no other one does"
+                f"{condition}: a condition of an absence names the absent event once. No other condition does"
             )
         if condition.left == condition.right and condition.left not in self.kleene:
             raise CepError(
                 f"{condition} names component {condition.left} twice. "
-                "A condition on a single event belongs into accepts_of_component"
+                "A condition on a single event belongs in accepts_of_component"
             )
 
     def _check_component(self, j: int) -> None:
@@ -145,8 +145,8 @@ class PlainPattern:
     def coverable(self) -> tuple[bool, ...]:
         """Whether the events of each component may share a chain.
 
-        A component is coverable when no condition names it together with another event and it is no Kleene
-        closure.
+        They may when the component is no Kleene closure and no condition names it with another event.
+        Partition keys do not count as conditions.
         """
         named = set(self.kleene)
         for condition, is_absence in self._all_conditions():
@@ -162,15 +162,15 @@ class PlainEvents:
     Parameters
     ----------
     time : array of int64, shape (n_events,)
-        Ticks; must not fall.
+        Ticks. They must not fall.
     accepts_of_component : array of bool or uint8, shape (n_components, n_events)
-        Whether type and single-event conditions of a component hold.
+        Whether the type and the single-event conditions of a component hold.
     partition_of_event : array of int, shape (n_events,), optional
         Codes from 0; None: one partition.
     accepts_of_absence : array of bool or uint8, shape (n_absences, n_events), optional
         The same for the events that must not occur.
     columns : mapping of str to array, shape (n_events,)
-        What `Comparison` names: integers, or numbers of floating point.
+        The columns of every `EventComparison`, integers or floats.
     """
 
     time: np.ndarray
@@ -181,11 +181,11 @@ class PlainEvents:
 
     @property
     def n_events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         return len(self.time)
 
     def take(self, rows: slice) -> PlainEvents:
-        """Return these events alone."""
+        """Return the events of a slice."""
         partition, absent = self.partition_of_event, self.accepts_of_absence
         return PlainEvents(
             self.time[rows],
@@ -196,7 +196,7 @@ class PlainEvents:
         )
 
     def accepted(self, pattern: PlainPattern) -> np.ndarray:
-        """Return a bit per component, then a bit per absence, of every event: int64, (n_events,).
+        """Return the bits of every event, int64, (n_events,): one per component, then one per absence.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class PlainEvents:
         return bits
 
     def check(self, pattern: PlainPattern, latest: int | None) -> None:
-        """Raise when times fall (also below ``latest``), a column is missing or has another length."""
+        """Raise when times fall, begin before ``latest``, or a column is missing or has another length."""
         time = np.asarray(self.time)
         if time.dtype.kind not in "iu":
             raise CepError(f"time has dtype {time.dtype}. It must be whole ticks, int64")
@@ -246,18 +246,18 @@ class PlainEvents:
 
 @dataclass(frozen=True)
 class PlainMatches:
-    """Matches in canonical order: by last event, then backwards event by event, then by component.
+    """Matches in canonical order: by last event, then by the events before it backwards, then by component.
 
     Parameters
     ----------
     n_matches : int
-        Exact, of any size; also where the matches themselves were not asked for.
+        Exact, also when the engine only counts matches.
     n_components : int
     event_of_item : ndarray of int64
-        Positions, counted from the first event ever pushed.
+        Positions from the first event ever pushed.
     first_item_of_match : ndarray of int64, shape (matches + 1,)
     component_of_item : ndarray of int64, optional
-        None: a match has an event per component.
+        None: a match has one event per component.
     """
 
     n_matches: int
@@ -268,7 +268,7 @@ class PlainMatches:
 
     @property
     def positions(self) -> np.ndarray:
-        """Events of each match, int64, (n_matches, n_components); for patterns without Kleene closure.
+        """Events of each match of a pattern without Kleene closure, int64, (n_matches, n_components).
 
         Raises
         ------
@@ -276,11 +276,13 @@ class PlainMatches:
             When matches have several events per component.
         """
         if self.component_of_item is not None:
-            raise CepError("matches with a Kleene closure are no table. Use event_of_item or bound")
+            raise CepError(
+                "matches with a Kleene closure have no table of positions. Use event_of_item or bound"
+            )
         return self.event_of_item.reshape(-1, self.n_components)
 
-    def bound(self) -> list[Bound]:
-        """Return every match as a tuple of positions per component. O(items), for small results."""
+    def bound(self) -> list[BoundEvents]:
+        """Return every match as a tuple of positions per component. O(items); for small results."""
         component = self.component_of_item
         if component is None:
             return [tuple((x,) for x in match) for match in self.positions.tolist()]
@@ -295,16 +297,16 @@ class PlainMatches:
 
 @dataclass
 class Counters:
-    """What an engine has made since it began.
+    """Counters of an engine since its start.
 
     Parameters
     ----------
     nodes_of_component : ndarray of int64, shape (n_components,)
-        Partial matches ever made, by their last component; in LinkedCEP the events in chains.
+        Partial matches made, by their last component. In LinkedCEP, the events in chains.
     copies : int
-        Those made from another one.
+        Partial matches that extend another one.
     chains : int
-        Chains ever made; runs are chains of one.
+        Chains made. A run is a chain of one event.
     peak_live : int
         Most chains or runs in memory at a time.
     """
@@ -316,22 +318,22 @@ class Counters:
 
     @property
     def peak_bytes(self) -> int:
-        """Memory of the live chains or runs at their peak, 72 bytes each; events come on top."""
+        """Memory of the live chains or runs at their peak, 72 bytes each, without the events."""
         return 72 * self.peak_live
 
     @property
     def nodes(self) -> int:
-        """All partial matches, complete ones too."""
+        """The number of partial matches, complete ones included."""
         return int(self.nodes_of_component.sum())
 
     @property
     def complete(self) -> int:
-        """Those of the last component."""
+        """The number of partial matches that end in the last component."""
         return int(self.nodes_of_component[-1])
 
     @property
     def intermediate(self) -> int:
-        """Those of the other components."""
+        """The number of partial matches that end before the last component."""
         return self.nodes - self.complete
 
     @property
@@ -351,7 +353,7 @@ def sorted_matches(
     for d in range(longest):
         has = lengths > d
         at = first[1:][has] - 1 - d
-        # lexsort takes the last key first: events from the last one backwards, then components.
+        # lexsort sorts by the last key first: events from the last one backwards, then components.
         keys[2 * longest - 1 - d, has] = items[at]
         keys[longest - 1 - d, has] = components[at]
     order = np.lexsort(keys) if longest else np.arange(len(lengths))
@@ -362,8 +364,8 @@ def sorted_matches(
     return PlainMatches(len(lengths), n_components, items[source], new_first, components[source])
 
 
-def joined(parts: Sequence[PlainMatches], n_components: int) -> PlainMatches:
-    """Return the matches of several calls, one after the other."""
+def join_matches(parts: Sequence[PlainMatches], n_components: int) -> PlainMatches:
+    """Return the matches of several calls, one call after the other."""
     if not parts:
         return PlainMatches(0, n_components, np.empty(0, np.int64), np.zeros(1, np.int64))
     sizes = np.concatenate([np.diff(part.first_item_of_match) for part in parts])

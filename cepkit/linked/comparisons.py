@@ -1,4 +1,4 @@
-"""A bound sequence query as a plain pattern: what LinkedCEP and the run engines compare, event by event."""
+"""The conditions of a sequence query as comparisons of two events, for LinkedCEP and the run engines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition
 from cepkit.compile.shared.terms import Term
-from cepkit.linked.sequences import ABSENT
+from cepkit.linked.patterns import ABSENT
 
 _FLIPPED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
@@ -16,7 +16,7 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
 
 @dataclass(frozen=True, slots=True)
 class TermComparison:
-    """The relation ``left_term sign right_term`` of two events; components as of `Comparison`."""
+    """The relation ``left_term sign right_term`` of two events; components as in `EventComparison`."""
 
     left: int
     sign: str
@@ -26,10 +26,10 @@ class TermComparison:
 
 
 def comparisons_of(bound: BoundBranch, one: BoundCondition) -> tuple[TermComparison, ...] | None:
-    """Return a condition as comparisons that must all hold; None when it is no such thing.
+    """Return a condition as comparisons that must all hold, or None when that is impossible.
 
-    It is when it is a comparison, or several joined by "and", each side of which looks at one event, and of a
-    Kleene closure at the latest one, or at each as it is taken.
+    It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event. In
+    a Kleene closure, that is its latest event, or each event when it is added.
     """
     made = []
     for term, holds in _conjuncts(one.term, True):
@@ -59,18 +59,18 @@ def _comparison(bound: BoundBranch, one: BoundCondition, term: Term, holds: bool
     sign = term.data if holds else _FLIPPED[term.data]
     left_term, right_term = term.args
     if left == right:
-        # Of a Kleene closure: an event and the one before it.
+        # An event of a Kleene closure and the one before it.
         if not one.condition.each or {which_left, which_right} != {EACH, PREVIOUS}:
             return None
         if which_left == PREVIOUS:
             left_term, right_term, sign = right_term, left_term, _MIRRORED[sign]
-    elif not all(_is_told(bound, one, c, which) for c, which in sides):
+    elif not all(_names_one_event(bound, one, c, which) for c, which in sides):
         return None
     return TermComparison(left, sign, right, left_term, right_term)
 
 
 def _side(bound: BoundBranch, one: BoundCondition, side: Term) -> tuple[int, str] | None:
-    """Return the component that a side looks at, and which of its events; None when there are several."""
+    """Return the component that a side looks at and which of its events, or None when it looks at several."""
     leaves = [leaf for leaf in side.walk() if leaf.op in ("element", "group")]
     if not leaves or any(leaf.op == "group" for leaf in leaves):
         return None
@@ -81,8 +81,8 @@ def _side(bound: BoundBranch, one: BoundCondition, side: Term) -> tuple[int, str
     return found.pop() if len(found) == 1 else None
 
 
-def _is_told(bound: BoundBranch, one: BoundCondition, c: int, which: str | int) -> bool:
-    """Whether a comparison with another component means this event of component ``c``."""
+def _names_one_event(bound: BoundBranch, one: BoundCondition, c: int, which: str | int) -> bool:
+    """Return whether a comparison with another component means this event of component ``c``."""
     if c == ABSENT or not bound.branch.components[c].is_group:
         return which == EACH
     if one.condition.absence is not None:
