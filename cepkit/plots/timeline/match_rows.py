@@ -1,4 +1,4 @@
-"""Matches side by side: a line per match, joining the events it consists of."""
+"""Matches one below the other: each is a line through its events."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def match_rows(
     Parameters
     ----------
     labels : list of str
-        What to write under each event, in stream order.
+        Text under each event, in stream order.
     lineages : mapping of str to pandas.DataFrame
-        Per panel one line per matched event: ``match`` (its number), ``variable``, ``position`` (place in the
-        stream); as `Matches.lineage` returns it.
+        One frame per panel, one row per matched event: ``match`` (its number), ``variable``, ``position``
+        (place in the stream), as `Matches.lineage` returns them.
     title : str, optional
-        Taken literally.
+        Title, shown literally.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        In each panel a row per match from top to bottom, at most ``MAX_MATCHES``; its name says how many
-        there are. Marks have a colour and a symbol per variable.
+        Each panel has a row per match from top to bottom, at most ``MAX_MATCHES``; its name gives the
+        number of all matches. Marks have a colour and a symbol per variable.
     """
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots

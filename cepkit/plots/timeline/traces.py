@@ -1,4 +1,4 @@
-"""The traces of one panel of a timeline: bands and match numbers below, events and marked events above."""
+"""The traces of one panel of a timeline: bands and match numbers, then events and marks above them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NARROWEST_BAND = 0.004  # of the drawn time
-DIGIT_WIDTH = 0.011  # of the drawn time; match numbers that would touch the last one are left out
+DIGIT_WIDTH = 0.011  # of the drawn time; a match number that would touch the one before is left out
 
 
 def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
-    """Return one bar per match from its first to its last event, and the numbers of the matches.
+    """Return one bar per match, from its first to its last event, and the match numbers.
 
-    Bars that overlap are outlines, above one fill that is darker the more there are.
-    ``extent`` is the drawn time, as `TimeAxis.lengths` counts it. The bars reach from 0 to 1.
+    Overlapping bars are outlines over a fill that is darker where more bars overlap. The bars reach from 0
+    to 1. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`.
     """
     import plotly.graph_objects as go
 
     if panel.marks.empty:
-        # An axis over one without traces would take the whole height of the figure.
+        # Without a trace below it, the axis of the events would take the whole height of the figure.
         return [go.Scatter(x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")]
     ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
     bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
@@ -45,7 +45,7 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         )
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
-    begins = clock.moved(starts, (lengths - widths) / 2)
+    begins = clock.move(starts, (lengths - widths) / 2)
     shades, most = _shades(begins, widths, clock)
     fill = "rgba(0,0,0,0)" if shades else theme.band_colour(1, 1)
     bars = go.Bar(
@@ -60,9 +60,9 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         hovertext=hints,
         hovertemplate="%{hovertext}<extra></extra>",
     )
-    middles = clock.moved(starts, lengths / 2)
+    middles = clock.move(starts, lengths / 2)
     n_digits = 2 + max(len(str(match)) for match in bands.index)
-    apart = _apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
+    apart = _keep_apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
     labels = go.Scatter(
         x=middles[apart],
         y=np.full(len(apart), 0.98),
@@ -78,10 +78,7 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
 
 
 def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[list[go.BaseTraceType], int]:
-    """Return bars that do not overlap, each as dark as there are bands, none where bands do not overlap.
-
-    Also the largest number of bands that lie over one another.
-    """
+    """Return a fill that is darker where more bands overlap (none without overlaps), and the deepest one."""
     import plotly.graph_objects as go
 
     first = begins.min()
@@ -96,7 +93,7 @@ def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[li
     kept = np.flatnonzero(depth)
     shades = go.Bar(
         orientation="h",
-        base=clock.moved(np.full(len(kept), first), bounds[kept]),
+        base=clock.move(np.full(len(kept), first), bounds[kept]),
         x=np.diff(bounds)[kept],
         y=np.full(len(kept), 0.5),
         width=1,
@@ -111,11 +108,11 @@ def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[li
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:
     """Return a line through the values, or through each match, and the unmatched events as points.
 
-    Where many events have no value there is no line, and the points stand for the value in the legend.
+    When many events have no value there is no line, and the legend names the points after the value.
     """
     import plotly.graph_objects as go
 
-    # Matched events have their marks; a grey point under a mark would catch the pointer.
+    # Matched events have marks; a grey point under a mark would catch the pointer.
     unmatched = panel.events[~np.isin(panel.events, panel.marks["row"])]
     if heights.y_of_event is None:
         y = np.full(len(unmatched), len(heights.lanes) - 1.0)
@@ -187,7 +184,7 @@ def _marks(
 
 
 def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:
-    """Return a line through the events, broken where events are left out."""
+    """Return a line through the drawn events with a gap where events are left out."""
     breaks = np.flatnonzero(np.diff(panel.places) > 1) + 1
     x, y = clock.coordinates[panel.events], heights.y_of_event[panel.events]
     return _line(x, y, breaks, name=escaped(heights.value), legendgroup="event")
@@ -221,8 +218,8 @@ def _hint(heights: Heights, row: str) -> str:
     return f"%{{x}}<br>{value}{row}<extra></extra>"
 
 
-def _apart(positions: np.ndarray, distance: float) -> list[int]:
-    """Return the indices, in order of position, that keep ``distance`` from the one kept before."""
+def _keep_apart(positions: np.ndarray, distance: float) -> list[int]:
+    """Return the indices, in order of position, that are at least ``distance`` after the one before."""
     kept: list[int] = []
     for k in np.argsort(positions, kind="stable").tolist():
         if not kept or positions[k] - positions[kept[-1]] >= distance:
