@@ -562,7 +562,7 @@ def test_a_match_of_too_many_events():
     rows = pd.DataFrame({"match": 0, "variable": "x", "position": range(1000), "index": range(1000)})
     view = LineageView(rows)
     assert len(view.events) == 300 and view.note.endswith(
-        "700 matched events are left out: there are too many columns"
+        "700 matched events left out, since there are too many columns"
     )
 
 

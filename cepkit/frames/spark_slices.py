@@ -131,7 +131,7 @@ def _move(limit: Column, by: int | float) -> Column:
 
 
 def ticks(clock: Column, of: DataType) -> Column | None:
-    """Return a clock of Spark type ``of`` as bigint or double, in the ticks of tasks; None for other types."""
+    """Return a clock of Spark type ``of`` as bigint or double, in a task's ticks; None for other types."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 

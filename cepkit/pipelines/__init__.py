@@ -1,4 +1,4 @@
-"""PySpark jobs from original files to events: ingestion, stages before matching, and their session."""
+"""PySpark jobs that turn original files into events, stages before matching, and their Spark session."""
 
 from cepkit.pipelines.formats.tweets import parse_tweets
 from cepkit.pipelines.ingest import FORMATS, ingest, read_events, read_quarantine

@@ -27,10 +27,10 @@ class Stepper(View):
     completed : list of str
         Matches that this event completed.
     note : str
-        A remark about what is shown.
+        A remark about the shown matches.
     wanted : dict
-        Written by the browser: ``to``, the position to go to, or -1 for the next event that completes a
-        match; ``n`` counts the wishes. Empty before the first wish.
+        Written by the browser: ``to``, the requested position, or -1 for the next event that completes a
+        match; ``n`` counts the requests. Empty before the first one.
     """
 
     _esm, _css = browser_half("stepper")

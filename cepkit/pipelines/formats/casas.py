@@ -1,4 +1,4 @@
-"""CASAS smart homes: a sensor event per line, with activities that begin and end; several layouts of it."""
+"""CASAS smart homes in several layouts: a sensor event per line, with begins and ends of activities."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _LAYOUTS = (
 
 
 class Marker(NamedTuple):
-    """An event at which an activity is said to begin or to end."""
+    """An event that marks the begin or the end of an activity."""
 
     activity: str
     begins: bool
 
 
 class Spans(NamedTuple):
-    """What the markers of a file come to, see `resolve_markers`."""
+    """The activities that follow from the markers of a file (see `resolve_markers`)."""
 
     at: list[str | None]  # activity of each marker's own event
-    after: list[str | None]  # activity of the events between it and the next marker
+    after: list[str | None]  # activity of the events between the marker and the next one
     n_spans: int
     n_inside_others: int
     n_never_ended: int
@@ -43,18 +43,18 @@ class Spans(NamedTuple):
 
 
 def resolve_markers(markers: Iterable[Marker]) -> Spans:
-    """Return which activity goes on at and after each marker.
+    """Return the activity at each marker and after it.
 
-    A span is a begin and the end after it of the same activity, without another marker of that activity
-    between them; both its events belong to it. Spans may lie in each other and overlap: an event has the
-    activity of the span that began last among those it lies in; when that ends, the one before goes on. A
-    begin that never ends, or that is followed by the same begin, and an end that never began give their
-    activity to their own event only.
+    A span is a begin and the next end of the same activity, without another marker of that activity between
+    them. Both events belong to it. Spans may overlap or contain each other. An event has the activity of
+    the span that began last among the spans around it; when that span ends, the one before it continues. A
+    begin without an end, a begin before the same begin, and an end without a begin give their activity only
+    to their own event.
 
     Parameters
     ----------
     markers : iterable of Marker
-        Of one file, in the order of time.
+        Markers of one file, in the order of time.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
 
     Notes
     -----
-    O(markers x spans that are open at a time).
+    Time O(markers x spans that are open at the same time).
 
     Examples
     --------
@@ -81,16 +81,16 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
 
     at: list[str | None] = []
     after: list[str | None] = []
-    going_on: list[str] = []  # in the order in which they began; an activity has at most one span at a time
+    current: list[str] = []  # in the order in which they began; an activity has at most one span at a time
     n_inside_others = 0
     for marker, paired in zip(markers, is_paired, strict=True):
         if paired and marker.begins:
-            n_inside_others += bool(going_on)
-            going_on.append(marker.activity)
-        at.append(going_on[-1] if paired else marker.activity)
+            n_inside_others += bool(current)
+            current.append(marker.activity)
+        at.append(current[-1] if paired else marker.activity)
         if paired and not marker.begins:
-            going_on.remove(marker.activity)
-        after.append(going_on[-1] if going_on else None)
+            current.remove(marker.activity)
+        after.append(current[-1] if current else None)
     loose = [marker for marker, paired in zip(markers, is_paired, strict=True) if not paired]
     n_never_ended = sum(marker.begins for marker in loose)
     return Spans(at, after, sum(is_paired) // 2, n_inside_others, n_never_ended, len(loose) - n_never_ended)
@@ -107,26 +107,26 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
       UCI set; the detail is left out.
 
     An annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
-    ``Activity`` for an event of an activity that goes on. ``Bed to toilet begin`` is of Bed_to_toilet.
+    ``Activity`` for one event. ``Bed to toilet begin`` is about Bed_to_toilet.
 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     home : str, optional
         Name of the home in all files; None: each file's name up to its first dot.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format but ``activity``, see `finish_casas`. ``ts`` is the wall clock of the home, a
-        time without a zone; ``value`` is the text of the file, and ``level`` that text as a number or NULL;
-        ``location`` and ``kind`` are NULL where the layout has none; ``annotation`` is NULL, ``Activity``,
+        Columns of the format except ``activity`` (see `finish_casas`). ``ts`` is the wall clock of the home,
+        without a zone. ``value`` is the text of the file, ``level`` this text as a number or NULL.
+        ``location`` and ``kind`` are NULL when the layout has none. ``annotation`` is NULL, ``Activity``,
         ``Activity begin`` or ``Activity end``.
 
     Notes
     -----
-    Of six fields, a last one of ``begin`` or ``end`` tells the first layout from the second.
+    With six fields, a last field ``begin`` or ``end`` means the first layout, otherwise it is the second.
     """
     from pyspark.sql import functions as F
 
@@ -176,21 +176,21 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
 
 
 def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFrame, dict]:
-    """Return the events with their ``activity``, and what the report says of the spans.
+    """Return the events with their ``activity``, and notes on the spans for the report.
 
-    An event that names an activity that goes on is of that. Any other has the activity of the spans of its
-    file, see `resolve_markers`; the order is that of time, then of the lines.
+    An event whose annotation is an activity without begin or end has that activity. Other events have the
+    activity of the spans of their file (see `resolve_markers`), in the order of time, then of lines.
 
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        With ``annotation``.
+        Events with ``annotation``.
     other : str, optional
-        Activity of the events in no span; None: NULL. The UCI set calls it Other_Activity.
+        Activity of the events outside all spans; None: NULL. The UCI set calls it Other_Activity.
 
     Notes
     -----
-    The markers, not the events, come to the driver.
+    Only the markers, not the events, come to the driver.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.window import Window
@@ -216,11 +216,11 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
         .orderBy("ts", "source_line")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    going_on = F.nullif(F.last("after", ignorenulls=True).over(until_here), F.lit(""))
+    current = F.nullif(F.last("after", ignorenulls=True).over(until_here), F.lit(""))
     named = F.when(~is_marker, F.col("annotation"))
     finished = (
         events.join(F.broadcast(resolved), ["source_file", "source_line"], "left")
-        .withColumn("activity", F.coalesce(named, "at", going_on, F.lit(other).cast("string")))
+        .withColumn("activity", F.coalesce(named, "at", current, F.lit(other).cast("string")))
         .drop("at", "after")
     )
     is_state = F.col("value").isin(*_STATES) | F.col("level").isNotNull()
@@ -242,7 +242,7 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
 
 
 def home_of(home: str | None) -> Column:
-    """Return the name of the home: ``home``, or without one each file's name up to its first dot."""
+    """Return the name of the home: ``home``, or each file's name up to its first dot."""
     from pyspark.sql import functions as F
 
     file_name = F.element_at(F.split("source_file", "/"), -1)
@@ -260,7 +260,7 @@ def _name(option: str, value: object) -> str:
     return value.strip()
 
 
-HOME = Option("name of the home; that of the file up to its first dot", partial(_name, "home"))
+HOME = Option("name of the home; by default the file's name up to its first dot", partial(_name, "home"))
 FORMAT = Format(
     name="casas",
     description="CASAS smart homes: a sensor event per line, with activities that begin and end",
@@ -280,7 +280,7 @@ FORMAT = Format(
     parse=parse_casas,
     options={
         "home": HOME,
-        "other": Option("activity of events that are in no span of one; none", partial(_name, "other")),
+        "other": Option("activity of events outside all spans; by default none", partial(_name, "other")),
     },
     finish=finish_casas,
 )

@@ -1,4 +1,4 @@
-"""The UCI set of CASAS homes: window attributes per sensor event as CSV, without dates, which are counted."""
+"""The UCI set of CASAS homes: window attributes per sensor event as CSV, with days but without dates."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def parse_casas_features(
     """Return the events of ``*.features.csv`` files.
 
     The files have the day of the week and the second of the day, but no dates. The first event of a file is
-    on the day ``start``; from then on the days of the week tell how many days passed, fewer than seven.
-    Longer holes are shortened by whole weeks.
+    on the day ``start``. From then on the days of the week give the number of days that passed, fewer than
+    seven. So longer gaps become shorter by whole weeks.
 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     start : str or datetime.date
         Day of the first event of each file.
     home : str, optional
@@ -60,8 +60,8 @@ def parse_casas_features(
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format; ``row`` counts the lines of a file, from 1. Attributes are numbers as in the
-        file, areas the codes of the file.
+        Columns of the format. ``row`` is the number of the line in its file, from 1. Attributes are the
+        numbers of the file, areas are its codes.
 
     Raises
     ------
@@ -72,9 +72,9 @@ def parse_casas_features(
 
     Notes
     -----
-    An event of an earlier second than the one before, on the same day of the week, is late. One that steps
-    back to the day before shifts what follows by a week. Times are whole seconds: ``row`` completes the
-    order.
+    An event is late when its second is before that of the event before it on the same day of the week. An
+    event that steps back to the day before shifts all later ones by a week. Times are whole seconds, so
+    ``row`` completes the order.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.window import Window

@@ -26,22 +26,21 @@ def parse_eoddata(records: DataFrame) -> DataFrame:
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is the start of the minute as the file gives it: the wall clock of New
-        York, a time without a zone.
+        Columns of the format. ``ts`` is the start of the minute by the wall clock of New York, a time without
+        a zone.
 
     Notes
     -----
-    The integer ``200802010959`` is read as a time. As numbers, consecutive minutes differ by 1 only within an
-    hour: 09:59 to 10:00 is a step of 41.
+    The integer ``200802010959`` is a time. As numbers, consecutive minutes differ by 1 only within an hour:
+    09:59 to 10:00 is a step of 41.
 
-    The zone is not applied: bars of two sessions are as far apart as their wall clocks, also where a change
-    to or from daylight saving time lies between them. In pandas ``ts.dt.tz_localize("America/New_York")``
-    makes instants.
+    The zone is not applied: bars of two sessions are as far apart as their wall clocks, even across a change
+    of daylight saving time. In pandas ``ts.dt.tz_localize("America/New_York")`` makes instants.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""INET time-and-sales: ``symbol number size price time side``, newest trade first; a file is a day."""
+"""INET time-and-sales: ``symbol number size price time side``, a file per day, newest trade first."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     date : str or datetime.date
-        The day of all trades, as ``yyyy-mm-dd``: the lines hold the time of day only. The default is nominal.
+        Day of all trades, as ``yyyy-mm-dd``, since lines have only the time of day. The default is arbitrary.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format; ``ts`` is the wall clock of the exchange, a time without a zone.
+        Columns of the format. ``ts`` is the wall clock of the exchange, a time without a zone.
 
     Raises
     ------
@@ -75,7 +75,9 @@ FORMAT = Format(
     order_by=("ts", "seq"),
     parse=parse_inet,
     options={
-        "date": Option("the day of the trades, yyyy-mm-dd (the lines hold the time only); 2000-01-03", day_of)
+        "date": Option(
+            "the day of the trades, yyyy-mm-dd (the lines have only times); by default 2000-01-03", day_of
+        )
     },
     newest_first=True,
 )

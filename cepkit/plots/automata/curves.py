@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cepkit.plots.automata.automaton import Edge
-from cepkit.plots.automata.places import CURVE, LOOP_HEIGHT, RADIUS, StatePlaces, Route
+from cepkit.plots.automata.places import CURVE, LOOP_HEIGHT, RADIUS, Route, StatePlaces
 from cepkit.plots.drawing import point
 
 ARROW = 7.0

@@ -259,7 +259,7 @@ def _space_stops(columns: list[list[int]], stops: list[Stop], routes: list[Route
 def _place(
     column: list[int], wishes: list[float], weights: list[float], stops: list[Stop], y_of_stop: list[float]
 ) -> None:
-    """Write into ``y_of_stop`` the places with the least weighted squared distance to the wishes."""
+    """Write to ``y_of_stop`` the places closest to the wishes, by weighted squares, that keep the gaps."""
     offsets = [0.0]
     for upper, lower in pairwise(column):
         offsets.append(offsets[-1] + stops[upper].below + GAP + stops[lower].above)
