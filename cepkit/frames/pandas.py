@@ -28,18 +28,10 @@ from cepkit.frames.arrow import column_of_arrow, list_item, type_of_arrow
 
 _PANDAS = int(pd.__version__.split(".")[0])
 _INFERRED = {
-    "string": TEXT,
-    "boolean": BOOLEAN,
-    "integer": INTEGER,
-    "floating": FLOAT,
-    "mixed-integer-float": FLOAT,
-    "decimal": FLOAT,
-    "datetime": TIME,
-    "datetime64": TIME,
-    "date": TIME,
-    "timedelta": DURATION,
-    "timedelta64": DURATION,
-}
+    "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
+    "mixed-integer-float": FLOAT, "decimal": FLOAT, "datetime": TIME, "datetime64": TIME, "date": TIME,
+    "timedelta": DURATION, "timedelta64": DURATION,
+}  # fmt: skip
 
 
 class PandasSource:

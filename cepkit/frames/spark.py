@@ -111,14 +111,9 @@ def check_convertible(source: EmptySource, names: Iterable[str]) -> None:
 
 
 def run_tasks(
-    frame: DataFrame,
-    source: EmptySource,
-    program: Program,
-    columns: list[str],
-    emit: Emit,
-    *,
+    frame: DataFrame, source: EmptySource, program: Program, columns: list[str], emit: Emit, *,
     limit: int | None = None,
-) -> DataFrame:
+) -> DataFrame:  # fmt: skip
     """Return the output of ``emit`` for the matches of every task, lazily, with columns ``c0``, ``c1``, ….
 
     One task gets all rows of a partition of the query, which must fit into its memory, and it gets many
@@ -154,14 +149,9 @@ def run_tasks(
     nothing = TaskMatches(program, source, MatchSet(build_events(source, program), none, none), columns)
     types, output = result_types(emit(nothing), source)
     task = Task(
-        program.query,
-        program.schema,
-        tuple(columns),
-        emit,
-        output=output,
-        limit=limit,
+        program.query, program.schema, tuple(columns), emit, output=output, limit=limit,
         kernel_cache=os.environ.get("CEPKIT_CACHE"),
-    )
+    )  # fmt: skip
     return shuffled.mapInArrow(task.run, types)
 
 

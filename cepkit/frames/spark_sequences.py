@@ -50,16 +50,9 @@ _MATCHES_WITH_ROWS = 1 << 13  # matches per block when each has rows of its own
 
 
 def run_tasks(
-    frame: DataFrame,
-    source: EmptySource,
-    program: SequenceProgram,
-    engine: Engine,
-    columns: Sequence[str],
-    tell: Tell,
-    *,
-    slices: Slices | None = None,
-    limit: int | None = None,
-) -> DataFrame:
+    frame: DataFrame, source: EmptySource, program: SequenceProgram, engine: Engine,
+    columns: Sequence[str], tell: Tell, *, slices: Slices | None = None, limit: int | None = None,
+) -> DataFrame:  # fmt: skip
     """Return the output of ``tell`` for the matches of every task, lazily, with columns ``c0``, ``c1``, ….
 
     All rows of a partition go to one task. Without ``partition_by`` a slice goes to one task, and without

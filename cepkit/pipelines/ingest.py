@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import nearest
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats import casas, casas_features, citybench, eoddata, inet, nasdaq100, tweets
 from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatError
 from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
@@ -24,15 +25,10 @@ if TYPE_CHECKING:
 FORMATS: dict[str, Format] = {
     format.name: format
     for format in (
-        inet.FORMAT,
-        eoddata.FORMAT,
-        nasdaq100.FORMAT,
-        tweets.FORMAT,
-        citybench.FORMAT,
-        casas.FORMAT,
+        inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT, citybench.FORMAT, casas.FORMAT,
         casas_features.FORMAT,
     )
-}
+}  # fmt: skip
 
 PERIODS = ("day", "month", "year")
 ROWS_PER_FILE = 2_000_000  # largest number, so that one task can sort a file in memory
@@ -45,15 +41,10 @@ log = logging.getLogger("cepkit")
 
 
 def ingest(
-    format: str,
-    source: str | PathLike | Iterable[str | PathLike],
-    target: str | PathLike,
-    *,
-    spark: SparkSession | None = None,
-    mode: str = "replace",
-    period: str | None = None,
+    format: str, source: str | PathLike | Iterable[str | PathLike], target: str | PathLike, *,
+    spark: SparkSession | None = None, mode: str = "replace", period: str | None = None,
     **options: object,
-) -> QualityReport:
+) -> QualityReport:  # fmt: skip
     """Read original files, write their events as Parquet, and return a report.
 
     No row is lost: each becomes an event, goes to the quarantine with a reason, or counts as a duplicate.
@@ -82,10 +73,6 @@ def ingest(
             small. Days are those of the wall clock, or of UTC when ``ts`` is an instant.
     **options
         Options of the format (see ``FORMATS[format].options``).
-
-    Returns
-    -------
-    QualityReport
 
     Raises
     ------
@@ -154,16 +141,9 @@ def read_quarantine(target: str | PathLike, *, spark: SparkSession | None = None
 
 
 def _ingest(
-    spark: SparkSession,
-    format: Format,
-    files: list[str],
-    options: dict[str, object],
-    folder: Path,
-    period: str | None,
-    arguments: dict[str, object],
-) -> QualityReport:
-    from pyspark.sql import functions as F
-
+    spark: SparkSession, format: Format, files: list[str], options: dict[str, object], folder: Path,
+    period: str | None, arguments: dict[str, object],
+) -> QualityReport:  # fmt: skip
     records = read_records(spark, files, separator=format.separator)
     rows = format.parse(records, **_pick_options(format.parse, options)).persist()
     good = rows.where(F.col("reason").isNull())
@@ -192,34 +172,18 @@ def _ingest(
     _must_equal("events found and events written", n_kept, written["n_events"])
     _must_equal("rows without an event and rows in quarantine", n_quarantined, n_in_quarantine)
     return QualityReport(
-        format=format.name,
-        n_files=len(files),
-        n_records=n_records,
-        n_structure=n_structure,
-        n_rows=n_good + n_quarantined,
-        n_quarantined=n_in_quarantine,
-        n_duplicates=n_copies,
-        n_late=n_late,
-        reasons=rows_of_reason,
-        partition_by=format.partition_by,
-        order_by=format.order_by,
-        columns=columns,
-        period=period,
-        n_folders=len(list((folder / EVENTS).glob(f"{period}=*"))),
-        n_data_files=len(list((folder / EVENTS).rglob("*.parquet"))),
-        notes=notes,
-        **written,
-        **arguments,
-    )
+        format=format.name, n_files=len(files), n_records=n_records, n_structure=n_structure,
+        n_rows=n_good + n_quarantined, n_quarantined=n_in_quarantine, n_duplicates=n_copies,
+        n_late=n_late, reasons=rows_of_reason, partition_by=format.partition_by, order_by=format.order_by,
+        columns=columns, period=period, n_folders=len(list((folder / EVENTS).glob(f"{period}=*"))),
+        n_data_files=len(list((folder / EVENTS).rglob("*.parquet"))), notes=notes, **written, **arguments,
+    )  # fmt: skip
 
 
 def _reasons(rows: DataFrame) -> tuple[dict[str | None, int], int]:
     """Return the number of rows by reason, most frequent first, and the number of records they come from."""
-    from pyspark.sql import functions as F
-
-    counts = rows.groupBy("reason").agg(
-        F.count("*").alias("n"), F.count_if(F.col("piece") == 0).alias("n_records")
-    )
+    n_records = F.count_if(F.col("piece") == 0).alias("n_records")
+    counts = rows.groupBy("reason").agg(F.count("*").alias("n"), n_records)
     found = sorted(counts.collect(), key=lambda row: (-row.n, row.reason or ""))
     return {row.reason: row.n for row in found}, sum(row.n_records for row in found)
 
@@ -229,7 +193,6 @@ def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, i
 
     Several tasks read a file in pieces, so the newest earlier row may be in an earlier piece.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     def in_reading_order(*columns: str) -> list[Column]:
@@ -246,11 +209,9 @@ def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, i
     newest_before_piece = newest_of_piece.select(
         "source_file", "split", F.max("newest").over(pieces_before).alias("newest_before_piece")
     )
+    newest_before = F.greatest(F.max(format.clock).over(rows_before), "newest_before_piece")
     compared = good.join(F.broadcast(newest_before_piece), ["source_file", "split"]).select(
-        (
-            F.col(format.clock) < F.greatest(F.max(format.clock).over(rows_before), "newest_before_piece")
-        ).alias("late"),
-        _date(format).alias("day"),
+        (F.col(format.clock) < newest_before).alias("late"), _date(format).alias("day")
     )
     counts = compared.agg(
         F.count_if("late").alias("late"),
@@ -268,8 +229,6 @@ def _period(n_rows: int, n_of_period: Mapping[str, int]) -> str:
 
 def _drop_duplicates(good: DataFrame, format: Format) -> DataFrame:
     """Return the first of all rows with equal values, with the number of its copies."""
-    from pyspark.sql import functions as F
-
     values = [name for name in format.columns if name in good.columns]
     first = F.min(F.struct("source_file", "source_line", "row", "piece"))
     return (
@@ -280,8 +239,6 @@ def _drop_duplicates(good: DataFrame, format: Format) -> DataFrame:
 
 
 def _write_events(events: DataFrame, format: Format, period: str, n_events: int, path: Path) -> None:
-    from pyspark.sql import functions as F
-
     order = [*format.order_by, *(c for c in (format.partition_by, *PROVENANCE) if c not in format.order_by)]
     first_day = _date(format) if period == "day" else F.trunc(_date(format), period)
     (
@@ -295,8 +252,6 @@ def _write_events(events: DataFrame, format: Format, period: str, n_events: int,
 
 
 def _write_quarantine(rows: DataFrame, n_rows: int, path: Path) -> None:
-    from pyspark.sql import functions as F
-
     (
         rows.where(F.col("reason") != STRUCTURE)  # also drops rows without a reason, since NULL is not true
         .select(*(F.col(name).cast(kind).alias(name) for name, kind in QUARANTINE_COLUMNS.items()))
@@ -315,8 +270,6 @@ def _check_events(
     spark: SparkSession, format: Format, columns: Mapping[str, str], path: Path
 ) -> dict[str, object]:
     """Return the numbers of events, ties and keys, and the first and last time, from the written files."""
-    from pyspark.sql import functions as F
-
     if next(path.rglob("*.parquet"), None):
         found = dict(spark.read.parquet(path.as_uri()).dtypes)
         _must_equal("column types promised and written", dict(columns), found)
@@ -342,8 +295,6 @@ def _instant(microseconds: int) -> str:
 
 def _date(format: Format) -> Column:
     """Return the day of an event by the wall clock or UTC, never by the session's time zone."""
-    from pyspark.sql import functions as F
-
     if format.columns[format.clock] == "timestamp_ntz":
         return F.to_date(format.clock)
     microseconds = F.unix_micros(format.clock)
@@ -374,9 +325,8 @@ def _must_equal(what: str, expected: object, found: object) -> None:
 
 def _find_format(name: str) -> Format:
     if name not in FORMATS:
-        raise UnknownFormatError(
-            f"unknown format {name!r}.{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
-        )
+        known = f"{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
+        raise UnknownFormatError(f"unknown format {name!r}.{known}")
     return FORMATS[name]
 
 

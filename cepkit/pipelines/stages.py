@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, column_not_found
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,15 +22,9 @@ class StageError(CepError, ValueError):
 
 
 def with_vwap(
-    frame: DataFrame,
-    *,
-    partition_by: Columns,
-    order_by: Columns,
-    price: str = "price",
-    size: str = "size",
-    window: int | str | timedelta,
-    name: str = "vwap",
-) -> DataFrame:
+    frame: DataFrame, *, partition_by: Columns, order_by: Columns, price: str = "price",
+    size: str = "size", window: int | str | timedelta, name: str = "vwap",
+) -> DataFrame:  # fmt: skip
     """Return the frame with the volume-weighted average price of a sliding window that ends with the row.
 
     It is ``sum(price * size) / sum(size)`` over the rows of the key in the window, without rows where either
@@ -51,10 +46,6 @@ def with_vwap(
     name : str
         Name of the new column, ``double``; NULL when the sizes in the window add up to 0.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-
     Raises
     ------
     ColumnNotFoundError
@@ -69,8 +60,6 @@ def with_vwap(
     (finance3). Differs: the paper's source computes it by resubscription with overlapping matches; here it
     is an ordinary window.
     """
-    from pyspark.sql import functions as F
-
     keys, order = _check_columns(frame, partition_by, order_by, price=price, size=size)
     weight = f"if({quoted(price)} is null, null, double({quoted(size)}))"
     value = f"double({quoted(price)}) * {weight}"
@@ -116,8 +105,6 @@ def minmax(
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
     (finance4).
     """
-    from pyspark.sql import functions as F
-
     keys, order = _check_columns(frame, partition_by, order_by, value=value)
     _positive("k", k)
     taken = {"mn", "mx"} & {*keys, *order}
@@ -149,14 +136,9 @@ def minmax(
 
 
 def with_last_prices(
-    frame: DataFrame,
-    *,
-    k: int = 20,
-    partition_by: Columns = "symbol",
-    order_by: Columns = "ts",
-    price: str = "price",
-    name: str = "last_prices",
-) -> DataFrame:
+    frame: DataFrame, *, k: int = 20, partition_by: Columns = "symbol", order_by: Columns = "ts",
+    price: str = "price", name: str = "last_prices",
+) -> DataFrame:  # fmt: skip
     """Return the frame with an array of the last ``k`` prices of the key, from the oldest to the row's own.
 
     Parameters
@@ -173,18 +155,12 @@ def with_last_prices(
     name : str
         Name of the new column, an array of the type of ``price``.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-
     Raises
     ------
     ColumnNotFoundError
     StageError
         When ``k`` is not positive.
     """
-    from pyspark.sql import functions as F
-
     keys, order = _check_columns(frame, partition_by, order_by, price=price)
     rows = _in_order(keys, order).rowsBetween(1 - _positive("k", k), 0)
     # collect_list drops NULLs, but not structs with a NULL inside.
@@ -200,7 +176,6 @@ def _sum_over_time(
     A range over time includes later rows with the same time. So the sum is that of the earlier times plus
     that of the rows of this time up to this one. (Subtraction of the later ones would lose digits.)
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     clock = order[0]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, column_not_found
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.stages import quoted, unused
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ def hashtags(text: Column) -> Column:
     pyspark.sql.Column
         Column of type ``array<string>``; empty when the text has none, NULL when it is NULL.
     """
-    from pyspark.sql import functions as F
-
     found = F.regexp_extract_all(text, F.lit(_HASHTAG))
     return F.array_sort(F.array_distinct(F.transform(found, lambda tag: F.lower(tag))))
 
@@ -56,10 +55,6 @@ def tag_code(frame: DataFrame, *, tags: str = "tags", name: str = "tag_code") ->
     name : str
         Name of the new column, ``bigint``.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-
     Raises
     ------
     ColumnNotFoundError, TagError
@@ -70,7 +65,6 @@ def tag_code(frame: DataFrame, *, tags: str = "tags", name: str = "tag_code") ->
     A hash of the set would need no second pass over the frame, but two sets can share one. Time: one shuffle
     of the sets and a join; all distinct sets pass through one task.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     _check_tags(frame, tags)
@@ -83,13 +77,9 @@ def tag_code(frame: DataFrame, *, tags: str = "tags", name: str = "tag_code") ->
 
 
 def tag_mask(
-    frame: DataFrame,
-    *,
-    tags: str = "tags",
-    listed: Sequence[str] | None = None,
-    others: str = "error",
+    frame: DataFrame, *, tags: str = "tags", listed: Sequence[str] | None = None, others: str = "error",
     name: str = "tag_mask",
-) -> DataFrame:
+) -> DataFrame:  # fmt: skip
     """Return the frame with each set of tags as a bit mask; ``a & b == 0`` means that two sets are disjoint.
 
     Bit ``i`` stands for ``listed[i]``. A mask has at most 63 tags. ``others`` chooses the result for sets
@@ -108,10 +98,6 @@ def tag_mask(
     name : str
         Name of the new column, ``bigint``, never negative; the empty set is 0, NULL stays NULL.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-
     Raises
     ------
     ColumnNotFoundError
@@ -120,8 +106,6 @@ def tag_mask(
         When more than 63 tags are listed, or one twice. With ``others="error"`` also when a set has an
         unlisted tag.
     """
-    from pyspark.sql import functions as F
-
     _check_tags(frame, tags)
     other_tags(others)
     listed = frequent_tags(frame, tags=tags) if listed is None else listed_tags(listed)
@@ -142,8 +126,6 @@ def tag_mask(
 
 def frequent_tags(frame: DataFrame, *, tags: str = "tags", n: int = LARGEST_MASK) -> list[str]:
     """Return the ``n`` most frequent tags of the frame; equally frequent ones are in alphabetical order."""
-    from pyspark.sql import functions as F
-
     _check_tags(frame, tags)
     counts = frame.select(F.explode(F.array_distinct(quoted(tags))).alias("tag")).groupBy("tag").count()
     return [row.tag for row in counts.orderBy(F.desc("count"), "tag").limit(n).collect()]
@@ -168,34 +150,22 @@ def other_tags(others: str) -> str:
 
 def only_listed(values: Column, listed: Sequence[str]) -> Column:
     """Return whether each set has only listed tags."""
-    from pyspark.sql import functions as F
-
     return F.forall(values, lambda tag: F.array_contains(_texts(listed), tag))
 
 
 def _mask(values: Column, listed: Sequence[str]) -> Column:
-    from pyspark.sql import functions as F
-
     bits = F.transform(F.array_distinct(values), lambda tag: F.array_position(_texts(listed), tag))
     # array_position counts from 1 and gives 0 for an unlisted tag; only SQL's shiftleft takes a column.
-    return F.aggregate(
-        F.filter(bits, lambda bit: bit > 0),
-        F.lit(0).cast("long"),
-        lambda mask, bit: mask.bitwiseOR(
-            F.call_function("shiftleft", F.lit(1).cast("long"), (bit - 1).cast("int"))
-        ),
-    )
+    one = F.lit(1).cast("long")
+    with_bit = lambda mask, bit: mask.bitwiseOR(F.call_function("shiftleft", one, (bit - 1).cast("int")))  # noqa: E731
+    return F.aggregate(F.filter(bits, lambda bit: bit > 0), F.lit(0).cast("long"), with_bit)
 
 
 def _texts(texts: Sequence[str]) -> Column:
-    from pyspark.sql import functions as F
-
     return F.array(*(F.lit(text) for text in texts)).cast("array<string>")
 
 
 def _normalize(values: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.array_sort(F.array_distinct(F.array_compact(values)))
 
 

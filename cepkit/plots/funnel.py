@@ -49,18 +49,12 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
         lengths = [_log_length(n, top) if is_log else n for _, n, _ in steps]
         texts = [count_text(n, exact=exact) for _, n, exact in steps]
         figure.add_bar(
-            y=[escaped(cut(name)) for name, _, _ in steps],
-            x=lengths,
-            text=texts,
-            textposition="outside",
-            textfont={"size": 11},
-            constraintext="none",
-            cliponaxis=False,
-            name=f"branch {b}",
-            orientation="h",
+            y=[escaped(cut(name)) for name, _, _ in steps], x=lengths, text=texts,
+            textposition="outside", textfont={"size": 11}, constraintext="none", cliponaxis=False,
+            name=f"branch {b}", orientation="h",
             marker={"color": theme.PALETTE[b % len(theme.PALETTE)]},
             hovertemplate="%{y}: %{text}<extra></extra>",
-        )
+        )  # fmt: skip
     lines = [escaped(line) for line in textwrap.wrap(title, _TITLE_CHARACTERS) or [""]]
     n_bars = max((len(steps) for steps in branches), default=0)
     height = n_bars * max(BAR_PIXELS, 14 * len(branches)) + 112 + 18 * len(lines)
@@ -98,9 +92,8 @@ def _ticks(top: float, is_log: bool) -> dict:
 
     if not is_log:
         return {"title": {"text": "partial matches"}, "nticks": _MOST_TICKS, "tickformat": ",~d"}
-    exponents = [
-        round(tick) for tick in nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS) if tick == round(tick)
-    ]
+    ticks = nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS)
+    exponents = [round(tick) for tick in ticks if tick == round(tick)]
     return {
         "title": {"text": "partial matches (log)"},
         "tickmode": "array",

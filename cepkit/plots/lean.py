@@ -17,34 +17,14 @@ PRECISION = 1e-5  # largest error in single precision, as a share of the values'
 # Attributes that work the same in a template as in the trace or axis. `linecolor` does not: it draws the
 # line of an axis only when the axis itself has it.
 _OF_TRACES = (
-    "cliponaxis",
-    "hoverinfo",
-    "hovertemplate",
-    "line.dash",
-    "line.width",
-    "marker.line.width",
-    "marker.size",
-    "mode",
-    "showlegend",
-    "textfont.color",
-    "textfont.size",
-    "textposition",
-    "width",
-)
+    "cliponaxis", "hoverinfo", "hovertemplate", "line.dash", "line.width", "marker.line.width",
+    "marker.size", "mode", "showlegend", "textfont.color", "textfont.size", "textposition", "width",
+)  # fmt: skip
 _OF_LINES = ("legendgroup", "line.color", "line.dash", "marker.color", "marker.symbol", "name")
 _OF_AXES = (
-    "automargin",
-    "fixedrange",
-    "gridcolor",
-    "rangemode",
-    "showgrid",
-    "tickformat",
-    "tickmode",
-    "ticks",
-    "ticktext",
-    "tickvals",
-    "zeroline",
-)
+    "automargin", "fixedrange", "gridcolor", "rangemode", "showgrid", "tickformat", "tickmode", "ticks",
+    "ticktext", "tickvals", "zeroline",
+)  # fmt: skip
 _OF_NOTES = ("font.color", "font.size", "showarrow", "xanchor", "yanchor", "xref", "yref")
 _OF_SHAPES = ("layer", "line.color", "line.dash", "line.width", "type")
 
@@ -177,7 +157,7 @@ def _put(item: dict, name: str, value) -> None:
 
 
 def _drop(item: dict, name: str) -> None:
-    """Delete a value, and the dicts that held nothing else."""
+    """Delete a value, and each dict that becomes empty."""
     first, _, rest = name.partition(".")
     if rest:
         _drop(item[first], rest)

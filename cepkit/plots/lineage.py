@@ -113,16 +113,11 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     )
     labels = [escaped(cut(label)) for label in page.labels]
     figure.add_bar(
-        x=np.arange(len(labels)),
-        y=page.n_matches_of_event,
-        marker={"color": theme.INK},
-        text=labels,
+        x=np.arange(len(labels)), y=page.n_matches_of_event, marker={"color": theme.INK}, text=labels,
         textposition="none",
         hovertemplate="%{text}: in %{y} of the matches shown<extra></extra>",
-        showlegend=False,
-        row=1,
-        col=1,
-    )
+        showlegend=False, row=1, col=1,
+    )  # fmt: skip
     lines_x, lines_y = [], []
     for row in range(len(page.numbers)):
         own = page.event_of_item[page.match_of_item == row].tolist()

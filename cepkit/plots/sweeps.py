@@ -72,10 +72,6 @@ def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> l
     **settings
         Settings of every `SweepPanel`; a ``title`` follows the value.
 
-    Returns
-    -------
-    list of SweepPanel
-
     Raises
     ------
     ColumnNotFoundError
@@ -97,15 +93,9 @@ def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> l
 
 
 def sweep_figure(
-    panels: SweepPanel | Sequence[SweepPanel],
-    *,
-    series: str | None = None,
-    variant: str | None = None,
-    columns: int = 3,
-    same_y: bool = False,
-    measured: bool | None = None,
-    title: str | None = None,
-) -> go.Figure:
+    panels: SweepPanel | Sequence[SweepPanel], *, series: str | None = None, variant: str | None = None,
+    columns: int = 3, same_y: bool = False, measured: bool | None = None, title: str | None = None,
+) -> go.Figure:  # fmt: skip
     """Draw sweeps as lines, with the panels in rows from left to right.
 
     Parameters
@@ -171,18 +161,14 @@ def sweep_figure(
             if line.empty:
                 continue
             figure.add_scatter(
-                x=line.index.to_numpy(),
-                y=line.to_numpy(),
-                mode="lines+markers",
-                name=_name(pair),
-                legendgroup=f"{group}",
-                showlegend=pair not in in_legend,
+                x=line.index.to_numpy(), y=line.to_numpy(), mode="lines+markers", name=_name(pair),
+                legendgroup=f"{group}", showlegend=pair not in in_legend,
                 # Equal texts of all lines with the same y become one text of the template.
                 hovertemplate="<b>%{fullData.name}</b><br>%{xaxis.title.text} %{x:,.6~g}<br>"
                 f"{escaped(panel.y_title or panel.y)} %{{y:,.4~g}}<extra></extra>",
                 **style,
                 **at,
-            )
+            )  # fmt: skip
             in_legend.add(pair)
         _lay_out_panel(figure, panel, at)
         if at["col"] > 1 and _title_of_y(panel) == _title_of_y(panels[number - 1]):
@@ -268,11 +254,8 @@ def _make_point_ticks(values: np.ndarray, *, is_log: bool) -> dict:
     places = np.log(points) if is_log else points
     if not 2 <= len(points) <= MOST_POINT_TICKS or np.diff(places).min() < TICK_DISTANCE * np.ptp(places):
         return {}
-    return {
-        "tickmode": "array",
-        "tickvals": points.tolist(),
-        "ticktext": [f"{point:,.6g}" for point in points],
-    }
+    texts = [f"{point:,.6g}" for point in points]
+    return {"tickmode": "array", "tickvals": points.tolist(), "ticktext": texts}
 
 
 def _log_axis(values: np.ndarray) -> dict:

@@ -26,19 +26,9 @@ MONOSPACE_ADVANCE = 0.61  # of the font size, per character
 # Okabe and Ito's palette without black, which is invisible on dark paper.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
 SYMBOLS = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "cross",
-    "triangle-down",
-    "star",
-    "x",
-    "pentagon",
-    "bowtie",
-    "hexagon",
-    "hourglass",
-)
+    "circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "star", "x", "pentagon",
+    "bowtie", "hexagon", "hourglass",
+)  # fmt: skip
 
 
 class Style(NamedTuple):
@@ -88,14 +78,9 @@ def title_at_left(lines: Sequence[str]) -> dict:
     return {
         "text": lines[0],
         "subtitle": {"text": "<br>".join(lines[1:]), "font": {"size": 12}},
-        "font": {"size": 16},
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": 1,
-        "yanchor": "top",
+        "font": {"size": 16}, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top",
         "pad": {"t": 14},
-    }
+    }  # fmt: skip
 
 
 def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:

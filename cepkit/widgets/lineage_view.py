@@ -82,15 +82,9 @@ class LineageView(ResultView):
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        rows: pd.DataFrame | Callable[[int, int], pd.DataFrame],
-        *,
-        n_matches: int | None = None,
-        chains: pd.DataFrame | None = None,
-        size: int = PAGE,
-        title: str = "",
-        part: str = "",
-    ):
+        self, rows: pd.DataFrame | Callable[[int, int], pd.DataFrame], *, n_matches: int | None = None,
+        chains: pd.DataFrame | None = None, size: int = PAGE, title: str = "", part: str = "",
+    ):  # fmt: skip
         if isinstance(rows, pd.DataFrame):
             lineage_page(rows.head(0))  # raises if a column is missing
             numbers = pd.unique(rows["match"])
@@ -213,16 +207,11 @@ class LineageView(ResultView):
             tail = self._chains.loc[self._chains["chain"] == before, "position"].tolist()[:shared]
             made.append(
                 {
-                    "chain": chain,
-                    "variable": name,
-                    "lane": lane,
-                    "events": events,
-                    "before": before,
-                    "tail": column.get(tail[-1]) if tail else None,
-                    "shared": shared,
+                    "chain": chain, "variable": name, "lane": lane, "events": events, "before": before,
+                    "tail": column.get(tail[-1]) if tail else None, "shared": shared,
                     "matches": self._matches_of(page, chain) if component == last else None,
                 }
-            )
+            )  # fmt: skip
         cut = f", the first {MOST_CHAINS} of {len(numbers):,} chains" if len(numbers) > MOST_CHAINS else ""
         return made, lanes, cut
 

@@ -64,37 +64,18 @@ class MatchTable(View):
     selected = traitlets.CUnicode(None, allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        columns: Sequence[dict] = (),
-        rows: Sequence[Sequence[str]] = (),
-        numbers: Sequence[int | str] = (),
-        page: int = 1,
-        n_pages: int | str = "1",
-        total: int | str = "0",
-        order: str = "canonical",
-        sortable: Sequence[str] = (),
-        limit_note: str = "",
-        busy: bool = False,
-        wanted_page: str | None = None,
-        wanted_order: str | None = None,
-        selected: int | str | None = None,
-    ) -> None:
+        self, *, columns: Sequence[dict] = (), rows: Sequence[Sequence[str]] = (),
+        numbers: Sequence[int | str] = (), page: int = 1, n_pages: int | str = "1",
+        total: int | str = "0", order: str = "canonical", sortable: Sequence[str] = (),
+        limit_note: str = "", busy: bool = False, wanted_page: str | None = None,
+        wanted_order: str | None = None, selected: int | str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
-            columns=list(columns),
-            rows=[list(row) for row in rows],
-            numbers=list(numbers),
-            page=page,
-            n_pages=n_pages,
-            total=total,
-            order=order,
-            sortable=list(sortable),
-            limit_note=limit_note,
-            busy=busy,
-            wanted_page=str(page) if wanted_page is None else wanted_page,
-            wanted_order=order if wanted_order is None else wanted_order,
-            selected=selected,
-        )
+            columns=list(columns), rows=[list(row) for row in rows], numbers=list(numbers), page=page,
+            n_pages=n_pages, total=total, order=order, sortable=list(sortable), limit_note=limit_note,
+            busy=busy, wanted_page=str(page) if wanted_page is None else wanted_page,
+            wanted_order=order if wanted_order is None else wanted_order, selected=selected,
+        )  # fmt: skip
 
     @traitlets.observe("page", "order")
     def _follow(self, change: Any) -> None:

@@ -57,27 +57,14 @@ class NfaView(View):
     selected = traitlets.Union([traitlets.Int(), traitlets.Unicode()], allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        states: Sequence[dict] = (),
-        transitions: Sequence[dict] = (),
-        width: float = 0.0,
-        height: float = 0.0,
-        live: Sequence[dict] = (),
-        lit: Sequence[int | str] = (),
-        told: str = "",
+        self, *, states: Sequence[dict] = (), transitions: Sequence[dict] = (), width: float = 0.0,
+        height: float = 0.0, live: Sequence[dict] = (), lit: Sequence[int | str] = (), told: str = "",
         selected: int | str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
-            states=list(states),
-            transitions=list(transitions),
-            width=width,
-            height=height,
-            live=list(live),
-            lit=list(lit),
-            told=told,
-            selected=selected,
-        )
+            states=list(states), transitions=list(transitions), width=width, height=height,
+            live=list(live), lit=list(lit), told=told, selected=selected,
+        )  # fmt: skip
 
     def figure(self) -> go.Figure:
         """Return the picture, with the current live and lit states, as a plotly figure."""

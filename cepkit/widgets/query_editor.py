@@ -69,33 +69,17 @@ class QueryEditor(View):
     cancel = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        text: str = "",
-        version: int = 0,
-        errors: Sequence[dict] = (),
-        columns: Sequence[dict] = (),
-        names: Sequence[str] = (),
-        keywords: Sequence[str] = KEYWORDS,
-        marked: Sequence[str] = (),
-        status: dict[str, Any] | None = None,
-        code: str = "",
-        edited: int = 0,
-        cancel: int = 0,
-    ) -> None:
+        self, *, text: str = "", version: int = 0, errors: Sequence[dict] = (),
+        columns: Sequence[dict] = (), names: Sequence[str] = (), keywords: Sequence[str] = KEYWORDS,
+        marked: Sequence[str] = (), status: dict[str, Any] | None = None, code: str = "",
+        edited: int = 0, cancel: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(
-            text=text,
-            version=version,
-            errors=list(errors),
-            columns=list(columns),
-            names=list(names),
-            keywords=list(keywords),
-            marked=list(marked),
+            text=text, version=version, errors=list(errors), columns=list(columns), names=list(names),
+            keywords=list(keywords), marked=list(marked),
             status=status or {"state": "idle", "message": "", "progress": None},
-            code=code,
-            edited=edited,
-            cancel=cancel,
-        )
+            code=code, edited=edited, cancel=cancel,
+        )  # fmt: skip
 
     @traitlets.validate("status")
     def _check_status(self, proposal: Any) -> dict:
@@ -109,7 +93,6 @@ class QueryEditor(View):
         return f"{counted(len(self.text), 'character')}, {self.status['state']}{errors}"
 
     def _static(self) -> dict[str, str]:
-        messages = "".join(
-            f"<pre>{html.escape(str(error.get('message', '')))}</pre>" for error in self.errors
-        )
+        texts = [html.escape(str(error.get("message", ""))) for error in self.errors]
+        messages = "".join(f"<pre>{text}</pre>" for text in texts)
         return {"text/html": f"<pre>{html.escape(self.text)}</pre>{messages}"}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, Option, UnknownFormatError, delimited, number, wall_clock
 
 if TYPE_CHECKING:
@@ -55,10 +56,6 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
     ----------
     markers : iterable of Marker
         Markers of one file, in the order of time.
-
-    Returns
-    -------
-    Spans
 
     Notes
     -----
@@ -128,17 +125,14 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
     -----
     With six fields, a last field ``begin`` or ``end`` means the first layout, otherwise it is the second.
     """
-    from pyspark.sql import functions as F
-
     text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
     n = F.size("fields")
     is_spelled = (n >= 6) & F.lower(F.get("fields", n - 1)).isin(BEGIN, END)
     layout = F.when(is_spelled | n.isin(4, 5), "plain").when(n == 6, "labelled").when(n.isin(7, 8), "uci")
 
     def place(**index_of_layout: int) -> Column:
-        return F.coalesce(
-            *(F.when(F.col("layout") == kind, F.get("fields", i)) for kind, i in index_of_layout.items())
-        )
+        named = F.col("layout")
+        return F.coalesce(*(F.when(named == kind, F.get("fields", i)) for kind, i in index_of_layout.items()))
 
     first_word = F.when(F.col("layout") == "plain", 5).when(F.col("layout") == "uci", 8).otherwise(6)
     words = F.slice("fields", first_word, F.greatest(F.lit(0), n - first_word + 1))
@@ -192,7 +186,6 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
     -----
     Only the markers, not the events, come to the driver.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     is_marker = F.coalesce(F.col("annotation").rlike(_MARKER), F.lit(False))
@@ -208,14 +201,10 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
             (file, row.source_line, at, after or "")
             for row, at, after in zip(markers, spans.at, spans.after, strict=True)
         ]
-    resolved = events.sparkSession.createDataFrame(
-        rows, "source_file string, source_line bigint, at string, after string"
-    )
-    until_here = (
-        Window.partitionBy("source_file")
-        .orderBy("ts", "source_line")
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    schema = "source_file string, source_line bigint, at string, after string"
+    resolved = events.sparkSession.createDataFrame(rows, schema)
+    in_order = Window.partitionBy("source_file").orderBy("ts", "source_line")
+    until_here = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     current = F.nullif(F.last("after", ignorenulls=True).over(until_here), F.lit(""))
     named = F.when(~is_marker, F.col("annotation"))
     finished = (
@@ -243,8 +232,6 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
 
 def home_of(home: str | None) -> Column:
     """Return the name of the home: ``home``, or each file's name up to its first dot."""
-    from pyspark.sql import functions as F
-
     file_name = F.element_at(F.split("source_file", "/"), -1)
     return F.lit(home) if home else F.regexp_extract(file_name, r"^[^.]+", 0)
 
@@ -265,14 +252,8 @@ FORMAT = Format(
     name="casas",
     description="CASAS smart homes: a sensor event per line, with activities that begin and end",
     columns={
-        "ts": "timestamp_ntz",
-        "home": "string",
-        "sensor": "string",
-        "location": "string",
-        "kind": "string",
-        "value": "string",
-        "level": "double",
-        "annotation": "string",
+        "ts": "timestamp_ntz", "home": "string", "sensor": "string", "location": "string",
+        "kind": "string", "value": "string", "level": "double", "annotation": "string",
         "activity": "string",
     },
     partition_by="home",
@@ -283,4 +264,4 @@ FORMAT = Format(
         "other": Option("activity of events outside all spans; by default none", partial(_name, "other")),
     },
     finish=finish_casas,
-)
+)  # fmt: skip

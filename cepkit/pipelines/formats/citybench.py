@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, delimited, fields_as, wall_clock
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ def parse_citybench(records: DataFrame) -> DataFrame:
     sensor's other number. A report is late when the database got it after one of a newer round. Within a
     file this shows only when the time steps back; sort by ``arrival`` to see it over all sensors.
     """
-    from pyspark.sql import functions as F
-
     values = {"ts": wall_clock([(F.get("fields", 5), _TIME)]), **fields_as(COLUMNS, _PLACES)}
     checks = [
         (F.size("fields") == 9, f"expected 9 fields: {HEADER.replace(',', ', ')}"),

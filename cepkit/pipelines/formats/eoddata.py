@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, delimited, fields_as, wall_clock
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def parse_eoddata(records: DataFrame) -> DataFrame:
     The zone is not applied: bars of two sessions are as far apart as their wall clocks, even across a change
     of daylight saving time. In pandas ``ts.dt.tz_localize("America/New_York")`` makes instants.
     """
-    from pyspark.sql import functions as F
-
     values = {"ts": wall_clock([(F.get("fields", 1), _MINUTE)]), **fields_as(COLUMNS, _PLACES)}
     checks = [
         (F.size("fields") == 7, "expected 7 fields: symbol, time, open, high, low, close, volume"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, nearest
+from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -98,31 +99,23 @@ class Format:
 
 def first_reason(checks: Sequence[tuple[Column, str]]) -> Column:
     """Return the reason of `read_records`, or the text of the first check that is false or NULL, or NULL."""
-    from pyspark.sql import functions as F
-
     failed = [F.when(~F.coalesce(holds, F.lit(False)), reason) for holds, reason in checks]
     return F.coalesce(F.col("reason"), *failed)
 
 
 def number(text: Column) -> Column:
     """Return text such as ``25.9900`` as a double, and NULL for others such as ``NaN``, ``1d``, ``1e999``."""
-    from pyspark.sql import functions as F
-
     value = F.when(text.rlike(_DECIMAL), text.try_cast("double"))
     return F.when(F.abs(value) < float("inf"), value)
 
 
 def integer(text: Column) -> Column:
     """Return text of up to 18 digits as a bigint, and NULL for other text."""
-    from pyspark.sql import functions as F
-
     return F.when(text.rlike(_INTEGER), text.try_cast("bigint"))
 
 
 def fields_as(columns: Mapping[str, str], place_of_column: Mapping[str, int]) -> dict[str, Column]:
     """Return columns from fields of the line, read by their types: text, double or bigint."""
-    from pyspark.sql import functions as F
-
     read = {"string": lambda text: text, "double": number, "bigint": integer}
     return {name: read[columns[name]](F.get("fields", place)) for name, place in place_of_column.items()}
 
@@ -132,8 +125,6 @@ def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
 
     The patterns have groups for year, month, day, hour, minute and, optionally, seconds.
     """
-    from pyspark.sql import functions as F
-
     found = [
         F.regexp_extract(text, pattern, group + 1)
         for text, pattern in parts
@@ -144,22 +135,16 @@ def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
 
 
 def delimited(
-    records: DataFrame,
-    values: Mapping[str, Column],
-    checks: Sequence[tuple[Column, str]],
-    *,
-    divided: Column | None = None,
-    helpers: Mapping[str, Column] | None = None,
+    records: DataFrame, values: Mapping[str, Column], checks: Sequence[tuple[Column, str]], *,
+    divided: Column | None = None, helpers: Mapping[str, Column] | None = None,
     header: Column | None = None,
-) -> DataFrame:
+) -> DataFrame:  # fmt: skip
     """Return the records with ``values`` as columns and the ``reason`` that follows from ``checks``.
 
     ``values`` are expressions of the array ``fields`` and the columns ``helpers``. The array is ``divided``
     or, by default, the trimmed texts between commas. The checks may use the new columns; the first check is
     that the line is not empty. Lines where ``header`` is true are structure.
     """
-    from pyspark.sql import functions as F
-
     if divided is None:
         divided = F.transform(F.split(F.col("text"), ",", -1), lambda text: F.trim(text))
     # Spark computes a column once, but an expression again for each use.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, Option, day_of, delimited, fields_as
 
 if TYPE_CHECKING:
@@ -14,13 +15,9 @@ if TYPE_CHECKING:
 _TIME = r"^(\d{1,2}):(\d{2}):(\d{2})\.(\d{1,3})$"
 _PLACES = {"symbol": 0, "price": 3, "size": 2, "side": 5, "seq": 1}
 COLUMNS = {
-    "ts": "timestamp_ntz",
-    "symbol": "string",
-    "price": "double",
-    "size": "bigint",
-    "side": "string",
+    "ts": "timestamp_ntz", "symbol": "string", "price": "double", "size": "bigint", "side": "string",
     "seq": "bigint",
-}
+}  # fmt: skip
 
 
 def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") -> DataFrame:
@@ -43,8 +40,6 @@ def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") 
     UnknownFormatError
         When ``date`` is not a day.
     """
-    from pyspark.sql import functions as F
-
     day = day_of(date)
     hour, minute, second, millisecond = (F.get("clock", i).try_cast("int") for i in range(4))
     seconds = second.cast("decimal(16,6)") + millisecond.cast("decimal(16,6)") / 1000

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import (
     EMPTY,
     STRUCTURE,
@@ -26,6 +27,7 @@ MINUTES_PER_SESSION = 390
 EXCHANGE_HOLIDAYS = ("2016-09-05", "2016-11-24")  # Labor Day and Thanksgiving, the two in the published set
 _LONGEST_CALENDAR = 2600  # sessions, ten years
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
+_WRONG_WIDTH = "the number of cells is not the number of symbols in the first line"
 
 
 def parse_nasdaq100(
@@ -67,8 +69,6 @@ def parse_nasdaq100(
     This rule does not know shortened sessions. After one, compare the overnight jumps before you trust the
     times.
     """
-    from pyspark.sql import functions as F
-
     days = _session_days(day_of(start, "start"), _holidays(holidays))
     symbols = _symbols_of_file(records)
     cells = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
@@ -87,52 +87,30 @@ def parse_nasdaq100(
     lines = (
         records.join(symbols, "source_file", "left")
         .withColumn("reason", F.coalesce("reason", F.when(header, STRUCTURE)))
-        .withColumn(
-            "reason",
-            first_reason(
-                [
-                    (F.trim("text") != "", EMPTY),
-                    (whole, "the number of cells is not the number of symbols in the first line"),
-                ]
-            ),
-        )
+        .withColumn("reason", first_reason([(F.trim("text") != "", EMPTY), (whole, _WRONG_WIDTH)]))
         .withColumn("ts", opening + F.make_dt_interval(day, F.lit(0), minute))
     )
+    cells_of_line = F.when(F.col("reason").isNull(), named_cells).otherwise(one_row)
     exploded = lines.select(
-        *(c for c in lines.columns if c != "symbols"),
-        F.posexplode(F.when(F.col("reason").isNull(), named_cells).otherwise(one_row)).alias(
-            "piece", "named"
-        ),
+        *(c for c in lines.columns if c != "symbols"), F.posexplode(cells_of_line).alias("piece", "named")
     )
     whole_line = F.col("reason").isNotNull()
+    price = number(F.col("named.cell"))
+    checks = [
+        (F.col("ts").isNotNull(), f"the row lies beyond {_LONGEST_CALENDAR} sessions"),
+        (price > 0, "the price is not a positive number"),
+    ]
     return exploded.select(
-        *PLACE,
-        "piece",
-        F.when(whole_line, F.col("text")).otherwise(F.col("named.cell")).alias("text"),
-        first_reason(
-            [
-                (F.col("ts").isNotNull(), f"the row lies beyond {_LONGEST_CALENDAR} sessions"),
-                (number(F.col("named.cell")) > 0, "the price is not a positive number"),
-            ]
-        ).alias("reason"),
-        "ts",
-        F.col("named.symbol").alias("symbol"),
-        number(F.col("named.cell")).alias("close"),
-    )
+        *PLACE, "piece", F.when(whole_line, F.col("text")).otherwise(F.col("named.cell")).alias("text"),
+        first_reason(checks).alias("reason"), "ts", F.col("named.symbol").alias("symbol"),
+        price.alias("close"),
+    )  # fmt: skip
 
 
 def _symbols_of_file(records: DataFrame) -> DataFrame:
     """Return ``source_file`` and ``symbols``, the cells of the file's first line."""
-    from pyspark.sql import functions as F
-
-    headers = (
-        records.where("source_line = 1")
-        .select(
-            "source_file",
-            F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field)).alias("symbols"),
-        )
-        .collect()
-    )
+    names = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
+    headers = records.where("source_line = 1").select("source_file", names.alias("symbols")).collect()
     for file, symbols in headers:
         numbers = [symbol for symbol in symbols if _NUMBER.fullmatch(symbol)]
         if numbers:
@@ -144,11 +122,9 @@ def _symbols_of_file(records: DataFrame) -> DataFrame:
             raise HeaderError(
                 f"{file}, line 1: expected each symbol once, found {twice[0]!r} twice or without a name"
             )
-    return F.broadcast(
-        records.sparkSession.createDataFrame(
-            [tuple(header) for header in headers], "source_file string, symbols array<string>"
-        )
-    )
+    rows = [tuple(header) for header in headers]
+    schema = "source_file string, symbols array<string>"
+    return F.broadcast(records.sparkSession.createDataFrame(rows, schema))
 
 
 def _holidays(holidays: str | Iterable[str | datetime.date]) -> set[datetime.date]:

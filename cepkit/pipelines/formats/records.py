@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, nearest
+from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -75,7 +76,6 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
     beginning to the end. So the line is the place of the row in its piece, plus the lines of the pieces
     before, which one extra pass counts.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     scanned = _scan(spark, files, separator)
@@ -87,9 +87,8 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
         n_lines.cast("long").alias("n_lines"),
         F.col("value").alias("text"),
     )
-    of_piece = rows.groupBy("url", "split").agg(
-        F.sum("n_lines").alias("n_lines"), F.min("row").alias("first_row")
-    )
+    totals = F.sum("n_lines").alias("n_lines"), F.min("row").alias("first_row")
+    of_piece = rows.groupBy("url", "split").agg(*totals)
     earlier_pieces = Window.partitionBy("url").orderBy("split").rowsBetween(Window.unboundedPreceding, -1)
     pieces = of_piece.select(
         "url", "split", "first_row", _or_zero(F.sum("n_lines").over(earlier_pieces)).alias("lines_before")
@@ -97,9 +96,8 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
     if separator is None:
         lines_before_in_piece = F.col("row") - F.col("first_row")
     else:
-        earlier_rows = (
-            Window.partitionBy("url", "split").orderBy("row").rowsBetween(Window.unboundedPreceding, -1)
-        )
+        piece = Window.partitionBy("url", "split").orderBy("row")
+        earlier_rows = piece.rowsBetween(Window.unboundedPreceding, -1)
         lines_before_in_piece = _or_zero(F.sum("n_lines").over(earlier_rows))
     line = F.col("lines_before") + lines_before_in_piece + 1
     text = F.make_valid_utf8("text")
@@ -126,14 +124,10 @@ def _scan(spark: SparkSession, files: Sequence[str], separator: str | None) -> D
 
 
 def _n_newlines(text: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.length(text) - F.length(F.replace(text, F.lit("\n"), F.lit("")))
 
 
 def _or_zero(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.coalesce(column, F.lit(0))
 
 
@@ -176,7 +170,5 @@ def _for_spark(file: str) -> str:
 
 def _path_of(url: Column) -> Column:
     """Return the path in a URL of Spark, such as ``/a b+c.txt`` for ``file:/a%20b+c.txt``."""
-    from pyspark.sql import functions as F
-
     path = F.regexp_replace(url, r"^file:/+", "/")
     return F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))

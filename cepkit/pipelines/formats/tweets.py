@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cepkit.errors import column_not_found
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import STRUCTURE, Format, Option, first_reason
 from cepkit.pipelines.formats.records import PLACE
 from cepkit.pipelines.stages import quoted, unused
@@ -62,8 +63,6 @@ def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
     XML entities are resolved; document types and external entities are refused. Source: Hirzel,
     "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1 (ParseTweet).
     """
-    from pyspark.sql import functions as F
-
     if xml not in frame.columns:
         raise column_not_found("xml", xml, frame.columns)
     text = F.col(quoted(xml))
@@ -124,8 +123,6 @@ def parse_tweet_records(records: DataFrame) -> DataFrame:
         Columns of the format. Unclosed entries and text between entries become rows with a reason; the feed
         around the entries is structure. ``</entry>`` inside a CDATA section ends the entry.
     """
-    from pyspark.sql import functions as F
-
     parts = F.split(F.col("text"), r"(?=<entry[\s>])", -1)
     placed = F.transform(
         parts,
@@ -181,8 +178,6 @@ def finish_tweets(
     others : {"error", "null", "ignore"}
         Argument of `tag_mask`.
     """
-    from pyspark.sql import functions as F
-
     listed = frequent_tags(tweets) if mask_tags is None else _mask_tags(mask_tags)
     masked = tag_mask(tag_code(tweets), listed=listed, others=others)
     beyond = tweets.select(
@@ -205,13 +200,8 @@ FORMAT = Format(
     name="tweets",
     description="Tweets as Atom XML entries: author, time, text, the set of tags as a code and a bit mask",
     columns={
-        "ts": "timestamp",
-        "id": "string",
-        "author": "string",
-        "content": "string",
-        "tags": "array<string>",
-        "tag_code": "bigint",
-        "tag_mask": "bigint",
+        "ts": "timestamp", "id": "string", "author": "string", "content": "string",
+        "tags": "array<string>", "tag_code": "bigint", "tag_mask": "bigint",
     },
     partition_by="author",
     order_by=("ts", "id"),
@@ -227,4 +217,4 @@ FORMAT = Format(
     },
     separator=END_OF_ENTRY,
     finish=finish_tweets,
-)
+)  # fmt: skip

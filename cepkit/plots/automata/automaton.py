@@ -92,11 +92,9 @@ def automaton_dot(
     shared = {"color": theme.INK, **font}
     above = {"label": title, "labelloc": "t"} if title else {}
     circle = {"fixedsize": "true", "penwidth": "1.5", "shape": "circle", "style": "filled", "width": "0.36"}
+    graph = {"bgcolor": "transparent", **font, **above, "nodesep": "0.25", "pad": "0.1", "rankdir": "LR"}
     lines = [
-        _statement(
-            "graph",
-            {"bgcolor": "transparent", **font, **above, "nodesep": "0.25", "pad": "0.1", "rankdir": "LR"},
-        ),
+        _statement("graph", graph),
         _statement("node", shared | circle),
         _statement("edge", {"arrowsize": "0.7", **shared, "penwidth": "1.2"}),
         _statement("start", {"label": "", "style": "invis", "tooltip": "start", "width": "0.05"}),

@@ -29,13 +29,9 @@ START_ARROW = 26.0
 
 
 def automaton_svg(
-    states: States,
-    define: Mapping[str, str] | None = None,
-    *,
-    title: str | None = None,
-    live: Mapping[int, int] | None = None,
-    lit: Collection[int] = (),
-) -> str:
+    states: States, define: Mapping[str, str] | None = None, *, title: str | None = None,
+    live: Mapping[int, int] | None = None, lit: Collection[int] = (),
+) -> str:  # fmt: skip
     """Return a picture of ``states`` as SVG text.
 
     Inside a notebook's page it has the colour of the text around it, elsewhere mid-tones.
@@ -95,18 +91,9 @@ def automaton_svg(
         }
         | theme.svg_attributes(title or f"automaton with {states.n_states} states"),
     )
-    graph = ET.SubElement(
-        root,
-        "g",
-        {
-            "class": "graph",
-            "font-family": theme.MONOSPACE,
-            "font-size": number(FONT_SIZE),
-            "text-anchor": "middle",
-            "fill": "none",
-            "stroke-width": "1.2",
-        },
-    )
+    attributes = {"class": "graph", "font-family": theme.MONOSPACE, "font-size": number(FONT_SIZE)}
+    attributes |= {"text-anchor": "middle", "fill": "none", "stroke-width": "1.2"}
+    graph = ET.SubElement(root, "g", attributes)
     if title:
         _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
     _add_start(graph, placed)

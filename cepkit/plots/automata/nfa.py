@@ -141,15 +141,9 @@ class NfaPicture:
 
 
 def nfa_figure(
-    states: Sequence[Mapping],
-    transitions: Sequence[Mapping],
-    width: float,
-    height: float,
-    *,
-    live: Mapping[int, int] | None = None,
-    lit: Collection[int] = (),
-    title: str = "",
-) -> go.Figure:
+    states: Sequence[Mapping], transitions: Sequence[Mapping], width: float, height: float, *,
+    live: Mapping[int, int] | None = None, lit: Collection[int] = (), title: str = "",
+) -> go.Figure:  # fmt: skip
     """Return a plotly figure of an automaton with its layout.
 
     Parameters
@@ -195,14 +189,10 @@ def nfa_figure(
             ]  # fmt: skip
         said = [of.get("tooltip", "") + live_words(live.get(of["id"], 0), of["id"] in lit) for of in own]
         figure.add_scatter(
-            x=[of["x"] for of in own],
-            y=[of["y"] for of in own],
-            mode="text",
-            text=[escaped(of["label"]) for of in own],
-            hovertext=[escaped(words) for words in said],
-            hoverinfo="text",
-            showlegend=False,
-        )
+            x=[of["x"] for of in own], y=[of["y"] for of in own], mode="text",
+            text=[escaped(of["label"]) for of in own], hovertext=[escaped(words) for words in said],
+            hoverinfo="text", showlegend=False,
+        )  # fmt: skip
         for of in own:
             if live.get(of["id"]):
                 below = {"x": of["x"], "y": of["y"] + RADIUS + 14, "text": f"{live[of['id']]:,}"}
@@ -279,7 +269,5 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
             own.append(state)
         accepting.add(state)
         of_branch.append(tuple(own))
-    return (
-        States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states),
-        tuple(of_branch),
-    )
+    states = States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states)
+    return states, tuple(of_branch)

@@ -18,18 +18,10 @@ if TYPE_CHECKING:
 
 
 def plot_matches(
-    query: Any,
-    source: Any,
-    events: Events,
-    columns: Sequence[str],
-    partition_of_match: np.ndarray,
-    marks: Callable[[np.ndarray], pd.DataFrame],
-    totals: Callable[[int], Totals],
-    *,
-    value: str | None,
-    partitions: int,
-    max_events: int,
-) -> go.Figure:
+    query: Any, source: Any, events: Events, columns: Sequence[str], partition_of_match: np.ndarray,
+    marks: Callable[[np.ndarray], pd.DataFrame], totals: Callable[[int], Totals], *, value: str | None,
+    partitions: int, max_events: int,
+) -> go.Figure:  # fmt: skip
     """Draw the first matches over the events of their partitions.
 
     Parameters
@@ -75,14 +67,9 @@ def plot_matches(
     n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
     return timeline(
         pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows))),
-        tidy,
-        time=time,
-        value=value,
-        partition=key,
-        title=str(query.pattern),
-        max_events=max_events,
+        tidy, time=time, value=value, partition=key, title=str(query.pattern), max_events=max_events,
         totals=totals(n_partitions),
-    )
+    )  # fmt: skip
 
 
 def _is_value(name: str, query: Any, source: Any) -> bool:

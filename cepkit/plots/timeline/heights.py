@@ -70,11 +70,8 @@ class Heights:
         drawn = drawn[~np.isnan(drawn)]
         own = replace(self, low=float(drawn.min()), high=float(drawn.max())) if len(drawn) else self
         bottom, top = own._limits()
-        return replace(
-            own,
-            top_of_blanks=bottom,
-            blank_height=(top - bottom) * BLANK_PIXELS / self._value_pixels(n_panels),
-        )
+        height = (top - bottom) * BLANK_PIXELS / self._value_pixels(n_panels)
+        return replace(own, top_of_blanks=bottom, blank_height=height)
 
     def _limits(self) -> tuple[float, float]:
         return self.low - 0.08 * self._room, self.high + 0.22 * self._room  # match numbers need room above
@@ -122,13 +119,8 @@ def heights_of(events: pd.DataFrame, rows: pd.DataFrame, value: str | None, chos
     without = set(marks["variable"][is_blank[marks["row"].to_numpy(np.int64)]])
     drawn = chosen.drawn_rows()
     has_line = not len(drawn) or bool(is_blank[drawn].mean() < SPARSE)
-    return Heights(
-        y_of_event,
-        (),
-        value,
-        tuple(variable for variable in dict.fromkeys(rows["variable"]) if variable in without),
-        has_line,
-    )
+    blank_lanes = tuple(variable for variable in dict.fromkeys(rows["variable"]) if variable in without)
+    return Heights(y_of_event, (), value, blank_lanes, has_line)
 
 
 def _lanes_of_types(column: pd.Series, chosen: Selection) -> tuple[np.ndarray, tuple[str, ...]]:

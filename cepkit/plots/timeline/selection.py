@@ -37,9 +37,8 @@ class Selection:
 
     def marked_rows(self) -> np.ndarray:
         """Return the row numbers of all marks; a row in two matches occurs twice."""
-        return np.concatenate(
-            [panel.marks["row"].to_numpy() for panel in self.panels] or [np.zeros(0, np.int64)]
-        )
+        marked = [panel.marks["row"].to_numpy() for panel in self.panels]
+        return np.concatenate(marked or [np.zeros(0, np.int64)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +56,17 @@ class Totals:
 def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.DataFrame) -> Totals:
     """Return the totals of a picture that has the whole result."""
     matched = rows["row"].unique()
-    n_matched = len(matched)
-    if partition_of_event is None:
-        n_partitions_matched = min(1, n_matched)
-    else:
+    n_partitions_matched = min(1, len(matched))
+    if partition_of_event is not None:
         n_partitions_matched = partition_of_event.iloc[matched].nunique(dropna=False)
     n_partitions, n_matches = chosen.n_partitions, chosen.n_matches
-    return Totals(chosen.n_events, n_partitions, n_matches, True, n_partitions_matched, n_matched)
+    return Totals(chosen.n_events, n_partitions, n_matches, True, n_partitions_matched, len(matched))
 
 
 def select(
-    ticks: np.ndarray,
-    partition_of_event: pd.Series | None,
-    rows: pd.DataFrame,
-    *,
-    max_events: int,
+    ticks: np.ndarray, partition_of_event: pd.Series | None, rows: pd.DataFrame, *, max_events: int,
     max_panels: int,
-) -> Selection:
+) -> Selection:  # fmt: skip
     """Choose what to draw: whole matches in their order, then the events nearest to them.
 
     Parameters
@@ -87,10 +80,6 @@ def select(
     max_events, max_panels : int
         Limits. Partitions with matches come first, in the order of their matches, then the others in the
         order of their events. A match with more than ``max_events`` rows keeps its first ones.
-
-    Returns
-    -------
-    Selection
 
     Notes
     -----

@@ -30,16 +30,10 @@ ZOOM_SHARE = 0.2  # panels zoom to matches that, with margins of equal length, t
 
 
 def timeline(
-    events: pd.DataFrame,
-    rows: pd.DataFrame,
-    *,
-    time: str | None,
-    value: str | None = None,
-    partition: str | None = None,
-    title: str | None = None,
-    max_events: int = 5000,
+    events: pd.DataFrame, rows: pd.DataFrame, *, time: str | None, value: str | None = None,
+    partition: str | None = None, title: str | None = None, max_events: int = 5000,
     totals: Totals | None = None,
-) -> go.Figure:
+) -> go.Figure:  # fmt: skip
     """Draw matches over the events of their stream.
 
     A band reaches from the first to the last event of a match. Its events are marked with a colour and a
@@ -100,13 +94,8 @@ def timeline(
     from cepkit.plots.lean import LeanFigure
 
     _check(events, rows, time, value, partition, max_events)
-    rows = pd.DataFrame(
-        {
-            "match": rows["match"].to_numpy(np.int64),
-            "variable": rows["variable"].to_numpy(object),
-            "row": rows["row"].to_numpy(np.int64),
-        }
-    )
+    kinds = {"match": np.int64, "variable": object, "row": np.int64}
+    rows = pd.DataFrame({name: rows[name].to_numpy(kind) for name, kind in kinds.items()})
     clock = row_axis(len(events)) if time is None else time_axis(events[time], time)
     partitions = None if partition is None else events[partition]
     chosen = select(clock.ticks, partitions, rows, max_events=max_events, max_panels=MAX_PANELS)
@@ -148,13 +137,9 @@ def timeline(
 
 
 def _check(
-    events: pd.DataFrame,
-    rows: pd.DataFrame,
-    time: str | None,
-    value: str | None,
-    partition: str | None,
+    events: pd.DataFrame, rows: pd.DataFrame, time: str | None, value: str | None, partition: str | None,
     max_events: int,
-) -> None:
+) -> None:  # fmt: skip
     for role, name in (("time", time), ("value", value), ("partition", partition)):
         if name is not None and name not in events.columns:
             raise column_not_found(f"timeline: {role}", name, events.columns)
@@ -191,10 +176,8 @@ def _views(clock: TimeAxis, panels: Sequence[Panel]) -> list[_View]:
     if all(view.range is None for view in views):
         return views
     longest = max(view.extent for view in views if view.range)
-    return [
-        view if view.range else _view_all(clock, panel, longest)
-        for view, panel in zip(views, panels, strict=True)
-    ]
+    both = zip(views, panels, strict=True)
+    return [view if view.range else _view_all(clock, panel, longest) for view, panel in both]
 
 
 def _view_all(clock: TimeAxis, panel: Panel, longest: float) -> _View:
@@ -274,11 +257,7 @@ def _lay_out(figure: go.Figure, clock: TimeAxis, n_panels: int) -> None:
     figure.update_yaxes(range=[0, 1], visible=False, fixedrange=True, secondary_y=False)
     figure.update_yaxes(side="left", automargin=True, secondary_y=True, **line)
     figure.update_annotations(x=0, xanchor="left", font={"size": 12, "color": theme.INK})
-    figure.update_layout(
-        barmode="overlay",
-        hovermode="closest",
-        legend={"tracegroupgap": 0},
-    )
+    figure.update_layout(barmode="overlay", hovermode="closest", legend={"tracegroupgap": 0})
 
 
 def _set_title(figure: go.Figure, lines: list[str], plot_height: int, *, panels_named: bool) -> None:

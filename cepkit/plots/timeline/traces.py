@@ -49,31 +49,19 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
     shades, most = _shades(begins, widths, clock)
     fill = "rgba(0,0,0,0)" if shades else theme.band_colour(1, 1)
     bars = go.Bar(
-        orientation="h",
-        base=begins,
-        x=widths,
-        y=np.full(len(bands), 0.5),
-        width=1,
+        orientation="h", base=begins, x=widths, y=np.full(len(bands), 0.5), width=1,
         marker={"color": fill, "line": {"color": theme.edge_colour(most), "width": 1}},
-        name="match",
-        legendgroup="match",
-        hovertext=hints,
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
+        name="match", legendgroup="match", hovertext=hints, hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
     middles = clock.move(starts, lengths / 2)
     n_digits = 2 + max(len(str(match)) for match in bands.index)
     apart = _keep_apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
     labels = go.Scatter(
-        x=middles[apart],
-        y=np.full(len(apart), 0.98),
-        mode="text",
-        text=[str(bands.index[k]) for k in apart],
-        textposition="bottom center",
-        textfont={"size": 10, "color": theme.INK},
-        hoverinfo="skip",
-        showlegend=False,
+        x=middles[apart], y=np.full(len(apart), 0.98), mode="text",
+        text=[str(bands.index[k]) for k in apart], textposition="bottom center",
+        textfont={"size": 10, "color": theme.INK}, hoverinfo="skip", showlegend=False,
         legendgroup="match",
-    )
+    )  # fmt: skip
     return [*shades, bars, labels]
 
 
@@ -92,16 +80,11 @@ def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[li
         return [], 1
     kept = np.flatnonzero(depth)
     shades = go.Bar(
-        orientation="h",
-        base=clock.move(np.full(len(kept), first), bounds[kept]),
-        x=np.diff(bounds)[kept],
-        y=np.full(len(kept), 0.5),
-        width=1,
+        orientation="h", base=clock.move(np.full(len(kept), first), bounds[kept]),
+        x=np.diff(bounds)[kept], y=np.full(len(kept), 0.5), width=1,
         marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
-        name="match",
-        legendgroup="match",
-        hoverinfo="skip",
-    )
+        name="match", legendgroup="match", hoverinfo="skip",
+    )  # fmt: skip
     return [shades], most
 
 
@@ -121,15 +104,10 @@ def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.Bas
     only_points = heights.is_value and not heights.has_line
     marker = {"size": 3 + only_points} if heights.is_value else {"size": 9, "symbol": "line-ns-open"}
     points = go.Scatter(
-        x=clock.coordinates[unmatched],
-        y=y,
-        mode="markers",
-        marker=marker | {"color": theme.INK},
+        x=clock.coordinates[unmatched], y=y, mode="markers", marker=marker | {"color": theme.INK},
         name=escaped(heights.value) if only_points else None if heights.is_value else "event",
-        legendgroup="event",
-        customdata=unmatched,
-        hovertemplate=_hint(heights, "row %{customdata}"),
-    )
+        legendgroup="event", customdata=unmatched, hovertemplate=_hint(heights, "row %{customdata}"),
+    )  # fmt: skip
     if only_points:
         return [points]
     line = _value_line(panel, clock, heights) if heights.is_value else _threads(panel, clock, heights)
@@ -161,26 +139,19 @@ def mark_traces(
 def _marks(
     marks: pd.DataFrame, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str
 ) -> go.BaseTraceType:
-    """Return the marks of one variable."""
     import plotly.graph_objects as go
 
     variable = marks["variable"].iloc[0]
     name = escaped(shown_name(variable))
     return go.Scatter(
-        x=clock.coordinates[marks["row"]],
-        y=y,
-        mode="markers",
+        x=clock.coordinates[marks["row"]], y=y, mode="markers",
         marker={
-            "color": style.colour,
-            "symbol": style.symbol,
-            "size": 8,
+            "color": style.colour, "symbol": style.symbol, "size": 8,
             "line": {"width": 1.5 if style.symbol.endswith("open") else 0.5, "color": theme.INK},
         },
-        name=name,
-        legendgroup=f"variable {variable}",
-        customdata=marks[["match", "row"]].to_numpy(),
+        name=name, legendgroup=f"variable {variable}", customdata=marks[["match", "row"]].to_numpy(),
         hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>" + hint,
-    )
+    )  # fmt: skip
 
 
 def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:
@@ -203,14 +174,9 @@ def _line(x: np.ndarray, y: np.ndarray, breaks: np.ndarray, **names: str) -> go.
     import plotly.graph_objects as go
 
     return go.Scatter(
-        x=np.insert(x, breaks, x[breaks]),
-        y=np.insert(y, breaks, np.nan),
-        mode="lines",
-        line={"color": theme.INK, "width": 1},
-        hoverinfo="skip",
-        connectgaps=False,
-        **names,
-    )
+        x=np.insert(x, breaks, x[breaks]), y=np.insert(y, breaks, np.nan), mode="lines",
+        line={"color": theme.INK, "width": 1}, hoverinfo="skip", connectgaps=False, **names,
+    )  # fmt: skip
 
 
 def _hint(heights: Heights, row: str) -> str:
