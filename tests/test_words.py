@@ -35,7 +35,6 @@ NOT_YET: tuple[str, ...] = (
     "cepkit/insight",
     "cepkit/linked",
     "cepkit/partition_and_compose",
-    "cepkit/pipelines",
     "cepkit/planning",
     "cepkit/plots",
     "cepkit/results",

@@ -1,4 +1,4 @@
-// Lengths of queues and buffers over time: a panel each, a line per agent, a level line per model.
+// Lengths of queues and buffers over time: one panel each, with a line per agent and a level line per model.
 const LEFT = 58;
 const RIGHT = 42;
 const TOP = 22;
@@ -6,7 +6,7 @@ const PANEL = 150;
 const BELOW = 40;
 const DRAG = 4;
 const DASHES = ["", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3"];
-const FIRST_PANEL = 2; // the one that is read first: event buffers
+const FIRST_PANEL = 2; // selected first: event buffers
 const HINT =
   "Drag to look closer, double-click to see all. Point at a line or press arrow keys to read it. " +
   "Areas reach from least to greatest.";
@@ -98,7 +98,7 @@ function render({ model, el }) {
       cursors.push(shape("path", { class: "cursor" }, svg));
     });
     if (!Math.max(...model.get("panels").flatMap((panel) => panel.most), 0))
-      write(svg, "empty", width() / 2, tall, "no queue and no buffer held anything");
+      write(svg, "empty", width() / 2, tall, "All queues and buffers were empty.");
     point(chosen?.start, chosen);
     below(chosen);
   }
@@ -141,7 +141,7 @@ function render({ model, el }) {
       body,
     );
   }
-  // Write the agents' marks at the ends of their lines, one above the other.
+  // Write the agents' marks at the ends of their lines, without overlaps.
   function ends(box, p) {
     const last = binAt(part.shown[1] - 1e-9 * (part.shown[1] - part.shown[0]));
     const marks = model
@@ -215,7 +215,7 @@ function render({ model, el }) {
   }
   const choose = (one) => send(model, { selected: one });
 
-  // Return the line nearest to the pointer, in the panel that it is in.
+  // Return the line nearest to the pointer in its panel.
   function hit(px, py) {
     const box = boxes.find((b) => px >= b.x && px <= b.x + b.w && py >= b.y - 4 && py <= b.y + PANEL + 4);
     if (!box || !model.get("agents").length) return null;

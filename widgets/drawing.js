@@ -1,6 +1,6 @@
 // Functions that several widgets share. A module imports nothing, so Python puts this text before it.
 
-// JupyterLab keeps its shortcuts away from a focused element with this attribute; the attribute of a parent
+// JupyterLab's shortcuts do not apply to a focused element with this attribute. The attribute of a parent
 // does not count.
 const KEEPS_KEYS = "data-lm-suppress-shortcuts";
 
@@ -14,7 +14,7 @@ function node(tag, className = "", text = "") {
 // Add an HTML element to a parent and return it.
 const make = (tag, className, parent, text) => parent.appendChild(node(tag, className, text));
 
-// Return a new SVG element, added to a parent where one is given.
+// Return a new SVG element, added to `parent` if there is one.
 function shape(tag, attributes, parent = null, text = "") {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   parent?.append(made);
@@ -26,24 +26,24 @@ function shape(tag, attributes, parent = null, text = "") {
 // Add a text to a part of a drawing and return it; y is the text's base line.
 const write = (parent, className, x, y, words) => shape("text", { x, y, class: className }, parent, words);
 
-// Add the <svg> of a drawing, which takes keys, and return it.
+// Add the <svg> of a drawing, which reacts to keys, and return it.
 const surface = (parent, className = "") =>
   shape("svg", { class: className, tabindex: 0, role: "application", [KEEPS_KEYS]: "true" }, parent);
 
-// Return where a pointer is, in the units of an <svg> that is as high as it is drawn.
+// Return the place of a pointer in the units of an <svg> whose unit is a pixel.
 function placeIn(svg, event) {
   const box = svg.getBoundingClientRect();
   return [((event.clientX - box.left) * svg.viewBox.baseVal.width) / box.width, event.clientY - box.top];
 }
 
-// Return a button; a screen reader says its label, and a pointer that rests on it shows the label.
+// Return a button with a label for screen readers, which is also its tooltip.
 function button(text, label, act, className = "") {
   const made = Object.assign(node("button", className, text), { type: "button", title: label, onclick: act });
   made.setAttribute("aria-label", label);
   return made;
 }
 
-// Return the numbers of a column. Its bytes may begin at any offset of a message, a copy of them begins at 0.
+// Return the numbers of a column from a copy, since its bytes may begin at any offset of a message.
 function column(sent) {
   const bytes = ArrayBuffer.isView(sent) ? sent : new Uint8Array(sent);
   return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -51,7 +51,7 @@ function column(sent) {
 
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
-// Return a number as text, with that many significant digits.
+// Return a number as text, with the given number of significant digits.
 const number = (value, digits = 4) =>
   Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 12 });
 
@@ -66,7 +66,7 @@ function ticks(low, high, most) {
   return made.filter((value) => value <= high + step * 1e-9);
 }
 
-// Call a function whenever its trait changes. Return a function that ends this.
+// Call a function whenever its trait changes. Return a function that stops this.
 function watch(model, calls) {
   for (const [name, call] of Object.entries(calls)) model.on(`change:${name}`, call);
   return () => {

@@ -1,4 +1,4 @@
-// How many partial matches reach each step of a query: a bar, the count, the share that the step keeps.
+// Partial matches that reach each step of a query: a bar, the count, and the share that the step keeps.
 const percent = (share) =>
   share > 0 && share < 0.0005 ? "< 0.1 %" : `${Number((100 * share).toPrecision(3))} %`;
 
@@ -18,7 +18,7 @@ function render({ model, el }) {
     ...["partial matches", "of the first", "kept"].map((text) => node("span", "", text)),
   );
   head.children[2].classList.add("share");
-  head.lastChild.title = "share of the step before that reaches this one";
+  head.lastChild.title = "share of the previous step that reaches this one";
   root.append(head, list, note);
   el.append(root);
 
@@ -33,7 +33,7 @@ function render({ model, el }) {
     const amount = node("span", "amount");
     amount.append(bar, node("span", "n", stage.n));
     const kept = stage.selectivity == null ? "" : percent(stage.selectivity);
-    // A label that repeats the step before and adds to it is cut at its beginning.
+    // A label that begins like the one of the previous step shows only its end.
     const isLonger = k > 0 && stage.label.startsWith(model.get("stages")[k - 1].label);
     const label = node("span", isLonger ? "label tail" : "label");
     label.append(node("bdi", "", stage.label));

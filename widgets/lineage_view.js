@@ -6,7 +6,7 @@ const ROW = 18;
 const LANE = 18;
 const WIDEST = 56;
 const OTHER = { path: "M-3,0A3,3 0 1 0 3,0A3,3 0 1 0 -3,0Z", look: 6 }; // a variable of no match on this page
-const HINT = "Point at a match, an event or a chain, or click it, to see what belongs to it.";
+const HINT = "Point at a match, an event or a chain, or click it, to see its parts.";
 
 function render({ model, el }) {
   const root = make("div", "cepkit-lineage_view", el);
@@ -39,7 +39,7 @@ function render({ model, el }) {
   const after = button("next ▸", "the matches after these (Page Down)", () => turn(1));
   make("div", "tools", head).append(before, after);
 
-  // Return the rows, columns and chains that belong to what is selected; null: nothing is selected.
+  // Return the rows, columns and chains of the selection, or null when nothing is selected.
   function lit(chosen) {
     const matches = model.get("matches");
     const events = model.get("events");
@@ -238,7 +238,7 @@ function render({ model, el }) {
     if (!act && (!by || !matches.length)) return;
     event.preventDefault();
     if (act) return act();
-    // Return the item after or before the selected one; the first one where none is selected.
+    // Return the item after or before the selected one, or the first one without a selection.
     const neighbour = (list, now) => list[now < 0 ? 0 : clamp(now + by, 0, list.length - 1)];
     const isRow = event.key === "ArrowDown" || event.key === "ArrowUp";
     const row = matches.findIndex((own) => own.number === one?.match);

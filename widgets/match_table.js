@@ -51,7 +51,7 @@ function render({ model, el }) {
   };
   order.onchange = () => send(model, { wanted_order: order.value });
   const sort = (name) => {
-    // The last wish counts: a second click may come before the answer to the first.
+    // The last request counts: a second click may come before the answer to the first.
     const next =
       { [`${name} up`]: `${name} down`, [`${name} down`]: "canonical" }[model.get("wanted_order")] ??
       `${name} up`;

@@ -1,5 +1,5 @@
-// The automaton of a query, drawn where Python placed it, with live partial matches and the path of a match.
-// Lengths in px, as in cepkit/widgets/nfa_view.py.
+// The automaton of a query, laid out by Python, with live partial matches and the path of a match.
+// Lengths in px, the same as in cepkit/widgets/nfa_view.py.
 const RADIUS = 17;
 const RING = 4;
 const START_ARROW = 26;
@@ -11,7 +11,7 @@ function render({ model, el }) {
   const frame = node("div", "frame");
   const legend = node("div", "legend");
   const says = node("p", "says");
-  const headId = `cepkit-head-${Math.random().toString(36).slice(2)}`; // an id holds in the whole page
+  const headId = `cepkit-head-${Math.random().toString(36).slice(2)}`; // ids are unique in the whole page
   root.setAttribute("aria-label", "Automaton");
   says.setAttribute("aria-live", "polite");
   for (const [kind, text] of [
@@ -95,7 +95,7 @@ function render({ model, el }) {
     frame.replaceChildren(
       states.length
         ? svg
-        : node("p", "hint", "No automaton yet. Write a query that can be read: its automaton is drawn here."),
+        : node("p", "hint", "No automaton yet. Write a valid query to see its automaton here."),
     );
     fit();
     light();

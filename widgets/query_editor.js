@@ -33,14 +33,14 @@ function render({ model, el }) {
 
   let timer = 0; // until the text is sent
   let isPutAway = false; // whether completions stay hidden until the next edit
-  const textOfEdit = new Map(); // places of errors are places in the text of an edit
+  const textOfEdit = new Map(); // errors have places in the text of their edit
 
   const report = () => {
     clearTimeout(timer);
     if (!timer) return;
     timer = 0;
-    if (area.value === model.get("text")) return paint(); // an edit that was taken back
-    model.set("edited", model.get("edited") + 1); // before the text, which is kept under this number
+    if (area.value === model.get("text")) return paint(); // an edit was undone
+    model.set("edited", model.get("edited") + 1); // first: the text is stored under this number
     model.set("text", area.value);
     model.save_changes();
   };
@@ -75,7 +75,7 @@ function render({ model, el }) {
   const insert = (text, nBack = 0) => {
     area.focus();
     area.setSelectionRange(area.selectionStart - nBack, area.selectionEnd);
-    document.execCommand("insertText", false, text); // undo still works, and the input event is fired
+    document.execCommand("insertText", false, text); // undo still works, and the browser fires the input event
     isPutAway = true;
     offer();
   };
@@ -104,7 +104,7 @@ function render({ model, el }) {
     const hint = node(
       "span",
       "kind",
-      choices.length ? "Tab" : "Tab takes the first completion, Esc hides completions.",
+      choices.length ? "Tab" : "Tab inserts the first completion, Esc hides completions.",
     );
     offers.replaceChildren(hint, ...choices);
   };
@@ -133,7 +133,7 @@ function render({ model, el }) {
       event.preventDefault();
       first.click();
     }
-    // JupyterLab takes line breaks and undo from text areas in cells. Shift+Enter runs the query, not the cell.
+    // JupyterLab would handle line breaks and undo of text areas in cells. Shift+Enter runs the query, not the cell.
     const hasCommand = event.ctrlKey || event.metaKey;
     const undo = hasCommand && { z: event.shiftKey ? "redo" : "undo", y: "redo" }[event.key.toLowerCase()];
     if (event.isComposing || (event.key !== "Enter" && !undo)) return;
@@ -173,7 +173,7 @@ function render({ model, el }) {
     tell();
   };
   const receive = () => {
-    if (timer) return; // the text that is being typed wins
+    if (timer) return; // text in the making wins
     const caret = area.selectionStart;
     if (model.get("text") !== area.value) {
       area.value = model.get("text");

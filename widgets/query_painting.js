@@ -3,8 +3,8 @@ const TOKEN =
   /(?<text>'[^']*'?|"[^"]*"?)|(?<quoted>`[^`]*`?)|(?<number>\d[\w.]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<param>:[\p{L}_][\p{L}\p{N}_]*)|\s+|./gsu;
 const NAME = /^[\p{L}_][\p{L}\p{N}_]*$/u;
 
-// Return errors at their places in the text as it is now. Python counts characters, a browser counts 16-bit
-// units, and text typed since then moves every place after it.
+// Return errors at their places in the current text. Python counts characters, a browser counts 16-bit units,
+// and text typed since then moves every later place.
 function placed(errors, before, now) {
   let [head, tail] = [0, 0];
   while (head < Math.min(before.length, now.length) && before[head] === now[head]) head++;

@@ -1,4 +1,4 @@
-// Sliders for the constants of a query. Python hears of a movement at most once per frame of the screen.
+// Sliders for the constants of a query. They report movements to Python at most once per frame of the screen.
 const HINT = "No constants to move. A number in a condition, such as price > 100, gets a slider here.";
 
 function render({ model, el }) {
@@ -11,7 +11,7 @@ function render({ model, el }) {
   const rows = new Map(); // id -> its elements
   const waiting = new Map(); // id -> value to report in the next frame
   let frame = 0;
-  let held = null; // id of the slider that a person holds: older values from Python do not move it
+  let held = null; // id of the slider that the user drags; older values from Python do not move it
 
   const report = () => {
     frame = 0;
@@ -71,7 +71,7 @@ function render({ model, el }) {
       row.low.textContent = slider.low.toLocaleString("en");
       row.high.textContent = slider.high.toLocaleString("en");
       say(row, held === slider.id ? row.input.valueAsNumber : slider.value);
-      // A slider that moves in the page would slip out of the person's hand.
+      // Keep the page in place while the user drags a slider.
       if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
     });
     if (!sliders.length) list.append(node("p", "hint", HINT));

@@ -1,6 +1,6 @@
 // A stream, event by event: the position, the event, the live partial matches and the completed matches.
 const NEXT_MATCH = -1;
-const PATIENCE_MS = 1000; // after that, the position that Python tells is shown
+const PATIENCE_MS = 1000; // after that, the position from Python is shown
 
 function render({ model, el }) {
   const root = node("section", "cepkit-stepper");
@@ -14,7 +14,7 @@ function render({ model, el }) {
   range.setAttribute("aria-label", "Event; arrow keys go one back or forward");
   note.setAttribute("aria-live", "polite");
 
-  let aimed = null; // the position that the person wants, until Python is there
+  let aimed = null; // the requested position, until Python reaches it
   let timer = 0;
   let frame = 0;
   const want = (to) => {
@@ -110,7 +110,7 @@ function render({ model, el }) {
   };
   const say = () => (note.textContent = note.title = model.get("note"));
   const arrive = () => {
-    if (aimed === model.get("position")) aimed = null; // an answer to an earlier wish does not move the handle
+    if (aimed === model.get("position")) aimed = null; // an answer to an earlier request does not move the handle
     place();
     drawEvent();
   };

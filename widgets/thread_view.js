@@ -1,4 +1,4 @@
-// What threads did over time: a lane per thread, a rectangle per segment of work, a table of agents.
+// Work of threads over time: a lane per thread, a rectangle per segment of work, a table of agents.
 const LEFT = 132;
 const RIGHT = 12;
 const TOP = 6;
@@ -147,7 +147,7 @@ function render({ model, el }) {
     }
     write(svg, "axis", (LEFT + right) / 2, bottom + 33, model.get("x_label"));
   }
-  // Draw what the patterns mean, and for each agent a row with its colour and its threads.
+  // Draw the key of the patterns, and for each agent a row with its colour and its threads.
   function below(chosen) {
     const swatch = (a, k, parent) =>
       shape(
@@ -191,7 +191,7 @@ function render({ model, el }) {
     const bins = n ? ` Heights are shares of ${n} bins.` : "";
     if (one?.thread == null)
       return (said.textContent = one
-        ? `agent ${one.agent}: ${number(busy, 3)} threads busy for it on average`
+        ? `agent ${one.agent}: ${number(busy, 3)} busy threads on average`
         : HINT + bins);
     const share = one.share < 0.9995 ? `, ${number(100 * one.share, 3)} % of this bin` : "";
     const took = one.items >= 0 ? `, ${number(one.items, 9)} taken` : "";
@@ -215,7 +215,7 @@ function render({ model, el }) {
     at = i;
     send(model, { selected: "agent" in one ? one : null });
   };
-  // Return the segment under the pointer, or else the nearest one in the same bin; -1: there is none.
+  // Return the segment under the pointer, or the nearest one in the same bin, or -1.
   function hit(px, py) {
     const lane = Math.floor((py - TOP) / height);
     const level = 1 - ((py - TOP) / height - lane);

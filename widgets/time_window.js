@@ -1,7 +1,7 @@
 // The part of the time that a drawing shows. Python puts this text before thread_view.js and buffer_view.js.
-const PAUSE_MS = 150; // after the last change, before Python is asked for finer data
+const PAUSE_MS = 150; // after the last change, before the browser asks Python for finer data
 
-// Return the part of the time that is shown, and what changes it. `paint` draws the part; `middle` returns the
+// Return the shown part of the time, with functions that change it. `paint` draws the part; `middle` returns the
 // time that stays in place while zooming, or null.
 function timeWindow(model, paint, middle) {
   const part = { shown: [0, 1] };

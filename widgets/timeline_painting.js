@@ -1,4 +1,4 @@
-// The elements of a timeline, and how numbers become its pixels. Python puts this text before timeline_view.js.
+// The elements of a timeline and its scales. Python puts this text before timeline_view.js.
 const SKELETON = `
   <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><i class="key band"></i>match
     <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
@@ -19,7 +19,7 @@ const STEPS = [
 const TOP = 20;
 const BOTTOM = 46;
 const RIGHT = 14;
-const NEAR = 8; // px that a click may be away from an event
+const NEAR = 8; // largest distance of a click from its event, in px
 const HINT = "Click an event to see why it is in no match. Drag to move, turn the wheel to look closer.";
 const numberText = (value) =>
   Math.abs(value) < 1e15
@@ -56,7 +56,7 @@ function timeTicks(low, high, most) {
     });
 }
 
-// Return where everything is drawn: times from left to right, values from the bottom up, lanes from the top down.
+// Return the scales: times from left to right, values from the bottom up, lanes from the top down.
 function placed(width, height, left, [first, last], lanes, [low, high]) {
   const box = {
     left,
@@ -76,7 +76,7 @@ function placed(width, height, left, [first, last], lanes, [low, high]) {
   return box;
 }
 
-// Paint matches as bands. Many bands above each other still let the events shine through. A strip at the top
+// Paint matches as bands. Events stay visible below many overlapping bands. A strip at the top
 // shows even the thinnest band.
 function paintBands(pen, box, spans, fillStyle) {
   const depth = new Float64Array(Math.ceil(box.width) + 2);
@@ -160,7 +160,7 @@ function paintLanes(pen, box, x, y, colourOf) {
 }
 
 function paintPoints(pen, box, points, ink, paper) {
-  let free = -Infinity; // where the label before ends
+  let free = -Infinity; // end of the previous label
   const width = points.length > 1 ? box.toX(points.at(-1).x) - box.toX(points[0].x) : Infinity;
   const r = clamp(width / points.length / 2, 2.5, 5);
   for (const { x, y, label } of points) {
@@ -214,8 +214,8 @@ function paintAsked(pen, box, asked, hue, paper) {
   }
 }
 
-// Return the event nearest to a pointer, -1 if none is near. The time counts, and near a line its height too: a
-// person who points at a peak means the peak.
+// Return the event nearest to a pointer, or -1 if none is near. Its time counts and, on a line, also its height:
+// a user who points at a peak means the peak.
 function nearest(box, x, y, pixel, level) {
   let [best, least] = [-1, Infinity];
   x.forEach((time, k) => {

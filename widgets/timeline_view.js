@@ -22,7 +22,7 @@ function render({ model, el }) {
   let range = [0, 1]; // of the values
   let win = null; // first and last time shown; null: all
   let drag = null;
-  let isArmed = false; // a person moved the pointer over the timeline
+  let isArmed = false; // whether the pointer moved over the timeline
   let frame = 0;
   let timer = 0;
   let box = placed(1, 1, 0, [0, 1], null, [0, 1]);
@@ -131,7 +131,7 @@ function render({ model, el }) {
     const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
     const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
     const event = nearest(box, x, y, pixel, level);
-    if (x[event] === get("clicked")) send(model, { clicked: null }); // so that a second click on the event is a change
+    if (x[event] === get("clicked")) send(model, { clicked: null }); // then a second click on the event is a change
     send(model, {
       selected: next === undefined ? null : ids[next],
       ...(event < 0 ? {} : { clicked: x[event] }),
@@ -159,7 +159,7 @@ function render({ model, el }) {
     event.preventDefault();
     keys[event.key]();
   };
-  // A page that scrolls under a resting pointer goes on scrolling: only after a movement the wheel zooms.
+  // The wheel zooms only after the pointer moved here, so that a page scrolls under a resting pointer.
   canvas.onwheel = (event) => {
     if (!isArmed || (event.deltaY > 0 && !win)) return;
     event.preventDefault();

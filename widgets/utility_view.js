@@ -38,7 +38,7 @@ function render({ model, el }) {
     utility: data.mean[r * cells + b],
     n: data.n[r * cells + b],
   });
-  // Return how many of a row, or of all rows, have a utility in a bin.
+  // Return the number of values in a bin, in one row or in all rows.
   const seenIn = (k, row = -1) =>
     rows().reduce((sum, _, r) => sum + (row < 0 || r === row ? data.n_of_utility[r * bars + k] : 0), 0);
   const binOf = (utility) => Math.min(bars - 1, Math.floor((utility / most()) * bars + 1e-9));
@@ -183,7 +183,7 @@ function render({ model, el }) {
       "label",
       LEFT,
       top - 8,
-      `${one < 0 ? "all rows" : rows()[one].label}: how many have a utility (bars), and the share of those up to it (line)`,
+      `${one < 0 ? "all rows" : rows()[one].label}: number per utility (bars) and share up to it (line)`,
     );
     const at = model.get("threshold");
     if (at == null) return;

@@ -14,7 +14,7 @@ from cepkit.errors import CepError
 from cepkit.language.expressions.printing import times_text
 from cepkit.language.sequences.branches import Branch, Component
 from cepkit.language.sequences.printing import type_text
-from cepkit.plots.automata.layered import drawn_edges, extent
+from cepkit.plots.automata.layered import draw_edges, extent
 from cepkit.plots.automata.places import places
 
 MOST_STATES = 120  # drawn
@@ -188,7 +188,7 @@ def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
             "x": round(drawn.label_at[0] - left, 1),
             "y": round(drawn.label_at[1] - top, 1),
         }
-        for drawn in drawn_edges(placed)
+        for drawn in draw_edges(placed)
     ]
     return {"states": circles, "transitions": lines, "width": right - left, "height": bottom - top}
 

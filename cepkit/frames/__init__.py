@@ -1,1 +1,1 @@
-"""DataFrames and tables to events and back."""
+"""DataFrames and tables as sources of events, and results as frames."""

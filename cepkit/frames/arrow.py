@@ -1,4 +1,4 @@
-"""Arrow arrays and tables → columns: the way in for tables, polars, Arrow-backed pandas and Spark tasks."""
+"""Arrow arrays and tables to columns, for tables, polars, Arrow-backed pandas and Spark tasks."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
     if pa.types.is_duration(of) or pa.types.is_time(of):
         return ColumnType(DURATION, of.unit, None, nullable)
     if pa.types.is_dictionary(of):
-        inner = type_of_arrow(of.value_type, nullable=nullable)
-        return inner
+        return type_of_arrow(of.value_type, nullable=nullable)
     if pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of):
         return ColumnType(TEXT, nullable=True)
     if pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of):
@@ -57,13 +56,11 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
     Raises
     ------
     CepError
-        When an unsigned integer exceeds 2^63 - 1, or an integer column with nulls holds -2^63, which stands
-        for null.
+        When an unsigned integer exceeds 2^63 - 1, or when an integer column with nulls has the value -2^63,
+        which means null.
     """
     if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = _one_chunk(array)
     of = type_of_arrow(array.type, nullable=array.null_count > 0)
     if pa.types.is_dictionary(array.type) and of.kind != TEXT:
         array = array.dictionary_decode()
@@ -87,12 +84,17 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
     return Column(of, values)
 
 
+def _one_chunk(array: pa.ChunkedArray) -> pa.Array:
+    array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
 def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Column:
     """Return item ``index`` of every list as a column; null where the list is null or too short."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = _one_chunk(array)
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     offsets = array.offsets.to_numpy().astype(np.int64)
@@ -108,10 +110,9 @@ def _text(array: pa.Array, of: ColumnType) -> Column:
         array = array.dictionary_encode()
     codes = pc.fill_null(array.indices.cast(pa.int32()), NULL_CODE).to_numpy(zero_copy_only=False)
     categories = np.array(array.dictionary.to_pylist(), dtype=object)
-    if any(text is None for text in categories):  # a dictionary may hold null as a value
-        codes = np.where(
-            np.array([text is None for text in categories])[codes] & (codes >= 0), NULL_CODE, codes
-        )
+    if any(text is None for text in categories):  # a dictionary may have null as a value
+        is_null = np.array([text is None for text in categories])
+        codes = np.where(is_null[codes] & (codes >= 0), NULL_CODE, codes)
         categories = np.array(["" if text is None else text for text in categories], dtype=object)
         of = ColumnType(TEXT, nullable=True)
     return Column(of, codes, categories)
@@ -130,7 +131,7 @@ def _integers(array: pa.Array, name: str) -> np.ndarray:
     array = array.cast(pa.int64())
     if pc.min(array).as_py() == NULL_INTEGER:
         raise CepError(
-            f"column {name!r} has nulls and the value -2^63, which stands for null here; drop one of them"
+            f"column {name!r} has nulls and the value -2^63, which means null here; drop one of them"
         )
     return pc.fill_null(array, NULL_INTEGER).to_numpy(zero_copy_only=False)
 
@@ -142,7 +143,7 @@ def _numpy(array: pa.Array) -> np.ndarray:
 
 
 class ArrowSource:
-    """An Arrow table as a source of columns (see frames/building.py)."""
+    """An Arrow table as a source of columns (see ``frames/building.py``)."""
 
     def __init__(self, table: pa.Table):
         table = _without_views(table)
@@ -173,36 +174,36 @@ class ArrowSource:
         return vectors_of_arrow(self.table.column(name), name)
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        """Return the values of a column at these rows."""
+        """Return the values of a column in these rows."""
         taken = self.table.column(name).take(pa.array(rows))
         if isinstance(taken, pa.ChunkedArray):
             taken = taken.combine_chunks()
         return taken if not isinstance(taken, pa.ChunkedArray) else pa.concat_arrays(taken.chunks)
 
-    # --- the way back
+    # --- results
 
     def result(self, columns: Mapping[str, Measured]) -> pa.Table:
-        """Return the result columns as a table; what is a value of a column keeps that column's type."""
+        """Return the result columns as a table; values of a column keep its type."""
         data = {}
         for name, values in columns.items():
             data[name] = self.arrow(values.column, values.rows) if isinstance(values, Picked) else values
         return pa.table(data)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pa.Table:
-        """Return these rows of the table, with ``columns`` in front."""
+        """Return these rows of the table, with ``columns`` before its own columns."""
         return _with_columns(self.table.take(pa.array(rows)), columns, 0)
 
     def tagged(self, columns: Mapping[str, object]) -> pa.Table:
-        """Return the whole table with ``columns`` behind."""
+        """Return the whole table with ``columns`` after its own columns."""
         return _with_columns(self.table, columns, self.table.num_columns)
 
     def index_labels(self, rows: np.ndarray) -> np.ndarray:
-        """Return the row numbers: a table has no other index."""
+        """Return the row numbers, since a table has no other index."""
         return rows
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Return the table with view types as plain ones: Arrow cannot take rows of views yet."""
+    """Return the table with plain types instead of view types, whose rows Arrow cannot take yet."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for i, field in enumerate(table.schema):
         if field.type in plain:

@@ -1,4 +1,4 @@
-"""Columns of a frame → Events: partition codes, stream order, and the checks on both."""
+"""Columns of a frame to `Events`: partition codes, stream order, and their checks."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from cepkit.progress import checkpoint
 
 
 def build_events(source: Source, program: Bound) -> Events:
-    """Return the events of a frame as ``program`` needs them.
+    """Return the events of a frame with the columns that ``program`` needs.
 
     Raises
     ------
     ColumnNotFoundError
-        For a partition or order column that is not there.
+        When a partition or order column is missing.
     OrderError
-        When an order column has missing values (with their number) or values that have no order.
+        When an order column has missing values (the message gives their number) or values without an order.
     CepError
-        When arrays that are compared differ in length.
+        When compared arrays differ in length.
     """
     query = program.query
     check_columns(source, "partition_by", query.partition_by)
@@ -59,7 +59,7 @@ def build_events(source: Source, program: Bound) -> Events:
 
 
 def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None:
-    """Return the frame's row numbers in stream order, or None when the rows stand in it already.
+    """Return the frame's row numbers in stream order, or None when the rows are already in this order.
 
     Rows that are equal in all order columns keep the frame's order.
     """
@@ -92,13 +92,13 @@ def _order_key(source: Source, name: str) -> np.ndarray:
     if n_missing := int(missing.sum()):
         raise OrderError(
             f"order_by: column {name!r} has {n_missing:,} missing values of {len(values):,}; "
-            "an event without its place in time has no order: drop these rows or fill them"
+            "an event without a time has no place in the order; drop these rows or fill them"
         )
     return values
 
 
 def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.ndarray, int]:
-    """Return the partition code of every row, int32, and how many; missing keys are one partition."""
+    """Return the partition code of every row, int32, and the number of codes; null is one partition."""
     if not partition_by or source.n_rows == 0:
         return np.zeros(source.n_rows, np.int32), min(1, source.n_rows)
     codes, n_codes = _codes(source, partition_by[0])
@@ -116,7 +116,7 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     values = column.values
     if column.type.kind == TEXT:
         n = len(column.categories)
-        if column.type.nullable and n_missing_codes(values):
+        if column.type.nullable and has_missing_codes(values):
             return np.where(values < 0, n, values), n + 1
         return values, n
     if values.dtype.kind in "iu" and len(values):
@@ -124,7 +124,7 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
         span = greatest - least + 1
         if span <= max(1024, 2 * len(values)) and span < 2**31:
             used = np.zeros(span, bool)
-            # Small integers are widened first: -100 to 100 fits int8, 0 to 200 does not.
+            # A wider type first: -100 to 100 fits into int8, but 0 to 200 does not.
             wide = np.promote_types(values.dtype, np.min_scalar_type(span))
             shifted = values if least == 0 else np.subtract(values, least, dtype=wide)
             used[shifted] = True
@@ -137,16 +137,16 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     except TypeError:
         raise CepError(
             f"partition_by: column {name!r} is of type {column.type}, "
-            f"whose values cannot be told apart as keys{_instead(column.type.kind)}"
+            f"whose values cannot be keys{_instead(column.type.kind)}"
         ) from None
     return codes, len(found)
 
 
 def _instead(kind: str) -> str:
     whole = ", ".join(f"{function}(a.x, b.x)" for function in VECTOR_FUNCTIONS)
-    return f"; array columns stand in {whole} alone, or take an item, as in x[0]" if kind == LIST else ""
+    return f"; use array columns in {whole}, or take an item, as in x[0]" if kind == LIST else ""
 
 
-def n_missing_codes(codes: np.ndarray) -> bool:
-    """Return whether a code stands for null."""
+def has_missing_codes(codes: np.ndarray) -> bool:
+    """Return whether any code means null."""
     return bool((codes < 0).any())

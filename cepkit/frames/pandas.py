@@ -1,4 +1,4 @@
-"""pandas DataFrames ↔ events: dtypes of pandas 2 and 3, numpy-, Arrow- and mask-backed."""
+"""pandas DataFrames as sources of events, with the dtypes of pandas 2 and 3: numpy, Arrow and masked."""
 
 from __future__ import annotations
 
@@ -28,22 +28,14 @@ from cepkit.frames.arrow import column_of_arrow, list_item, type_of_arrow
 
 _PANDAS = int(pd.__version__.split(".")[0])
 _INFERRED = {
-    "string": TEXT,
-    "boolean": BOOLEAN,
-    "integer": INTEGER,
-    "floating": FLOAT,
-    "mixed-integer-float": FLOAT,
-    "decimal": FLOAT,
-    "datetime": TIME,
-    "datetime64": TIME,
-    "date": TIME,
-    "timedelta": DURATION,
-    "timedelta64": DURATION,
-}
+    "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
+    "mixed-integer-float": FLOAT, "decimal": FLOAT, "datetime": TIME, "datetime64": TIME, "date": TIME,
+    "timedelta": DURATION, "timedelta64": DURATION,
+}  # fmt: skip
 
 
 class PandasSource:
-    """A pandas DataFrame as a source of columns (see frames/building.py)."""
+    """A pandas DataFrame as a source of columns (see ``frames/building.py``)."""
 
     def __init__(self, frame: pd.DataFrame):
         self.frame = frame
@@ -77,9 +69,9 @@ class PandasSource:
         return vectors_of_arrow(array, name, lambda row: self.frame.index[row])
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        """Return the values of a column at these rows."""
+        """Return the values of a column in these rows."""
         series = self._series(name).take(rows)
-        # Objects tell their type only where there are some; the whole column has one type, also for no rows.
+        # Some rows of objects may have another type than the whole column, or none; the column's type counts.
         kind = self._type_of_objects(name) if series.dtype == object else None
         if kind is not None and pa.types.is_duration(kind):
             series = pd.to_timedelta(series)
@@ -95,27 +87,27 @@ class PandasSource:
                 self._arrow_types[name] = None if whole is None else whole.type
         return self._arrow_types[name]
 
-    # --- the way back
+    # --- results
 
     def result(self, columns: Mapping[str, Measured]) -> pd.DataFrame:
-        """Return the result columns as a frame; what is a value of a column keeps that column's dtype."""
+        """Return the result columns as a frame; values of a column keep its dtype."""
         data = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
                 own = self._series(values.column)
-                # Without an index to take; with the type, which pandas would guess anew for objects.
+                # The array has no index to take; without `dtype` pandas would infer a type from objects.
                 data[name] = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
             else:
                 data[name] = _series_of_arrow(values)
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
-        """Return these rows of the frame under their own index, with ``columns`` in front."""
+        """Return these rows of the frame with their index, and ``columns`` before the frame's columns."""
         return _with_columns(self.frame.take(rows), columns, 0)
 
     def tagged(self, columns: Mapping[str, pd.api.extensions.ExtensionArray]) -> pd.DataFrame:
-        """Return the whole frame with ``columns`` behind."""
-        # pandas 3 copies what is written to; before, writing to the result would reach the frame.
+        """Return the whole frame with ``columns`` after its own columns."""
+        # pandas 3 copies on write; with pandas 2 a write to the result would change the frame.
         frame = self.frame.copy(deep=_PANDAS < 3)
         return _with_columns(frame, columns, frame.shape[1])
 
@@ -159,7 +151,7 @@ def type_of_series(series: pd.Series) -> ColumnType:
         return ColumnType(TIME, np.datetime_data(dtype)[0], None, series.hasnans)
     if dtype.kind == "m":
         return ColumnType(DURATION, np.datetime_data(dtype)[0], None, series.hasnans)
-    # By dtype, not by looking: the shape of a kernel must not change with the data.
+    # The dtype decides, not the values: the code of a kernel must not depend on the data.
     nullable = pd.api.types.is_extension_array_dtype(dtype)
     if dtype.kind == "b":
         return ColumnType(BOOLEAN, nullable=nullable)
@@ -172,16 +164,14 @@ def type_of_series(series: pd.Series) -> ColumnType:
 
 def _type_of_objects(series: pd.Series) -> ColumnType:
     inferred = pd.api.types.infer_dtype(series, skipna=True)
-    if inferred in ("empty",):
+    if inferred == "empty":
         return ColumnType(TEXT, nullable=True)
     kind = _INFERRED.get(inferred)
     if kind in (TIME, DURATION):
         array = _arrow_of_objects(series)
-        return (
-            type_of_arrow(array.type, nullable=array.null_count > 0)
-            if array is not None
-            else ColumnType(OTHER)
-        )
+        if array is None:
+            return ColumnType(OTHER)
+        return type_of_arrow(array.type, nullable=array.null_count > 0)
     if kind is not None:
         return ColumnType(kind, nullable=True)
     present = series.dropna()
@@ -194,7 +184,7 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
 
 def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
     if pd.api.types.infer_dtype(series, skipna=True).startswith("timedelta"):
-        series = pd.to_timedelta(series)  # Arrow misreads objects of other units than pandas 2's nanoseconds
+        series = pd.to_timedelta(series)  # Arrow reads only objects of nanoseconds correctly
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
@@ -253,7 +243,7 @@ def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:
     if dtype.kind == "O":
         array = _arrow_of_objects(series)
         if array is None:
-            raise CepError(f"column {name!r} holds integers beyond 64 bits; make them floats or texts")
+            raise CepError(f"column {name!r} has integers beyond 64 bits; make them floats or texts")
         return column_of_arrow(array, name)
     if dtype.kind == "u" and dtype.itemsize == 8:
         return column_of_arrow(pa.array(series, from_pandas=True), name)
@@ -262,7 +252,7 @@ def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:
     values = series.to_numpy(dtype=np.int64, na_value=NULL_INTEGER)
     if int((values == NULL_INTEGER).sum()) != int(series.isna().sum()):
         raise CepError(
-            f"column {name!r} has nulls and the value -2^63, which stands for null here; drop one of them"
+            f"column {name!r} has nulls and the value -2^63, which means null here; drop one of them"
         )
     return Column(of, values)
 

@@ -1,4 +1,4 @@
-"""Spark DataFrames → Arrow tasks and back: the schema on the driver, and what the workers do."""
+"""Regex queries as Arrow tasks of Spark: the schema on the driver, and the work of a task."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _ROWS_PER_BATCH = 1 << 16
-_NESTED = ("struct", "map", "array", "variant")  # type names of what cannot be a partition key
+_NESTED = ("struct", "map", "array", "variant")  # names of types that cannot be partition keys
 
 
 # --- on the driver
 
 
 class EmptySource(ArrowSource):
-    """The columns of a Spark frame without rows: what a query is checked against before any job.
+    """The columns of a Spark frame without rows, to check a query before any job.
 
-    Whether a column is nullable is what Spark's schema says, so that kernels do not depend on the data.
+    Spark's schema says whether a column is nullable, so that kernels do not depend on the data.
     """
 
     def __init__(self, frame: DataFrame):
@@ -65,7 +65,7 @@ class EmptySource(ArrowSource):
 
 
 def _arrow_type(of: DataType, timezone: str) -> pa.DataType | None:
-    """Return the type in which values of a Spark type reach a task; None when they cannot."""
+    """Return the Arrow type in which a task gets values of a Spark type, or None."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -76,7 +76,7 @@ def _arrow_type(of: DataType, timezone: str) -> pa.DataType | None:
 
 
 def needed_columns(program: Bound, source: EmptySource) -> list[str]:
-    """Return the columns that matching and measuring look at, in the frame's order.
+    """Return the columns that matching and measuring read, in the frame's order.
 
     Raises
     ------
@@ -94,14 +94,14 @@ def needed_columns(program: Bound, source: EmptySource) -> list[str]:
         of = source.fields[source.names.index(name)].dataType
         if source.schema[name].kind == LIST or of.typeName() in _NESTED:
             raise CepError(
-                f"partition_by: column {name!r} is of type {of.simpleString()}; partitions are told by "
-                "simple values: make a column of one of its fields or items"
+                f"partition_by: column {name!r} is of type {of.simpleString()}; a key is a simple value. "
+                "Make a column of one of its fields or items"
             )
     return [name for name in source.names if name in names]
 
 
 def check_convertible(source: EmptySource, names: Iterable[str]) -> None:
-    """Raise the error for columns whose values Spark cannot hand to Python."""
+    """Raise an error for a column whose values Spark cannot hand to Python."""
     for name in names:
         if name in source.not_in_arrow:
             raise CepError(
@@ -111,87 +111,78 @@ def check_convertible(source: EmptySource, names: Iterable[str]) -> None:
 
 
 def run_tasks(
-    frame: DataFrame,
-    source: EmptySource,
-    program: Program,
-    columns: list[str],
-    emit: Emit,
-    *,
+    frame: DataFrame, source: EmptySource, program: Program, columns: list[str], emit: Emit, *,
     limit: int | None = None,
-) -> DataFrame:
-    """Return what ``emit`` says of the matches of every task, lazily, with columns named ``c0``, ``c1``, ….
+) -> DataFrame:  # fmt: skip
+    """Return the output of ``emit`` for the matches of every task, lazily, with columns ``c0``, ``c1``, ….
 
-    All rows of a partition of the query go to one task, which has to hold them, and a task has many
-    partitions; without ``partition_by`` there is one task. How many there are is Spark's setting
-    ``spark.sql.shuffle.partitions``.
+    One task gets all rows of a partition of the query, which must fit into its memory, and it gets many
+    partitions. Without ``partition_by`` there is one task, otherwise Spark's setting
+    ``spark.sql.shuffle.partitions`` gives their number.
 
     Parameters
     ----------
     frame : DataFrame
-        What is searched.
-    source : EmptySource
-        Of ``frame``.
-    program : Program
-        The query compiled for ``source``; compiled again in the workers, whose kernels come from their disk.
-    columns : list of str
-        What is handed to the tasks.
-    emit : callable
-        `counted`, `measured`, `placed`, `matched_rows` or `tagged`.
+        The frame to search.
+        source : EmptySource
+            Source of ``frame``.
+        program : Program
+            The query compiled for ``source``. The workers compile it again, with kernels from their own disk.
+        columns : list of str
+            Columns that the tasks get.
+        emit : callable
+            `counted`, `measured`, `placed`, `matched_rows` or `tagged`.
     limit : int, optional
-        A task with more matches raises an error.
+        A task with more matches than this raises an error.
 
     Notes
     -----
-    Spark does not sort: a task puts its rows into stream order by itself. On 2 M shuffled rows and two order
-    columns this took half the time that ``sortWithinPartitions`` took; rows that arrive in order need no
-    sort.
+    Spark does not sort; a task puts its own rows into stream order. On 2 M shuffled rows and two order
+    columns this took half the time of ``sortWithinPartitions``; rows that arrive in order need no sort.
     """
     plain = numbered_columns(frame, source, columns)
     keys = key_columns(source, columns, program.query.partition_by)
     shuffled = plain.repartition(*keys) if keys else plain.repartition(1)
 
-    # The same work on no rows tells the types of the result.
+    # The same work on no rows gives the types of the result.
     none = np.empty(0, np.int64)
-    nothing = Found(program, source, MatchSet(build_events(source, program), none, none), columns)
+    nothing = TaskMatches(program, source, MatchSet(build_events(source, program), none, none), columns)
     types, output = result_types(emit(nothing), source)
     task = Task(
-        program.query,
-        program.schema,
-        tuple(columns),
-        emit,
-        output=output,
-        limit=limit,
+        program.query, program.schema, tuple(columns), emit, output=output, limit=limit,
         kernel_cache=os.environ.get("CEPKIT_CACHE"),
-    )
+    )  # fmt: skip
     return shuffled.mapInArrow(task.run, types)
 
 
 def numbered_columns(frame: DataFrame, source: EmptySource, columns: Sequence[str]) -> DataFrame:
-    """Return these columns, named ``e0``, ``e1``, …: names may hold dots, or differ in case alone."""
+    """Return these columns as ``e0``, ``e1``, …, since names may contain dots or differ only in case."""
     place = {name: i for i, name in enumerate(source.names)}
     plain = frame.toDF(*(f"c{i}" for i in range(len(place)))).select(*(f"c{place[name]}" for name in columns))
     return plain.toDF(*(f"e{i}" for i in range(len(columns))))
 
 
 def key_columns(source: EmptySource, columns: Sequence[str], partition_by: Iterable[str]) -> list[Column]:
-    """Return what sends the rows of one partition to one task, in a frame of `numbered_columns`."""
+    """Return the expressions that send a partition's rows to one task, for `numbered_columns`."""
     types = {field.name: field.dataType for field in source.fields}
     return [_hashed(f"e{columns.index(name)}", types[name]) for name in partition_by]
 
 
-def result_types(told: Iterable[tuple[str, Measured]], source: EmptySource) -> tuple[StructType, pa.Schema]:
-    """Return Spark's and Arrow's types of what is told of no matches, with columns ``c0``, ``c1``, ….
+def result_types(
+    results: Iterable[tuple[str, Measured]], source: EmptySource
+) -> tuple[StructType, pa.Schema]:
+    """Return Spark's and Arrow's types of these result columns, as columns ``c0``, ``c1``, ….
 
     Raises
     ------
     CepError
-        For a measure whose type its values would decide.
+        When the type of a measure depends on its values.
     """
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
     fields, types = [], []
-    for i, (name, values) in enumerate(told):
+    for i, (name, values) in enumerate(results):
         if isinstance(values, Picked):
             of = source.fields[source.names.index(values.column)].dataType
         elif pa.types.is_null(values.type):
@@ -207,9 +198,9 @@ def result_types(told: Iterable[tuple[str, Measured]], source: EmptySource) -> t
 
 
 def _hashed(name: str, of: DataType) -> Column:
-    """Return the expression that sends rows of one partition to one task.
+    """Return a key column that Spark hashes alike for all rows of one partition.
 
-    Spark hashes -0.0 and 0.0, NaN and null to different tasks; here each pair is one key.
+    Spark hashes -0.0 and 0.0 differently, and NaN and null; here each pair is one key.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, DoubleType, FloatType
@@ -224,13 +215,13 @@ def _hashed(name: str, of: DataType) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The matches of one task, with what is needed to tell of them."""
+class TaskMatches:
+    """The matches of one task, with the program and the source that results need."""
 
     program: Program
     source: ArrowSource
     matches: MatchSet
-    columns: Sequence[str]  # those of the frame that the task was given
+    columns: Sequence[str]  # the frame's columns that the task got
 
     @property
     def last_rows(self) -> np.ndarray:
@@ -248,12 +239,12 @@ class Found:
         return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, self.matches)]
 
 
-Emit = Callable[[Found], list[tuple[str, Measured]]]
+Emit = Callable[[TaskMatches], list[tuple[str, Measured]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a worker does with the batches of one Spark partition."""
+    """The work on the batches of one Spark partition."""
 
     query: RegexQuery
     schema: Mapping[str, ColumnType]
@@ -264,7 +255,7 @@ class Task:
     kernel_cache: str | None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Match the rows and return what ``emit`` says of the matches."""
+        """Match the rows and yield the output of ``emit``."""
         table = received_table(batches, self.columns)
         if table is None:
             return
@@ -276,12 +267,12 @@ class Task:
         matches = match_regex(program, events, threads=1)  # Spark already runs one task per core
         if self.limit is not None and len(matches) > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
-        found = Found(program, source, matches, self.columns)
+        found = TaskMatches(program, source, matches, self.columns)
         yield from sent_batches(self.emit(found), source, self.output)
 
 
 def received_table(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
-    """Return the rows of a task under the names of ``columns``; None when there are none."""
+    """Return the rows of a task as a table with the names ``columns``; None without rows."""
     received = list(batches)
     if not received:
         return None
@@ -289,23 +280,23 @@ def received_table(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) ->
 
 
 def sent_batches(
-    told: Iterable[tuple[str, Measured]], source: ArrowSource, output: pa.Schema
+    results: Iterable[tuple[str, Measured]], source: ArrowSource, output: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is told of matches as batches of bounded size, in the types of ``output``."""
+    """Yield the result columns as batches of bounded size, in the types of ``output``."""
     arrays = []
-    for (_, values), field in zip(told, output, strict=True):
+    for (_, values), field in zip(results, output, strict=True):
         array = source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
         arrays.append(array if array.type == field.type else array.cast(field.type))
     yield from pa.Table.from_arrays(arrays, schema=output).to_batches(max_chunksize=_ROWS_PER_BATCH)
 
 
 def too_many(limit: int) -> str:
-    """Return the text of the error for more than ``limit`` matches."""
+    """Return the error message for more than ``limit`` matches."""
     return f"there are more than limit={limit:,} matches; take a part with head or sample, or count() them"
 
 
 def use_kernel_cache(named: str | None) -> None:
-    """Choose the folder of compiled kernels in a worker: the driver's, the user's, else one of its own.
+    """Choose a worker's folder of compiled kernels: the driver's, the user's, or one of its own.
 
     A worker on a cluster may run without a home folder.
     """
@@ -319,9 +310,9 @@ def use_kernel_cache(named: str | None) -> None:
 
 
 def check_total_order(source: ArrowSource, events: Events, query: RegexQuery | SequenceQuery) -> None:
-    """Raise the error for events that ``order_by`` cannot tell apart from others of their partition.
+    """Raise an error for events of one partition that are equal in ``order_by``. Time O(n_events).
 
-    Spark keeps no order of rows that could decide. Time O(n_events).
+    Spark keeps no order of rows that could decide between them.
     """
     n_ties, row = _ties(source, events, query.order_by)
     if n_ties:
@@ -336,7 +327,7 @@ def check_total_order(source: ArrowSource, events: Events, query: RegexQuery | S
 
 
 def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tuple[int, int]:
-    """Return the number of events that equal an earlier one of their partition, and the row of the first."""
+    """Return the number of events equal to an earlier one of their partition, and the row of the first."""
     if events.n_events < 2:
         return 0, -1
     equal = np.ones(events.n_events - 1, bool)  # to the next event in the stream
@@ -354,27 +345,27 @@ def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tup
     return int(repeated.sum()), first
 
 
-# --- what a task tells of its matches
+# --- the results of a task
 
 
-def counted(found: Found) -> list[tuple[str, Measured]]:
+def counted(found: TaskMatches) -> list[tuple[str, Measured]]:
     """Return the number of matches, one row per task."""
     return [("count", pa.array([len(found.matches)]))]
 
 
-def placed(found: Found) -> list[tuple[str, Measured]]:
-    """Return the place of every match among all: the order and partition columns at its last event."""
+def placed(found: TaskMatches) -> list[tuple[str, Measured]]:
+    """Return the order and partition columns at the last event of every match."""
     query = found.program.query
     return [(name, Picked(name, found.last_rows)) for name in (*query.order_by, *query.partition_by)]
 
 
-def measured(found: Found) -> list[tuple[str, Measured]]:
-    """Return the result columns of every match, with `placed` behind."""
+def measured(found: TaskMatches) -> list[tuple[str, Measured]]:
+    """Return the result columns of every match, then `placed`."""
     return [*measure(found.program.query, found.matches, found.source).items(), *placed(found)]
 
 
-def matched_rows(found: Found) -> list[tuple[str, Measured]]:
-    """Return the rows of the matches with their variable in front and `placed` of their match behind."""
+def matched_rows(found: TaskMatches) -> list[tuple[str, Measured]]:
+    """Return the rows of the matches: their variable, their columns, and `placed` of their match."""
     lineage, rows = found.matches.lineage, found.item_rows
     last_rows = found.last_rows[lineage.match_of_item]
     place = [(name, Picked(values.column, last_rows)) for name, values in placed(found)]
@@ -382,8 +373,8 @@ def matched_rows(found: Found) -> list[tuple[str, Measured]]:
     return [("variable", pa.array(found.variables, pa.string())), *columns, *place]
 
 
-def tagged(found: Found) -> list[tuple[str, Measured]]:
-    """Return all rows with their variable in front and `placed` of their match behind, null where none."""
+def tagged(found: TaskMatches) -> list[tuple[str, Measured]]:
+    """Return all rows as `matched_rows` does, with nulls for unmatched rows."""
     n_rows = found.source.n_rows
     match, variable = np.full(n_rows, -1, np.int64), np.full(n_rows, None, dtype=object)
     match[found.item_rows] = found.matches.lineage.match_of_item
@@ -395,15 +386,15 @@ def tagged(found: Found) -> list[tuple[str, Measured]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
-    """Tells aggregates over the rows of all matches; ``texts`` as `aggregate_regex` reads them."""
+class RegexTaskAggregates:
+    """Aggregates over the rows of all matches; ``texts`` are texts for `aggregate_regex`."""
 
     texts: tuple[str, ...]
 
-    def __call__(self, found: Found) -> list[tuple[str, Measured]]:
-        """Return the values of a task as one text, see `from_text`."""
-        asked = {str(i): text for i, text in enumerate(self.texts)}
-        values = aggregate_regex(found.program, found.matches, found.source, asked)
+    def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
+        """Return the values of a task as one text (see `from_text`)."""
+        texts = {str(i): text for i, text in enumerate(self.texts)}
+        values = aggregate_regex(found.program, found.matches, found.source, texts)
         return [("values", pa.array([as_text(values)]))]
 
 
@@ -411,7 +402,7 @@ class Aggregated:
 
 
 def as_text(values: Iterable[int | float | None]) -> str:
-    """Return numbers as one text: exact, and of any size.
+    """Return numbers of any size as one text, without loss.
 
     Examples
     --------

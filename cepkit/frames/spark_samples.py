@@ -1,4 +1,4 @@
-"""Some of all matches, the first or drawn at random, where no task knows those of the others."""
+"""The first matches, or a random sample, where no task knows the matches of the others."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.frames.spark_sequences import Searched, Told
+from cepkit.frames.spark_sequences import Results, Searched
 
-_GOLDEN = 0x9E3779B97F4A7C15  # of splitmix64, with the two below
+_GOLDEN = 0x9E3779B97F4A7C15  # constant of splitmix64, as the two below
 _MIX = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """Tells of the first ``n`` matches of a task, and of others that come at the time of the last of them."""
+    """The first ``n`` matches of a task, and the others at the time of the last one."""
 
     n: int
 
-    def __call__(self, searched: Searched) -> Iterator[Told]:
-        """Yield the result columns and places of these matches."""
+    def __call__(self, searched: Searched) -> Iterator[Results]:
+        """Yield the result columns and the places of these matches."""
         numbers, ranks = self._numbers(searched)
         yield [*searched.measures(searched.matches.take(numbers)), ("rank", pa.array(ranks, pa.int64()))]
 
@@ -42,7 +42,7 @@ class First:
             ranks += range(n_taken)
             first += int(counts[end])
             if len(numbers) >= self.n and stop == len(positions):
-                # Which partition is first at the same time, the task does not decide.
+                # The task cannot decide which partition comes first at the same time.
                 stop = self._end_of_time(searched, np.asarray(positions), end)
         return numbers, ranks
 
@@ -57,17 +57,16 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Tells of the matches of a task that may be among ``n`` drawn uniformly from those of all tasks.
+    """The matches of a task that may be in a uniform sample of ``n`` matches of all tasks.
 
-    Every match has a random waiting time, exponential and independent of the others, and the ``n`` with the
-    shortest are drawn. The matches with one last event are not looked at one by one: the shortest of N
-    waiting times is a single one divided by N, and the next ones follow in the same way.
+    Every match has a random waiting time, exponential and independent of the others; the sample is the ``n``
+    shortest times. Matches with the same last event need no separate times: the shortest of N waiting times
+    is a single one divided by N, and the next ones follow in the same way.
 
     Notes
     -----
-    What is drawn depends on ``seed`` and the last events of the matches, not on the number of tasks. Times
-    are kept as logarithms, since numbers of matches exceed floating point. Time O(events where matches end +
-    n log n).
+    The sample depends on ``seed`` and the last events of the matches, not on the number of tasks. Times are
+    logarithms, since numbers of matches exceed floating point. Time O(events where matches end + n log n).
     Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters
     97(5), 2006.
     """
@@ -75,8 +74,8 @@ class Drawn:
     n: int
     seed: int
 
-    def __call__(self, searched: Searched) -> Iterator[Told]:
-        """Yield result columns, order and partition columns, place among those drawn, and waiting time."""
+    def __call__(self, searched: Searched) -> Iterator[Results]:
+        """Yield result columns, order and partition columns, place in the sample, and waiting time."""
         positions, counts = searched.matches.ends()
         rows = searched.events.rows(np.asarray(positions, np.int64))
         hashes = _hashes(searched, rows, self.seed)
@@ -91,7 +90,7 @@ class Drawn:
 
 
 def _shortest(counts: np.ndarray | list[int], hashes: np.ndarray, n: int) -> list[tuple[int, float]]:
-    """Return the number and the logarithm of the waiting time of the ``n`` matches with the shortest."""
+    """Return the numbers of the ``n`` matches with the shortest waiting times, and the times' logarithms."""
     if n < 1 or not len(counts):
         return []
     logs = np.array([math.log(int(count)) for count in counts])
@@ -119,19 +118,19 @@ def _shortest(counts: np.ndarray | list[int], hashes: np.ndarray, n: int) -> lis
 
 
 def _hashes(searched: Searched, rows: np.ndarray, seed: int) -> np.ndarray:
-    """Return a random number per event, uint64, that depends on ``seed`` and what tells the event."""
+    """Return a random uint64 per event that depends on ``seed`` and the event's key columns."""
     query = searched.query
-    # As large as any seed is, its digits tell it.
+    # As a text, a seed of any size works.
     mixed = np.full(len(rows), Random(f"cepkit {seed}").getrandbits(64), np.uint64)
     for name in (*query.order_by, *query.partition_by):
         array = searched.source.arrow(name, rows)
-        mixed = _mixed(mixed ^ pd.util.hash_array(_values(array), categorize=False).astype(np.uint64))
+        mixed = _mix(mixed ^ pd.util.hash_array(_values(array), categorize=False).astype(np.uint64))
         mixed += array.is_valid().to_numpy(zero_copy_only=False)
     return mixed
 
 
 def _values(array: pa.Array) -> np.ndarray:
-    """Return values in a type that does not depend on whether others are null; something for null."""
+    """Return values in a type that does not depend on nulls, with any value for a null."""
     of = array.type
     if pa.types.is_integer(of) or pa.types.is_temporal(of):
         return array.cast(pa.int32() if pa.types.is_date32(of) else pa.int64()).fill_null(0).to_numpy()
@@ -140,8 +139,8 @@ def _values(array: pa.Array) -> np.ndarray:
     return np.array([str(value) for value in array.to_pylist()], dtype=object)
 
 
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """Return the numbers scattered, one to one: splitmix64."""
+def _mix(numbers: np.ndarray) -> np.ndarray:
+    """Return the numbers scattered one to one by splitmix64."""
     numbers = numbers + np.uint64(_GOLDEN)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(_MIX[0])
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(_MIX[1])

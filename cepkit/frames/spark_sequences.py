@@ -1,4 +1,4 @@
-"""Sequence queries as Arrow tasks of Spark: the events of a task matched, and what it tells of matches."""
+"""Sequence queries as Arrow tasks of Spark: a task matches its events and sends results."""
 
 from __future__ import annotations
 
@@ -39,50 +39,43 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Engine = Callable[[SequenceProgram, Events], SequenceSet]
-Told = list[tuple[str, Measured]]
+Results = list[tuple[str, Measured]]
 
-_MOST_NUMBERED = 2**53  # matches of a task that a frame can have; no job ends that makes more
-_DIGITS = 38  # of Spark's widest integer
-_MATCHES_WITH_ROWS = 1 << 13  # per block where each brings rows of its own
+_MOST_NUMBERED = 2**53  # matches of a task; a job with more never ends
+_DIGITS = 38  # digits of Spark's widest integer
+_MATCHES_WITH_ROWS = 1 << 13  # matches per block when each has rows of its own
 
 
 # --- on the driver
 
 
 def run_tasks(
-    frame: DataFrame,
-    source: EmptySource,
-    program: SequenceProgram,
-    engine: Engine,
-    columns: Sequence[str],
-    tell: Tell,
-    *,
-    slices: Slices | None = None,
-    limit: int | None = None,
-) -> DataFrame:
-    """Return what ``tell`` says of the matches of every task, lazily, with columns named ``c0``, ``c1``, ….
+    frame: DataFrame, source: EmptySource, program: SequenceProgram, engine: Engine,
+    columns: Sequence[str], tell: Tell, *, slices: Slices | None = None, limit: int | None = None,
+) -> DataFrame:  # fmt: skip
+    """Return the output of ``tell`` for the matches of every task, lazily, with columns ``c0``, ``c1``, ….
 
-    All rows of a partition go to one task. Without ``partition_by`` every slice goes to one, and without
-    slices the whole frame.
+    All rows of a partition go to one task. Without ``partition_by`` a slice goes to one task, and without
+    slices the whole frame does.
 
     Parameters
     ----------
     frame : DataFrame
-        What is searched.
-    source : EmptySource
-        Of ``frame``.
-    program : SequenceProgram
-        The query compiled for ``source``; compiled again in the workers.
-    engine : callable
-        Returns all matches of a program in some events.
-    columns : sequence of str
-        What is handed to the tasks.
-    tell : callable
-        One of those below.
-    slices : Slices, optional
-        How a stream without partitions is cut.
-    limit : int, optional
-        A task with more matches raises an error.
+        The frame to search.
+        source : EmptySource
+            Source of ``frame``.
+        program : SequenceProgram
+            The query compiled for ``source``. The workers compile it again.
+        engine : callable
+            Takes a program and events; returns all matches.
+        columns : sequence of str
+            Columns that the tasks get.
+        tell : callable
+            One of the functions at the end of this module.
+        slices : Slices, optional
+            The slices of a stream without partitions.
+        limit : int, optional
+            A task with more matches than this raises an error.
     """
     events = numbered_columns(frame, source, columns)
     if program.query.partition_by:
@@ -90,7 +83,7 @@ def run_tasks(
     elif slices is None:
         shuffled = events.repartition(1)
     else:
-        shuffled = _in_slices(events, source, columns, slices)
+        shuffled = _send_slices(events, source, columns, slices)
     nothing = Searched(program, source, KnownMatches(build_events(source, program), EMPTY), columns)
     types, output = result_types(next(iter(tell(nothing))), source)
     task = SequenceTask(
@@ -100,7 +93,7 @@ def run_tasks(
     return shuffled.mapInArrow(task.run, types)
 
 
-def _in_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], slices: Slices) -> DataFrame:
+def _send_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], slices: Slices) -> DataFrame:
     from pyspark.sql import functions as F
 
     of = source.fields[source.names.index(slices.clock)].dataType
@@ -115,12 +108,12 @@ def _in_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], s
 
 @dataclass(frozen=True, slots=True)
 class SequenceTask:
-    """What a worker does with the batches of one Spark partition."""
+    """The work on the batches of one Spark partition."""
 
     query: SequenceQuery
     schema: Mapping[str, ColumnType]
     engine: Engine
-    columns: tuple[str, ...]  # names of the batches' columns, in front of those of slices
+    columns: tuple[str, ...]  # names of the batches' columns, before `SLICE_COLUMNS`
     tell: Tell
     output: pa.Schema
     in_slices: bool
@@ -128,14 +121,14 @@ class SequenceTask:
     kernel_cache: str | None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Match the rows and return what ``tell`` says of the matches; one slice after the other."""
+        """Match the rows, one slice after the other, and yield the output of ``tell``."""
         table = received_table(batches, (*self.columns, *(SLICE_COLUMNS if self.in_slices else ())))
         if table is None:
             return
         use_kernel_cache(self.kernel_cache)
         program = compile_sequence(self.query, self.schema)
         if not self.in_slices:
-            yield from self._found_in(program, table, None, None)
+            yield from self._search(program, table, None, None)
             return
         events = table.select(range(len(self.columns)))
         slice_of_row, low, high = (table.column(len(self.columns) + i) for i in range(len(SLICE_COLUMNS)))
@@ -145,9 +138,9 @@ class SequenceTask:
             rows = np.flatnonzero(slice_of_row == number)
             own = events if len(rows) == len(slice_of_row) else events.take(pa.array(rows)).combine_chunks()
             limits = (limit[int(rows[0])].as_py() for limit in (low, high))
-            yield from self._found_in(program, own, *limits)
+            yield from self._search(program, own, *limits)
 
-    def _found_in(
+    def _search(
         self, program: SequenceProgram, table: pa.Table, low: float | None, high: float | None
     ) -> Iterator[pa.RecordBatch]:
         source = ArrowSource(table)
@@ -158,36 +151,36 @@ class SequenceTask:
             matches = EndingBetween(matches, *_positions(events, program.clock, low, high))
         if self.limit is not None and matches.count() > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
-        for told in self.tell(Searched(program, source, matches, self.columns)):
-            yield from sent_batches(told, source, self.output)
+        for results in self.tell(Searched(program, source, matches, self.columns)):
+            yield from sent_batches(results, source, self.output)
 
 
 def _positions(events: Events, clock: str, low: float | None, high: float | None) -> tuple[int, int]:
-    """Return the first position from time ``low`` on, and the first from ``high`` on; None: no limit."""
+    """Return the first positions at or after the times ``low`` and ``high``; None: no limit."""
     time = events.columns[clock].values
     begin = 0 if low is None else int(np.searchsorted(time, low))
     return begin, events.n_events if high is None else int(np.searchsorted(time, high))
 
 
 class EndingBetween(SequenceSet):
-    """Those matches of ``whole`` whose last event has a position from ``low`` to ``high``."""
+    """The matches of ``whole`` whose last event has a position from ``low`` up to ``high``."""
 
     def __init__(self, whole: SequenceSet, low: int, high: int):
         self.events, self.whole, self.low, self.high = whole.events, whole, low, high
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end and how many end at each."""
+        """Return the positions where matches end, and the number of matches at each."""
         positions, counts = self.whole.ends()
         own = slice(*np.searchsorted(positions, [self.low, self.high]).tolist())
         return positions[own], counts[own]
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
+        """Return the matches that end from ``low`` up to ``high``."""
         low, high = max(low, self.low), min(high, self.high)
         return self.whole.ending(low, high) if low < high else EMPTY
 
     def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
+        """Return the matches with these numbers, in this order."""
         positions, counts = self.whole.ends()
         n_before = sum(map(int, counts[: np.searchsorted(positions, self.low)]))
         return self.whole.take([n_before + number for number in numbers])
@@ -197,7 +190,7 @@ class EndingBetween(SequenceSet):
 
         Notes
         -----
-        The matches of ``whole`` that end before are made as well: it knows how to bound its memory.
+        ``whole`` also makes the matches that end before, because it bounds its own memory.
         """
         for block in self.whole.blocks(size):
             begin, stop = np.searchsorted(block.last, [self.low, self.high]).tolist()
@@ -209,12 +202,12 @@ class EndingBetween(SequenceSet):
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The matches of one task or slice, with what is needed to tell of them."""
+    """The matches of one task or slice, with the program and the source that results need."""
 
     program: SequenceProgram
     source: ArrowSource
     matches: SequenceSet
-    columns: Sequence[str]  # those of the frame that the task was given
+    columns: Sequence[str]  # the frame's columns that the task got
 
     @property
     def query(self) -> SequenceQuery:
@@ -223,18 +216,18 @@ class Searched:
 
     @property
     def events(self) -> Events:
-        """What was searched."""
+        """The searched events."""
         return self.matches.events
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[tuple[MatchBlock, np.ndarray]]:
-        """Yield blocks with the rank of each match among those with the same last event, int64.
+        """Yield blocks, with the int64 rank of each match among the matches with the same last event.
 
-        The first may be empty; there is always one.
+        There is always a first block, which may be empty.
 
         Raises
         ------
         ResultTooLargeError
-            When there are more than any job can make.
+            When there are more matches than any job can make.
         """
         self.refuse_endless()
         yield EMPTY, np.empty(0, np.int64)
@@ -243,29 +236,29 @@ class Searched:
             yield block, ranks.of(block.last)
 
     def refuse_endless(self) -> None:
-        """Raise the error for more matches than any job can make."""
+        """Raise an error for more matches than any job can make."""
         if self.matches.count() > _MOST_NUMBERED:
             raise ResultTooLargeError(
                 f"there are more than {_MOST_NUMBERED:,} matches in one task, too many to make each; take a "
-                "part with head or sample, or ask for count(), count_by_last() or aggregate()"
+                "part with head or sample, or use count(), count_by_last() or aggregate()"
             )
 
-    def places(self, positions: np.ndarray) -> Told:
-        """Return what the places of matches in the order begin with: order and partition columns there."""
+    def places(self, positions: np.ndarray) -> Results:
+        """Return the order and partition columns at these positions, which begin the places of matches."""
         rows = self.events.rows(positions)
         return [(name, Picked(name, rows)) for name in (*self.query.order_by, *self.query.partition_by)]
 
-    def measures(self, block: MatchBlock) -> Told:
+    def measures(self, block: MatchBlock) -> Results:
         """Return the result columns of matches, with the order and partition columns of their last event."""
         columns = sequence_measures(self.program, self.events, block, self.source)
         return [*columns.items(), *self.places(block.last)]
 
 
 class Ranks:
-    """Numbers matches with the same last event, which come in canonical order, from 0."""
+    """Ranks, from 0, of matches with the same last event; matches come in canonical order."""
 
     def __init__(self):
-        self.last, self.n = -1, 0  # position of the last event seen, and how many matches end there
+        self.last, self.n = -1, 0  # the latest last event, and the number of matches at it
 
     def of(self, last: np.ndarray) -> np.ndarray:
         """Return the rank of each of the next matches; ``last`` are the positions of their last events."""
@@ -280,28 +273,28 @@ class Ranks:
         return rank
 
 
-# --- what a task tells of its matches, in parts of bounded size
+# --- the results of a task, in parts of bounded size
 
 
-Tell = Callable[[Searched], Iterable[Told]]
+Tell = Callable[[Searched], Iterable[Results]]
 
 
-def counted(searched: Searched) -> Iterator[Told]:
-    """Yield the number of matches, of any size, in hexadecimal digits: they have no longest number."""
+def counted(searched: Searched) -> Iterator[Results]:
+    """Yield the number of matches in hexadecimal digits, which Python converts at any length."""
     yield [("count", pa.array([hex(searched.matches.count())]))]
 
 
-def found_any(searched: Searched) -> Iterator[Told]:
+def found_any(searched: Searched) -> Iterator[Results]:
     """Yield a row when there is a match."""
     yield [("any", pa.array([True] * searched.matches.any(), pa.bool_()))]
 
 
-def ended(searched: Searched) -> Iterator[Told]:
-    """Yield the events where matches end, and how many do."""
+def ended(searched: Searched) -> Iterator[Results]:
+    """Yield the events where matches end, and the number of matches at each."""
     positions, counts = searched.matches.ends()
     if max(counts, default=0) >= 10**_DIGITS:
         raise ResultTooLargeError(
-            f"at one event end more than 10^{_DIGITS} matches, the most that a column of Spark can hold; "
+            f"more than 10^{_DIGITS} matches end at one event, too many for a column of Spark; "
             "count() is exact for any number"
         )
     of = pa.decimal128(_DIGITS, 0)
@@ -309,33 +302,33 @@ def ended(searched: Searched) -> Iterator[Told]:
     yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
 
 
-def numbered_ends(searched: Searched) -> Iterator[Told]:
-    """Yield as `ended`, for numbers of matches that each are made."""
+def numbered_ends(searched: Searched) -> Iterator[Results]:
+    """Yield the same as `ended`, in int64, for matches that are all made."""
     searched.refuse_endless()
     positions, counts = searched.matches.ends()
     numbers = pa.array([int(count) for count in counts], pa.int64())
     yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
 
 
-def measured(searched: Searched) -> Iterator[Told]:
-    """Yield the result columns of every match, with its place behind."""
+def measured(searched: Searched) -> Iterator[Results]:
+    """Yield the result columns of every match, then its place."""
     for block, rank in searched.blocks():
         yield [*searched.measures(block), ("rank", pa.array(rank))]
 
 
-def matched_rows(searched: Searched) -> Iterator[Told]:
-    """Yield the rows of the matches with their variable in front and the place of their match behind."""
+def matched_rows(searched: Searched) -> Iterator[Results]:
+    """Yield the rows of the matches: their variable, their columns, and the place of their match."""
     for block, rank in searched.blocks(_MATCHES_WITH_ROWS):
         yield _rows_of(searched, block, rank)
 
 
-def tagged_rows(searched: Searched) -> Iterator[Told]:
-    """Yield as `matched_rows`; a row of several matches is an error, also where another slice has them."""
+def tagged_rows(searched: Searched) -> Iterator[Results]:
+    """Yield the same as `matched_rows`; a row in several matches of this task is an error."""
     is_matched = np.zeros(searched.events.n_events, bool)
     for block, rank in searched.blocks(_MATCHES_WITH_ROWS):
-        again = is_matched[block.event_of_item]
+        repeated = is_matched[block.event_of_item]
         is_matched[block.event_of_item] = True
-        if again.any() or len(np.unique(block.event_of_item)) < len(block.event_of_item):
+        if repeated.any() or len(np.unique(block.event_of_item)) < len(block.event_of_item):
             raise CepError(SHARED_ROW)
         yield _rows_of(searched, block, rank)
 
@@ -346,7 +339,7 @@ SHARED_ROW = (
 )
 
 
-def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Told:
+def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Results:
     match = block.match_of_item
     names = np.array(searched.query.variables, dtype=object)
     rows = searched.events.rows(block.event_of_item)
@@ -359,13 +352,13 @@ def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
-    """Tells aggregates over the events of all matches; ``texts`` as `aggregate_matches` reads them."""
+class SequenceTaskAggregates:
+    """Aggregates over the events of all matches; ``texts`` are texts for `aggregate_matches`."""
 
     texts: tuple[str, ...]
 
-    def __call__(self, searched: Searched) -> Iterator[Told]:
-        """Yield the values of a task as one text, see `cepkit.frames.spark.from_text`."""
-        asked = {str(i): text for i, text in enumerate(self.texts)}
-        values = aggregate_matches(searched.program, searched.matches, searched.source, asked)
+    def __call__(self, searched: Searched) -> Iterator[Results]:
+        """Yield the values of a task as one text (see `cepkit.frames.spark.from_text`)."""
+        texts = {str(i): text for i, text in enumerate(self.texts)}
+        values = aggregate_matches(searched.program, searched.matches, searched.source, texts)
         yield [("values", pa.array([as_text(values)]))]

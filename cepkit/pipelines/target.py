@@ -1,4 +1,4 @@
-"""The folder that `ingest` fills: replaced as a whole or not at all, and never one that is not its own."""
+"""The target folder of `ingest`: replaced as a whole or not at all, and only if it is an earlier result."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ MODES = ("replace", "error")
 
 
 class TargetError(CepError, FileExistsError):
-    """The target cannot be written: it is something else, or it exists and must not be replaced."""
+    """The target is not a result of `ingest`, or it must not be replaced."""
 
 
 def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
-    """Return the target as a path, after checking that a result may be put there.
+    """Return the target as a path; raise an error unless a result may be written there.
 
     Parameters
     ----------
     target : str or path
         A folder on a file system of this machine that is absent, empty, or an earlier result of `ingest`.
     mode : {"replace", "error"}
-        What happens to an earlier result.
+        Whether to replace an earlier result or to raise an error.
 
     Raises
     ------
     TargetError
-        When it is something else; nothing in it is touched.
+        When the target is anything else; it is not changed.
     """
     if mode not in MODES:
         raise TargetError(f"mode {mode!r} is not one of {', '.join(map(repr, MODES))}")
@@ -47,7 +47,7 @@ def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
             "whole. Write to a folder, then copy it"
         )
     folder = Path(text).expanduser().resolve()
-    _put_back(folder)
+    _restore(folder)
     if not folder.exists():
         return folder
     if not folder.is_dir():
@@ -57,17 +57,15 @@ def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
         return folder
     strangers = sorted(names - {EVENTS, QUARANTINE, QUALITY})
     if strangers or not is_result(folder):
-        found = f"it holds {', '.join(strangers[:3] or sorted(names)[:3])}"
-        raise TargetError(
-            f"target {text!r} is not a result of `cepkit ingest` ({found}), and is left as it is"
-        )
+        found = f"it has {', '.join(strangers[:3] or sorted(names)[:3])}"
+        raise TargetError(f"target {text!r} is not a result of `cepkit ingest` ({found}); it is not changed")
     if mode == "error":
-        raise TargetError(f"target {text!r} holds a result already; mode='replace' replaces it")
+        raise TargetError(f"target {text!r} already has a result; mode='replace' replaces it")
     return folder
 
 
 def is_result(folder: Path) -> bool:
-    """Tell whether a folder is the result of `ingest`."""
+    """Return whether a folder is a result of `ingest`."""
     try:
         report = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -77,10 +75,10 @@ def is_result(folder: Path) -> bool:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Give an empty folder beside ``folder`` to fill; at the end put it in its place, on an error remove it.
+    """Yield an empty folder that replaces ``folder`` at the end, or is removed after an error.
 
-    An earlier ``folder`` stays until then. If the program dies between taking it away and putting the new one
-    in its place, the next `target_folder` puts the earlier one back.
+    An earlier ``folder`` stays until then. If the program dies between the two renames, the next
+    `target_folder` restores the earlier one.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -93,14 +91,14 @@ def replacing(folder: Path) -> Iterator[Path]:
             folder.rename(earlier)
         unfinished.rename(folder)
     except BaseException:
-        _put_back(folder)
+        _restore(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     shutil.rmtree(earlier, ignore_errors=True)
 
 
-def _put_back(folder: Path) -> None:
-    """Undo a replacement that was cut off after the earlier folder was taken away."""
+def _restore(folder: Path) -> None:
+    """Restore the earlier folder when a replacement stopped between its two renames."""
     if folder.exists() or not folder.parent.is_dir():
         return
     earlier = [p for p in folder.parent.iterdir() if p.name.startswith(f".{folder.name}.earlier-")]

@@ -1,1 +1,1 @@
-"""Pictures from tidy data: automata as DOT and SVG, matches as plotly figures. Nothing is matched here."""
+"""Pictures from tidy data: automata as DOT and SVG, matches as plotly figures. This room matches nothing."""

@@ -17,12 +17,12 @@ _PATTERNS = {
     "source": '<circle cx="3" cy="3" r="1.2" fill="{0}"/>',
 }
 _GROUND = {"partials": 0.35, "removal": 0.12, "source": 0.3}
-MOST_COLUMNS = 600  # of pixels: a longer line is drawn by the extremes in each column
+MOST_COLUMNS = 600  # of pixels; a longer line is drawn by the extremes of each column
 DASHES = ("", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3")
 
 
 def document(width: float, height: float, label: str, parts: Iterable[str]) -> str:
-    """Return one ``<svg>`` element with ready parts; ``currentColor`` is the page's text colour in it."""
+    """Return an ``<svg>`` element with the given parts; its ``currentColor`` is the page's text colour."""
     attributes = theme.svg_attributes(label) | {"class": "cepkit-picture"}
     written = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items())
     return (
@@ -61,7 +61,7 @@ def titled(part: str, words: object) -> str:
 
 
 def rectangles(x0: Sequence[float], y0: Sequence[float], x1: Sequence[float], y1: Sequence[float]) -> str:
-    """Return the path of all rectangles as one text."""
+    """Return one path of all rectangles."""
     made = zip(*(np.round(of, 2).tolist() for of in (x0, y0, x1, y1)), strict=True)
     return "".join(f"M{a:g},{b:g}H{c:g}V{d:g}H{a:g}Z" for a, b, c, d in made)
 
@@ -85,13 +85,13 @@ def line(x: Sequence[float], y: Sequence[float]) -> str:
 
 
 def extremes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points of a long line that show: the first, last, least and greatest of a pixel column.
+    """Return the visible points of a long line: the first, last, least and greatest of each pixel column.
 
     Parameters
     ----------
     x, y : numpy.ndarray
-        Pixels, float64, shape (n,), ``x`` ascending. NaN in ``y`` is a gap. Up to 1,200 points are returned
-        as they are.
+        Pixels, float64, shape (n,), ``x`` ascending. NaN in ``y`` is a gap. All points are returned when
+        there are at most 1,200.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def extremes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def work_pattern(name: str, action: str, colour: str) -> str:
-    """Return the definition of the pattern for a kind of work; "events" has none and is drawn solid."""
+    """Return the SVG pattern of a kind of work; "events" has none and is drawn solid."""
     if action not in _PATTERNS:
         return ""
     ground = f'<rect width="6" height="6" fill="{colour}" fill-opacity="{_GROUND[action]}"/>'
@@ -140,7 +140,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """Return a number as an axis shows it.
+    """Return a number as the text of a tick.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def tick_text(value: float) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a coordinate, to a hundredth of a pixel or to ``digits`` digits after the point.
+    """Return a coordinate, rounded to ``digits`` digits after the point.
 
     Examples
     --------

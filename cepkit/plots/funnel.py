@@ -1,4 +1,4 @@
-"""Bars of how many partial matches reach each step; of any size, since only their logarithms are drawn."""
+"""Bars of the number of partial matches per step. Numbers of any size work: only logarithms are drawn."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from cepkit.plots.timeline.heights import nice_ticks
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-LINEAR = 100  # the largest count is so many times the smallest at most, for an axis that is linear
+LINEAR = 100  # greatest ratio of the largest to the smallest count on a linear axis
 LARGEST_LINEAR = 10**12
 BAR_PIXELS = 26
-SHORTEST = 0.004  # of the axis: a bar of one partial match on a logarithmic axis
+SHORTEST = 0.004  # share of a logarithmic axis that the bar of one partial match takes
 _MOST_TICKS = 7
 _TITLE_CHARACTERS = 80
 
 
 def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]]) -> go.Figure:
-    """Draw counts as bars from top to bottom, a trace per branch.
+    """Draw counts as bars from top to bottom, with one trace per branch.
 
     Parameters
     ----------
     title : str
-        Taken literally.
+        Title, shown literally.
     branches : sequence of sequences of (str, int, bool)
-        Name, count and whether it is exact, of every step.
+        Name, count, and whether the count is exact, for every step.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        The axis is linear, or where the counts differ much logarithmic from 1 on; a 0 has no bar.
+        The axis is linear, or logarithmic from 1 when the counts differ much; a 0 has no bar.
     """
     from cepkit.plots.lean import LeanFigure
 
@@ -49,23 +49,17 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
         lengths = [_log_length(n, top) if is_log else n for _, n, _ in steps]
         texts = [count_text(n, exact=exact) for _, n, exact in steps]
         figure.add_bar(
-            y=[escaped(cut(name)) for name, _, _ in steps],
-            x=lengths,
-            text=texts,
-            textposition="outside",
-            textfont={"size": 11},
-            constraintext="none",
-            cliponaxis=False,
-            name=f"branch {b}",
-            orientation="h",
+            y=[escaped(cut(name)) for name, _, _ in steps], x=lengths, text=texts,
+            textposition="outside", textfont={"size": 11}, constraintext="none", cliponaxis=False,
+            name=f"branch {b}", orientation="h",
             marker={"color": theme.PALETTE[b % len(theme.PALETTE)]},
             hovertemplate="%{y}: %{text}<extra></extra>",
-        )
+        )  # fmt: skip
     lines = [escaped(line) for line in textwrap.wrap(title, _TITLE_CHARACTERS) or [""]]
     n_bars = max((len(steps) for steps in branches), default=0)
     height = n_bars * max(BAR_PIXELS, 14 * len(branches)) + 112 + 18 * len(lines)
     line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
-    # Room for the longest number behind the longest bar.
+    # The range leaves room for the number after the longest bar.
     figure.update_layout(
         title=theme.title_at_left(lines),
         xaxis={"range": [0, 1.18 * top], **_ticks(top, is_log), **line},
@@ -79,14 +73,14 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
 
 
 def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
-    """Return the order of the bars: in that of every branch, what only one has in front of what it shares."""
+    """Return the order of the bars: the order of each branch, with own steps before shared ones."""
     merged: list[str] = []
     for steps in branches:
         own = [escaped(cut(name)) for name, _, _ in steps]
         for i, name in enumerate(own):
             if name not in merged:
-                behind = next((later for later in own[i + 1 :] if later in merged), None)
-                merged.insert(len(merged) if behind is None else merged.index(behind), name)
+                following = next((later for later in own[i + 1 :] if later in merged), None)
+                merged.insert(len(merged) if following is None else merged.index(following), name)
     return {"categoryorder": "array", "categoryarray": merged}
 
 
@@ -95,12 +89,11 @@ def _log_length(n: int, top: float) -> float:
 
 
 def _ticks(top: float, is_log: bool) -> dict:
-    """Return the ticks and the title of the axis."""
+
     if not is_log:
         return {"title": {"text": "partial matches"}, "nticks": _MOST_TICKS, "tickformat": ",~d"}
-    exponents = [
-        round(tick) for tick in nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS) if tick == round(tick)
-    ]
+    ticks = nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS)
+    exponents = [round(tick) for tick in ticks if tick == round(tick)]
     return {
         "title": {"text": "partial matches (log)"},
         "tickmode": "array",

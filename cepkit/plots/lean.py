@@ -1,4 +1,4 @@
-"""Figures whose JSON is small: what traces or axes share stands once, numbers are as precise as a picture."""
+"""Figures with small JSON: shared attributes appear once, and numbers are as precise as a picture needs."""
 
 from __future__ import annotations
 
@@ -11,40 +11,20 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-FEWEST_NUMBERS = 4  # of a list that becomes a typed array
-PRECISION = 1e-5  # of the range of the values, in single precision: far below a pixel
+FEWEST_NUMBERS = 4  # shorter lists do not become typed arrays
+PRECISION = 1e-5  # largest error in single precision, as a share of the values' range: far below a pixel
 
-# Attributes that plotly takes from a template as from the trace or axis itself. Not so `linecolor`: an axis
-# has a line where that stands in the axis.
+# Attributes that work the same in a template as in the trace or axis. `linecolor` does not: it draws the
+# line of an axis only when the axis itself has it.
 _OF_TRACES = (
-    "cliponaxis",
-    "hoverinfo",
-    "hovertemplate",
-    "line.dash",
-    "line.width",
-    "marker.line.width",
-    "marker.size",
-    "mode",
-    "showlegend",
-    "textfont.color",
-    "textfont.size",
-    "textposition",
-    "width",
-)
+    "cliponaxis", "hoverinfo", "hovertemplate", "line.dash", "line.width", "marker.line.width",
+    "marker.size", "mode", "showlegend", "textfont.color", "textfont.size", "textposition", "width",
+)  # fmt: skip
 _OF_LINES = ("legendgroup", "line.color", "line.dash", "marker.color", "marker.symbol", "name")
 _OF_AXES = (
-    "automargin",
-    "fixedrange",
-    "gridcolor",
-    "rangemode",
-    "showgrid",
-    "tickformat",
-    "tickmode",
-    "ticks",
-    "ticktext",
-    "tickvals",
-    "zeroline",
-)
+    "automargin", "fixedrange", "gridcolor", "rangemode", "showgrid", "tickformat", "tickmode", "ticks",
+    "ticktext", "tickvals", "zeroline",
+)  # fmt: skip
 _OF_NOTES = ("font.color", "font.size", "showarrow", "xanchor", "yanchor", "xref", "yref")
 _OF_SHAPES = ("layer", "line.color", "line.dash", "line.width", "type")
 
@@ -52,7 +32,7 @@ _OF_SHAPES = ("layer", "line.color", "line.dash", "line.width", "type")
 class LeanFigure(go.Figure):
     """A figure of plotly without its default template, and with `lean` JSON.
 
-    In Python its traces have all that was given to them; saved in a notebook it takes a half of the bytes.
+    In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes.
 
     Examples
     --------
@@ -64,19 +44,19 @@ class LeanFigure(go.Figure):
     def __init__(self, data=None, layout=None, frames=None, skip_invalid=False, **others):
         super().__init__(data, layout, frames, skip_invalid, **others)
         if layout is None and not isinstance(data, (dict, go.Figure)):
-            self.layout.template = "none"  # the default one takes 7 KB
+            self.layout.template = "none"  # the default template takes 7 KB
 
     def to_dict(self) -> dict:
-        """Return the figure as plotly's JSON, made `lean`."""
+        """Return the figure as plotly's JSON after `lean`."""
         return lean(super().to_dict())
 
 
 def lean(figure: dict) -> dict:
-    """Return plotly's JSON of the same picture in fewer bytes; the argument is changed.
+    """Return plotly's JSON of the same picture in fewer bytes; it changes the argument.
 
-    Attributes that most traces of a type (axes of a letter, annotations) have with one value move to the
-    figure's template, unless some have none. Lists of numbers become typed arrays, double precision single
-    where nobody could see a difference: not in times since 1970, and never in whole numbers.
+    An attribute that all traces of a type have, mostly with one value, moves to the figure's template. The
+    same holds for the axes of a letter and for annotations. Lists of numbers become typed arrays. Double
+    precision becomes single where nobody could see a difference: not for times since 1970 or whole numbers.
 
     Examples
     --------
@@ -96,7 +76,7 @@ def lean(figure: dict) -> dict:
         if len(shared) == 1:
             _share(traces, _OF_TRACES, shared[0])
             if not figure.get("frames"):
-                of_data[kind] = _dealt(traces, shared[0])
+                of_data[kind] = _take_looks(traces, shared[0])
     for note in layout.get("annotations", ()):
         note.update({name: _short(note[name]) for name in ("x", "y") if name in note})
     for letter in "xy":
@@ -118,7 +98,7 @@ def lean(figure: dict) -> dict:
 
 
 def _short(place):
-    """Return a place without the last digits of sums of binary fractions: 0.28 for 0.27999999999999997."""
+    """Return a place without rounding errors of binary fractions: 0.28 for 0.27999999999999997."""
     return float(f"{place:.12g}") if isinstance(place, float) else place
 
 
@@ -136,13 +116,13 @@ def _share(items: Sequence[dict], names: Sequence[str], shared: dict) -> None:
                     _drop(item, name)
 
 
-def _dealt(traces: Sequence[dict], shared: dict) -> list[dict]:
-    """Return the looks that plotly deals out to the traces one after the other, and take them from those.
+def _take_looks(traces: Sequence[dict], shared: dict) -> list[dict]:
+    """Move the looks of the traces to templates, and return the templates; plotly applies them in turn.
 
-    Panels with the same lines repeat their looks. Without a repetition there is one for all, ``shared``.
+    Panels with the same lines repeat their looks. Without a repetition all traces share ``shared``.
     """
     looks = [{name: _value(trace, name) for name in _OF_LINES} for trace in traces]
-    # Each template repeats what is shared, so it has to serve three traces or more.
+    # Each template repeats the shared attributes, so it pays only for three traces or more.
     period = next((k for k in range(1, len(looks) // 3 + 1) if looks[k:] == looks[:-k]), None)
     if period is None:
         return [shared]
@@ -159,7 +139,7 @@ def _dealt(traces: Sequence[dict], shared: dict) -> list[dict]:
 
 
 def _value(item: dict, name: str):
-    """Return what can be compared and shared: a text, a number, a tuple of them; None: nothing or other."""
+    """Return a value that can be shared (a text, a number, or a tuple of them), or None."""
     *path, last = name.split(".")
     for part in path:
         item = item.get(part, {})
@@ -177,7 +157,7 @@ def _put(item: dict, name: str, value) -> None:
 
 
 def _drop(item: dict, name: str) -> None:
-    """Delete a value, and what held nothing else."""
+    """Delete a value, and each dict that becomes empty."""
     first, _, rest = name.partition(".")
     if rest:
         _drop(item[first], rest)
@@ -186,7 +166,7 @@ def _drop(item: dict, name: str) -> None:
 
 
 def _typed(values):
-    """Return numbers as plotly's typed array in the smallest type that keeps them; others as they are."""
+    """Return numbers as plotly's typed array of the smallest fitting type; other values as they are."""
     if isinstance(values, dict) and values.get("dtype") == "f8":
         numbers = np.frombuffer(base64.b64decode(values["bdata"]), np.float64)
         shape = values.get("shape")

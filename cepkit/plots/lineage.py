@@ -1,4 +1,4 @@
-"""Some matches with their events, and what they share: tidy rows as a page, a plotly figure, or SVG text."""
+"""Matches with their events and the events that they share, as a page, a plotly figure, or SVG text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 COLUMNS = ("match", "variable", "position", "index")
-MOST_EVENTS = 300  # columns of a page
+MOST_EVENTS = 300  # largest number of columns of a page
 _ROW, _LEFT, _WIDTH = 18, 104, 900
 # Outlines of the marks of variables around (0, 0), in the order of theme.SYMBOLS.
 MARKS = (
@@ -32,21 +32,21 @@ MARKS = (
 
 
 class LineagePage(NamedTuple):
-    """Matches in rows, the events that any of them has in columns."""
+    """Matches in rows and their events in columns."""
 
     numbers: tuple[int, ...]  # of the matches
     positions: np.ndarray  # int64, (n_events,): rising
     labels: tuple[str, ...]  # of the events
-    n_matches_of_event: np.ndarray  # int64, (n_events,): among those of the page
+    n_matches_of_event: np.ndarray  # int64, (n_events,): among the matches of the page
     match_of_item: np.ndarray  # int64, (n_items,): row
     event_of_item: np.ndarray  # int64, (n_items,): column
     variable_of_item: tuple[str, ...]
-    variables: tuple[str, ...]  # in the order in which they first come
-    n_left_out: int  # items for whose events there was no column
+    variables: tuple[str, ...]  # in the order of their first occurrence
+    n_left_out: int  # items whose events have no column
 
     @property
     def n_shared(self) -> int:
-        """How many events are in more than one match of the page."""
+        """Number of events in more than one match of the page."""
         return int((self.n_matches_of_event > 1).sum())
 
 
@@ -58,13 +58,13 @@ def lineage_page(
     Parameters
     ----------
     rows : pandas.DataFrame
-        One line per matched event, as ``matches.lineage()`` gives them: ``match``, ``variable``,
-        ``position``, ``index``; ``time`` (a text), if it is there, stands in the events' labels.
+        One row per matched event, as ``matches.lineage()`` returns them: ``match``, ``variable``,
+        ``position``, ``index``. An optional column ``time`` (a text) becomes a part of the labels.
     chains : pandas.DataFrame, optional
-        As ``matches.run.chains_frame()`` gives them: their events between the first and the last of the page
-        have columns, too.
+        The result of ``matches.run.chains_frame()``. Its events between the first and the last one of the
+        page have columns, too.
     most_events : int
-        Columns; of more events the first ones have one.
+        Largest number of columns; later events have none.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def lineage_page(
 
 
 def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
-    """Draw in how many matches each event is, above the matches, a row each."""
+    """Draw the matches in rows; bars above them show in how many matches each event is."""
     from plotly.subplots import make_subplots
 
     styles = theme.style_of_variables(sorted(page.variables))
@@ -113,16 +113,11 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     )
     labels = [escaped(cut(label)) for label in page.labels]
     figure.add_bar(
-        x=np.arange(len(labels)),
-        y=page.n_matches_of_event,
-        marker={"color": theme.INK},
-        text=labels,
+        x=np.arange(len(labels)), y=page.n_matches_of_event, marker={"color": theme.INK}, text=labels,
         textposition="none",
         hovertemplate="%{text}: in %{y} of the matches shown<extra></extra>",
-        showlegend=False,
-        row=1,
-        col=1,
-    )
+        showlegend=False, row=1, col=1,
+    )  # fmt: skip
     lines_x, lines_y = [], []
     for row in range(len(page.numbers)):
         own = page.event_of_item[page.match_of_item == row].tolist()
@@ -174,7 +169,7 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
 def lineage_svg(
     page: LineagePage, heading: str, chains: Sequence[Mapping] = (), lanes: Sequence[Mapping] = ()
 ) -> str:
-    """Return the matches of a page as SVG text, and below them chains as `LineageView` has them."""
+    """Return the matches of a page, with the chains of `LineageView` below them, as SVG text."""
     styles = theme.style_of_variables(sorted(page.variables))
     mark_of = marks_of_variables(page.variables)
     n, step = len(page.positions), (_WIDTH - _LEFT - 20) / max(1, len(page.positions))
@@ -208,7 +203,7 @@ def lineage_svg(
         parts.append(drawing.text(_LEFT, top + 12, "no match"))
     if lanes:
         parts.append(drawing.text(_LEFT - 10, bottom + 20, "chains", anchor="end", size=10))
-        parts += _drawn_chains(chains, lanes, bottom + 26, step)
+        parts += _draw_chains(chains, lanes, bottom + 26, step)
         bottom += 26 + _ROW * len(lanes)
     every = max(1, -(-n // 12))
     for e in range(0, n, every):
@@ -224,8 +219,8 @@ def lineage_svg(
     return drawing.document(_WIDTH, bottom + 52, heading, parts)
 
 
-def _drawn_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: float, step: float) -> list[str]:
-    """Return a bar per chain with its events, dashed lines to what it shares, and the names of lanes."""
+def _draw_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: float, step: float) -> list[str]:
+    """Return a bar per chain with its events, dashed lines to shared chains, and the names of lanes."""
     names = [lane["variable"] for lane in lanes]
     colour = {name: theme.PALETTE[v % len(theme.PALETTE)] for v, name in enumerate(sorted(set(names)))}
     parts = [
@@ -252,15 +247,15 @@ def _drawn_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: floa
 
 
 def marks_of_variables(variables: tuple[str, ...]) -> dict[str, int]:
-    """Return the place in MARKS, and in the palette, of each variable: by their names, as in all pictures."""
+    """Return each variable's index in MARKS and in the palette, by alphabetical order of the names."""
     return {name: v for v, name in enumerate(sorted(variables))}
 
 
 def levels_of(chains: pd.DataFrame, chain: int) -> list[tuple[int, frozenset[int]]]:
-    """Return the component and the events of each level that a chain's matches take one event from.
+    """Return the component and the events of each level of a chain, from the first level to the chain itself.
 
-    ``chains`` are as ``matches.run.chains_frame()`` gives them; levels go from the first to the chain
-    itself. The matches of a coverage are the rows of their product that are in the window.
+    ``chains`` is the result of ``matches.run.chains_frame()``. A match of the chain has one event of each
+    level. Its matches are the combinations that fit into the window.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sweeps as lines: what a value does along a parameter, one line per series, one panel per sweep."""
+"""Sweeps as lines: a value along a parameter, with one line per series and one panel per sweep."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 PANEL_PIXELS = 230
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_POINT_TICKS = 8
-TICK_DISTANCE = 0.07  # of the axis, so that numbers do not touch
-# Ticks of each decade; the first that gives enough of them.
+TICK_DISTANCE = 0.07  # least distance as a share of the axis, so that numbers do not touch
+# Ticks of each decade; the first entry that gives enough ticks is used.
 LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
 FEWEST_LOG_TICKS = 3
 
@@ -34,17 +34,17 @@ class SweepPanel:
     Parameters
     ----------
     rows : pandas.DataFrame
-        A row per point of a line.
+        One row per point of a line.
     x, y : str
         Columns of numbers.
     title : str
-        Above the panel; taken literally.
+        Title above the panel, shown literally.
     x_title, y_title : str, optional
-        With the units; None: the columns' names.
+        Titles of the axes, with units; None: the columns' names.
     log_x, log_y : bool
-        Whether an axis is logarithmic; values that are not above 0 are left out of it.
+        Whether an axis is logarithmic; it leaves out values of 0 and below.
     reference : float, optional
-        Value of y at which a thin level line is drawn: 1 of a speed-up.
+        Value of y with a thin level line, such as 1 for a speed-up.
     """
 
     rows: pd.DataFrame
@@ -59,27 +59,23 @@ class SweepPanel:
 
 
 def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> list[SweepPanel]:
-    """Return a panel per value of a column, in the order in which they occur.
+    """Return one panel per value of a column, in the order of their first occurrence.
 
     Parameters
     ----------
     rows : pandas.DataFrame
-        A row per point of a line.
+        One row per point of a line.
     by : str
         The column; its values are the panels' titles.
     x, y : str
         Columns of numbers.
     **settings
-        Of every `SweepPanel`; a ``title`` stands behind the value.
-
-    Returns
-    -------
-    list of SweepPanel
+        Settings of every `SweepPanel`; a ``title`` follows the value.
 
     Raises
     ------
     ColumnNotFoundError
-        When there is no column ``by``.
+        When the column ``by`` is missing.
 
     Examples
     --------
@@ -89,40 +85,34 @@ def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> l
     """
     if by not in rows.columns:
         raise column_not_found("facets", by, rows.columns)
-    behind = settings.pop("title", "")
+    title = settings.pop("title", "")
     return [
-        SweepPanel(rows[(rows[by] == value).to_numpy(bool)], x, y, f"{value} {behind}".strip(), **settings)
+        SweepPanel(rows[(rows[by] == value).to_numpy(bool)], x, y, f"{value} {title}".strip(), **settings)
         for value in dict.fromkeys(rows[by].dropna().tolist())
     ]
 
 
 def sweep_figure(
-    panels: SweepPanel | Sequence[SweepPanel],
-    *,
-    series: str | None = None,
-    variant: str | None = None,
-    columns: int = 3,
-    same_y: bool = False,
-    measured: bool | None = None,
-    title: str | None = None,
-) -> go.Figure:
-    """Draw sweeps as lines, panels in rows from left to right.
+    panels: SweepPanel | Sequence[SweepPanel], *, series: str | None = None, variant: str | None = None,
+    columns: int = 3, same_y: bool = False, measured: bool | None = None, title: str | None = None,
+) -> go.Figure:  # fmt: skip
+    """Draw sweeps as lines, with the panels in rows from left to right.
 
     Parameters
     ----------
     panels : SweepPanel or sequence of SweepPanel
-        What is drawn.
+        The panels to draw.
     series, variant : str, optional
-        Columns of all panels' rows: a line per pair of values, of which ``series`` (an engine) gives the
-        colour and the symbol, ``variant`` (a pattern) the dashes.
+        Columns of all panels' rows. Each pair of their values is a line: ``series`` (an engine) gives the
+        colour and the symbol, ``variant`` (a pattern) gives the dashes.
     columns : int
-        Most panels in a row.
+        Largest number of panels in a row.
     same_y : bool
         Whether all panels have one range of y.
     measured : bool, optional
-        Whether values were measured (True) or simulated (False): stands in the title.
+        Whether values were measured (True) or simulated (False); the title says it.
     title : str, optional
-        Taken literally.
+        Title, shown literally.
 
     Returns
     -------
@@ -171,22 +161,18 @@ def sweep_figure(
             if line.empty:
                 continue
             figure.add_scatter(
-                x=line.index.to_numpy(),
-                y=line.to_numpy(),
-                mode="lines+markers",
-                name=_name(pair),
-                legendgroup=f"{group}",
-                showlegend=pair not in in_legend,
-                # The same of all lines where y is, so that it stands once in the figure.
+                x=line.index.to_numpy(), y=line.to_numpy(), mode="lines+markers", name=_name(pair),
+                legendgroup=f"{group}", showlegend=pair not in in_legend,
+                # Equal texts of all lines with the same y become one text of the template.
                 hovertemplate="<b>%{fullData.name}</b><br>%{xaxis.title.text} %{x:,.6~g}<br>"
                 f"{escaped(panel.y_title or panel.y)} %{{y:,.4~g}}<extra></extra>",
                 **style,
                 **at,
-            )
+            )  # fmt: skip
             in_legend.add(pair)
         _lay_out_panel(figure, panel, at)
         if at["col"] > 1 and _title_of_y(panel) == _title_of_y(panels[number - 1]):
-            figure.update_yaxes(title=None, **at)  # said once in a row
+            figure.update_yaxes(title=None, **at)  # once per row of panels
     if not any(len(panel.rows) for panel in panels):
         figure.add_annotation(text="no points", showarrow=False, x=0.02, y=0.95, xref="paper", yref="paper")
     _lay_out(figure, n_rows, title, measured)
@@ -245,7 +231,7 @@ def _lay_out_panel(figure: go.Figure, panel: SweepPanel, at: dict) -> None:
     line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
     x, y = (panel.rows[column].to_numpy(float) for column in (panel.x, panel.y))
     y_and_level = np.append(y, panel.reference) if panel.reference is not None else y
-    scale_of_x = {"type": "log" if panel.log_x else "linear"} | _ticks_at_points(x, is_log=panel.log_x)
+    scale_of_x = {"type": "log" if panel.log_x else "linear"} | _make_point_ticks(x, is_log=panel.log_x)
     if "tickvals" not in scale_of_x and panel.log_x:
         scale_of_x = _log_axis(x)
     scale_of_y = _log_axis(y_and_level) if panel.log_y else {"tickformat": ",~r"}
@@ -262,21 +248,18 @@ def _title_of_y(panel: SweepPanel) -> str:
     return escaped(panel.y_title or panel.y)
 
 
-def _ticks_at_points(values: np.ndarray, *, is_log: bool) -> dict:
-    """Return a tick for each value where there is room for all."""
+def _make_point_ticks(values: np.ndarray, *, is_log: bool) -> dict:
+    """Return a tick for each value, or nothing when there is no room for all of them."""
     points = np.unique(values[np.isfinite(values) & ((values > 0) | (not is_log))])
     places = np.log(points) if is_log else points
     if not 2 <= len(points) <= MOST_POINT_TICKS or np.diff(places).min() < TICK_DISTANCE * np.ptp(places):
         return {}
-    return {
-        "tickmode": "array",
-        "tickvals": points.tolist(),
-        "ticktext": [f"{point:,.6g}" for point in points],
-    }
+    texts = [f"{point:,.6g}" for point in points]
+    return {"tickmode": "array", "tickvals": points.tolist(), "ticktext": texts}
 
 
 def _log_axis(values: np.ndarray) -> dict:
-    """Return a logarithmic axis with ticks that say whole numbers where they can."""
+    """Return a logarithmic axis, with whole numbers as ticks where possible."""
     positive = values[values > 0]
     if not len(positive):
         return {"type": "log"}

@@ -1,4 +1,4 @@
-"""Texts as plotly shows them: names taken literally, and no longer than there is room."""
+"""Texts for plotly: names are shown literally and cut to fit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ NAME_CHARACTERS = 40
 
 
 def escaped(text: object) -> str:
-    """Return ``text`` so that plotly shows its characters: no tags, no entities, no ``%{…}``."""
+    """Return ``text`` so that plotly shows it literally: no tags, no entities, no ``%{…}``."""
     return html.escape(str(text), quote=False).replace("%{", "%&#123;")
 
 
 def cut(name: str) -> str:
-    """Return the beginning of a long name."""
+    """Return the name, cut when it is longer than ``NAME_CHARACTERS``."""
     return name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1] + "…"

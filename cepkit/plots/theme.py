@@ -1,4 +1,4 @@
-"""Colours and symbols of all pictures: for light and dark paper, and never told apart by colour alone."""
+"""Colours and symbols of all pictures. They suit light and dark paper; symbols differ where colours do."""
 
 from __future__ import annotations
 
@@ -12,46 +12,36 @@ from cepkit.compile.regex.automaton import ANY
 INK = "#767b84"
 GRID = "rgba(118,123,132,0.28)"
 _BAND = "rgba(86,180,233,{:.3g})"
-BAND, DARKEST_BAND = 0.17, 0.34  # opacity of one band, and where most lie over one another
+BAND, DARKEST_BAND = 0.17, 0.34  # opacity of one band, and where most bands overlap
 STATE_BLUE = "#0072b2"
 ACCEPT_GREEN = "#009e73"
-TINT_ALPHA = "2b"  # of a state's fill, two hexadecimal digits
+TINT_ALPHA = "2b"  # opacity of a state's fill, as two hexadecimal digits
 
-# Inside a notebook's page the SVG takes the page's own text colour, as an image file the ink.
+# An SVG in a notebook's page has the page's text colour; an image file has INK.
 PAGE_INK = f"var(--jp-content-font-color1,var(--vscode-editor-foreground,{INK}))"
 MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 SANS = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
 MONOSPACE_ADVANCE = 0.61  # of the font size, per character
 
-# Okabe and Ito's palette without black, which dark paper swallows.
+# Okabe and Ito's palette without black, which is invisible on dark paper.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
 SYMBOLS = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "cross",
-    "triangle-down",
-    "star",
-    "x",
-    "pentagon",
-    "bowtie",
-    "hexagon",
-    "hourglass",
-)
+    "circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "star", "x", "pentagon",
+    "bowtie", "hexagon", "hourglass",
+)  # fmt: skip
 
 
 class Style(NamedTuple):
-    """How the rows of one pattern variable are marked."""
+    """Colour and symbol of the marks of one pattern variable."""
 
     colour: str
     symbol: str
 
 
 def band_colour(depth: int, most: int) -> str:
-    """Return the colour where ``depth`` bands lie over one another, and ``most`` elsewhere.
+    """Return the colour where ``depth`` bands overlap, in a picture where up to ``most`` bands overlap.
 
-    However many there are, what lies below them stays visible.
+    The colour is never opaque, so marks below any number of bands stay visible.
 
     Examples
     --------
@@ -63,7 +53,7 @@ def band_colour(depth: int, most: int) -> str:
 
 
 def edge_colour(most: int) -> str:
-    """Return the colour of the edges of bands, up to ``most`` of which lie over one another.
+    """Return the colour of the edges of bands when up to ``most`` bands overlap.
 
     Examples
     --------
@@ -74,7 +64,7 @@ def edge_colour(most: int) -> str:
 
 
 def layout(height: int) -> dict:
-    """Return the layout that all figures share: transparent paper, mid-tones, the page's fonts."""
+    """Return the layout of all figures: transparent paper, mid-tones, the page's fonts."""
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -84,22 +74,17 @@ def layout(height: int) -> dict:
 
 
 def title_at_left(lines: Sequence[str]) -> dict:
-    """Return a title of plotly, its first line above the smaller others; the lines are plotly's markup."""
+    """Return a plotly title from lines of plotly's markup; the lines after the first one are smaller."""
     return {
         "text": lines[0],
         "subtitle": {"text": "<br>".join(lines[1:]), "font": {"size": 12}},
-        "font": {"size": 16},
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": 1,
-        "yanchor": "top",
+        "font": {"size": 16}, "x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yanchor": "top",
         "pad": {"t": 14},
-    }
+    }  # fmt: skip
 
 
 def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:
-    """Return a colour and a symbol for each name, in the order given; ``"."`` is a hollow grey circle.
+    """Return a colour and a symbol for each name, in the given order; ``"."`` has a hollow grey circle.
 
     Examples
     --------
@@ -111,14 +96,14 @@ def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:
         if name == ANY:
             styles[name] = Style(INK, "circle-open")
             continue
-        # 7 colours and 12 symbols have no common divisor: 84 pairs before one comes back.
+        # 7 colours and 12 symbols have no common divisor, so a pair repeats only after 84 names.
         styles[name] = Style(PALETTE[n_named % len(PALETTE)], SYMBOLS[n_named % len(SYMBOLS)])
         n_named += 1
     return styles
 
 
 def svg_attributes(label: str) -> dict[str, str]:
-    """Return the attributes of an ``<svg>`` element whose lines and texts are painted in ``currentColor``."""
+    """Return the attributes of an ``<svg>`` element that draws its lines and texts in ``currentColor``."""
     return {
         "class": "cepkit-automaton",
         "role": "img",

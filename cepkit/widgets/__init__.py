@@ -1,1 +1,1 @@
-"""Interactive views: the Python half of each widget; the folder `widgets` holds its browser half."""
+"""Interactive views: the Python half of each widget. The folder `widgets` has the browser half."""

@@ -1,4 +1,4 @@
-"""Parts of all widgets: the files of the browser half, numbers as bytes, a stable text, a still picture."""
+"""Parts of all widgets: their browser files, numbers as bytes, a text without addresses, a still picture."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
 def browser_half(stem: str, *modules: str) -> tuple[str, str]:
     """Return the ES module and the stylesheet of a widget, as texts.
 
-    An ES module of a widget imports nothing, so that a notebook needs no server for it. Shared functions
-    are put before its own text: first ``drawing.js``, then ``modules``. In the same way the rules of
-    ``common.css`` are put before the widget's own stylesheet; they hold for this widget alone.
+    A widget's ES module imports nothing, so that a notebook needs no server for it. Its text begins with the
+    shared functions: first ``drawing.js``, then ``modules``. The stylesheet begins with the rules of
+    ``common.css``, which apply to this widget only.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def _read(name: str) -> str:
 
 
 class Floats(traitlets.Bytes):
-    """A trait of float64 as little-endian bytes. Anything that numpy turns into numbers can be assigned.
+    """A trait of float64 as little-endian bytes. It takes anything that numpy can turn into numbers.
 
     Examples
     --------
@@ -81,13 +81,14 @@ class Floats(traitlets.Bytes):
 
 
 class View(anywidget.AnyWidget):
-    """A widget with one ES module and one stylesheet. They draw its traits and report what a person does.
+    """A widget with one ES module and one stylesheet. They draw its traits and report the user's actions.
 
-    Assign a new value to change a trait, ``view.rows = [*view.rows, row]``: a change in place is not noticed.
+    Assign a new value to change a trait, as in ``view.rows = [*view.rows, row]``. A change in place does
+    nothing.
     """
 
     def _summary(self) -> str:
-        """Return the content in a few words, for `repr`."""
+        """Return a short description of the content, for `repr`."""
         return ""
 
     def _static(self) -> dict[str, str]:
@@ -95,7 +96,7 @@ class View(anywidget.AnyWidget):
         return {}
 
     def __repr__(self) -> str:
-        # Notebook outputs are compared as text, so there is no address and no model id in it.
+        # Tests compare notebook outputs as text, so it contains no address and no model id.
         return f"{type(self).__name__}({self._summary()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict] | None:
@@ -109,7 +110,7 @@ class View(anywidget.AnyWidget):
 def table_html(
     header: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str = "", right: Iterable[int] = ()
 ) -> str:
-    """Return an HTML table. Cells are plain text; the columns with the numbers ``right`` are right-aligned.
+    """Return an HTML table of plain texts; the columns with the numbers ``right`` are right-aligned.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def table_html(
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a count with its noun in the right number.
+    """Return a count with its noun in the singular or plural.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How many partial matches reach each step of a query."""
+"""The number of partial matches that reach each step of a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cepkit.widgets.base import View, browser_half, counted, table_html
 
 
 class FunnelView(View):
-    """The steps of a query and how many partial matches reach each.
+    """The steps of a query with the number of partial matches that reach each.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ class FunnelView(View):
         ``label``; ``n``: the count as text; ``share``: length of the bar, from 0 to 1; ``selectivity``: the
         share of the step before that this step keeps, or None; ``note``: shown for the selected step.
     busy : bool
-        New counts are being computed; the old ones stay visible.
+        Whether new counts are being computed; the old ones stay visible.
     selected : int or None
         Written by both sides: the selected step, from 0.
     """

@@ -1,4 +1,4 @@
-"""Matches, their events, the events they share, and the chains of LinkedCEP: the Python half."""
+"""Matches with their events, the events that they share, and the chains of LinkedCEP: the Python half."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from cepkit.widgets.view import ResultView
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_CHAINS = 80  # that are drawn
+MOST_CHAINS = 80  # largest number of drawn chains
 PAGE = 24  # matches on a page
 
 
 class LineageView(ResultView):
-    """Matches in rows and their events in columns: which events a match has and which of them it shares.
+    """Matches in rows and their events in columns, with the events that matches share.
 
     The bars at the top show how many of the shown matches have an event. Click an event to highlight all
-    matches that have it; click a match to highlight its events. With the chains of LinkedCEP, click a chain
+    matches that have it. Click a match to highlight its events. With the chains of LinkedCEP, click a chain
     to highlight the chains that it continues and, for a chain of the last component, its matches. Marks
     differ in shape and colour by variable. Keys: up and down go through the matches, left and right through
     the events, page up and page down turn pages, Escape clears the selection.
@@ -43,18 +43,18 @@ class LineageView(ResultView):
     ----------
     rows : pandas.DataFrame or callable
         One row per matched event, as ``matches.lineage()`` returns them: ``match``, ``variable``,
-        ``position``, ``index`` and, optionally, ``time`` (a text). Or a function that returns the rows of the
-        matches from one number to another, exclusive.
+        ``position``, ``index`` and, optionally, ``time`` (a text). Or a function that returns the rows of
+        the matches from one number up to, but without, another.
     n_matches : int, optional
         Number of matches; needed with a function.
     chains : pandas.DataFrame, optional
-        As ``matches.run.chains_frame()`` returns them.
+        Result of ``matches.run.chains_frame()``.
     size : int
         Number of matches on a page.
     title : str
         Heading of the view.
     part : str
-        Where the matches come from, in words, if these are not all matches.
+        Source of the matches as a text, if these are not all matches.
 
     Notes
     -----
@@ -73,7 +73,7 @@ class LineageView(ResultView):
     total = traitlets.Unicode("0").tag(sync=True)
     first = traitlets.Unicode("0").tag(sync=True)  # number of the first match shown
     size = traitlets.Int(PAGE).tag(sync=True)
-    n_rows = traitlets.Int(0).tag(sync=True)  # on every page, also on a shorter last one
+    n_rows = traitlets.Int(0).tag(sync=True)  # on every page, even on a shorter last one
     has_more = traitlets.Bool(False).tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)  # counts changes of the page
@@ -82,15 +82,9 @@ class LineageView(ResultView):
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        rows: pd.DataFrame | Callable[[int, int], pd.DataFrame],
-        *,
-        n_matches: int | None = None,
-        chains: pd.DataFrame | None = None,
-        size: int = PAGE,
-        title: str = "",
-        part: str = "",
-    ):
+        self, rows: pd.DataFrame | Callable[[int, int], pd.DataFrame], *, n_matches: int | None = None,
+        chains: pd.DataFrame | None = None, size: int = PAGE, title: str = "", part: str = "",
+    ):  # fmt: skip
         if isinstance(rows, pd.DataFrame):
             lineage_page(rows.head(0))  # raises if a column is missing
             numbers = pd.unique(rows["match"])
@@ -156,11 +150,11 @@ class LineageView(ResultView):
         ):
             items[row][0].append(event)
             items[row][1].append(variable_place[variable])
-        drawn, lanes, cut = self._drawn_chains(page)
+        drawn, lanes, cut = self._draw_chains(page)
         note = f"matches {first:,} to {last - 1:,} of {count_text(self._n)}" if last > first else "no match"
         note += f", {page.n_shared:,} of {len(page.positions):,} events shared" if last > first else ""
         if page.n_left_out:
-            note += f", {page.n_left_out:,} matched events are left out: there are too many columns"
+            note += f", {page.n_left_out:,} matched events left out, since there are too many columns"
         return {
             "variables": [
                 {"name": name, "look": place[name], "path": MARKS[place[name] % len(MARKS)]}
@@ -183,8 +177,8 @@ class LineageView(ResultView):
             "note": note + cut + (f", in {self.part}" if self.part else ""),
         }
 
-    def _drawn_chains(self, page: LineagePage) -> tuple[list[dict], list[dict], str]:
-        """Return the chains with all their events on the page, their lanes, and words about the rest."""
+    def _draw_chains(self, page: LineagePage) -> tuple[list[dict], list[dict], str]:
+        """Return the chains with all their events on the page, their lanes, and a note about the others."""
         if self._chains is None or not len(page.positions):
             return [], [], ""
         column = {at: e for e, at in enumerate(page.positions.tolist())}
@@ -193,7 +187,7 @@ class LineageView(ResultView):
         shown = self._chains[self._chains["chain"].isin(numbers[:MOST_CHAINS])]
         last = int(self._chains["component"].max())
         lanes: list[dict] = []
-        until: list[int] = []  # the last column in use, of each lane
+        until: list[int] = []  # last used column of each lane
         made = []
         for number, rows in shown.sort_values(["component", "chain", "position"]).groupby(
             ["component", "chain"], sort=True
@@ -213,21 +207,16 @@ class LineageView(ResultView):
             tail = self._chains.loc[self._chains["chain"] == before, "position"].tolist()[:shared]
             made.append(
                 {
-                    "chain": chain,
-                    "variable": name,
-                    "lane": lane,
-                    "events": events,
-                    "before": before,
-                    "tail": column.get(tail[-1]) if tail else None,
-                    "shared": shared,
+                    "chain": chain, "variable": name, "lane": lane, "events": events, "before": before,
+                    "tail": column.get(tail[-1]) if tail else None, "shared": shared,
                     "matches": self._matches_of(page, chain) if component == last else None,
                 }
-            )
+            )  # fmt: skip
         cut = f", the first {MOST_CHAINS} of {len(numbers):,} chains" if len(numbers) > MOST_CHAINS else ""
         return made, lanes, cut
 
     def _matches_of(self, page: LineagePage, chain: int) -> list[int]:
-        """Return the rows of the matches that are in the product of a chain's levels."""
+        """Return the rows of the matches that have one event of each level of a chain."""
         levels = [events for _, events in levels_of(self._chains, chain)]
         found = []
         for row in range(len(page.numbers)):

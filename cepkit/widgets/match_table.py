@@ -18,27 +18,27 @@ class MatchTable(View):
     columns : list of dict
         ``name`` and ``align``: ``"left"`` or ``"right"``.
     rows : list of list of str
-        The page's cells.
+        Cells of the page.
     numbers : list of int or str
-        Number of the match in each row. They are sent as text, because a browser counts up to 2^53 only.
+        Number of the match in each row. They are sent as text, since a browser counts only up to 2^53.
     page : int
-        The shown page, from 1; it is sent as text, too.
+        The shown page, from 1; also sent as text.
     n_pages, total : str
         Numbers of pages and of matches. ``total`` may be a bound such as ``"≥ 10,000"``. If ``n_pages`` is a
         plain number, the browser does not go beyond it.
     order : str
         ``"canonical"``, ``"reverse"``, ``"<column> up"`` or ``"<column> down"``.
     sortable : list of str
-        Columns to sort by. Empty if there are too many matches; ``limit_note`` then says so.
+        Columns to sort by. Empty if there are too many matches, as ``limit_note`` then says.
     limit_note : str
         A remark about the shown matches.
     busy : bool
-        Another page is being computed; the old one stays visible.
+        Whether another page is being computed; the old one stays visible.
     wanted_page : str
-        Written by the browser: digits. An assignment to ``page`` is copied to it, so that a later wish for
-        the same page is a change again.
+        Written by the browser: digits. An assignment to ``page`` also changes it, so that the next request
+        for any page is a change.
     wanted_order : str
-        Written by the browser. An assignment to ``order`` is copied to it.
+        Written by the browser. An assignment to ``order`` also changes it.
     selected : str or None
         Written by both sides: number of the selected match.
     """
@@ -64,37 +64,18 @@ class MatchTable(View):
     selected = traitlets.CUnicode(None, allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        columns: Sequence[dict] = (),
-        rows: Sequence[Sequence[str]] = (),
-        numbers: Sequence[int | str] = (),
-        page: int = 1,
-        n_pages: int | str = "1",
-        total: int | str = "0",
-        order: str = "canonical",
-        sortable: Sequence[str] = (),
-        limit_note: str = "",
-        busy: bool = False,
-        wanted_page: str | None = None,
-        wanted_order: str | None = None,
-        selected: int | str | None = None,
-    ) -> None:
+        self, *, columns: Sequence[dict] = (), rows: Sequence[Sequence[str]] = (),
+        numbers: Sequence[int | str] = (), page: int = 1, n_pages: int | str = "1",
+        total: int | str = "0", order: str = "canonical", sortable: Sequence[str] = (),
+        limit_note: str = "", busy: bool = False, wanted_page: str | None = None,
+        wanted_order: str | None = None, selected: int | str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
-            columns=list(columns),
-            rows=[list(row) for row in rows],
-            numbers=list(numbers),
-            page=page,
-            n_pages=n_pages,
-            total=total,
-            order=order,
-            sortable=list(sortable),
-            limit_note=limit_note,
-            busy=busy,
-            wanted_page=str(page) if wanted_page is None else wanted_page,
-            wanted_order=order if wanted_order is None else wanted_order,
-            selected=selected,
-        )
+            columns=list(columns), rows=[list(row) for row in rows], numbers=list(numbers), page=page,
+            n_pages=n_pages, total=total, order=order, sortable=list(sortable), limit_note=limit_note,
+            busy=busy, wanted_page=str(page) if wanted_page is None else wanted_page,
+            wanted_order=order if wanted_order is None else wanted_order, selected=selected,
+        )  # fmt: skip
 
     @traitlets.observe("page", "order")
     def _follow(self, change: Any) -> None:

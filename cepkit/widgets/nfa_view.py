@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-# Pixels, as in pictures of automata; also in nfa_view.js.
+# Pixels, the same as in pictures of automata and in nfa_view.js.
 RADIUS, RING, START_ARROW, ARROW = 17.0, 4.0, 26.0, 7.0
 
 
 class NfaView(View):
-    """An automaton, drawn where Python placed its states.
+    """An automaton, drawn at the places that Python computed.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ class NfaView(View):
         7 pixels before the circle, where the widget draws the head of the arrow; ``x``, ``y``: centre of the
         last line of the label; optionally ``tooltip``.
     width, height : float
-        Of the drawing, whose upper left corner is (0, 0).
+        Size of the drawing; its upper left corner is (0, 0).
     live : list of dict
         ``state``: id, ``n``: number of live partial matches there, an int or a text.
     lit : list
         Ids of the states that the selected match passes.
     told : str
-        Words about the selected state, shown below the picture.
+        Text about the selected state, shown below the picture.
     selected : int, str or None
         Written by both sides: id of the selected state.
     """
@@ -57,30 +57,17 @@ class NfaView(View):
     selected = traitlets.Union([traitlets.Int(), traitlets.Unicode()], allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        states: Sequence[dict] = (),
-        transitions: Sequence[dict] = (),
-        width: float = 0.0,
-        height: float = 0.0,
-        live: Sequence[dict] = (),
-        lit: Sequence[int | str] = (),
-        told: str = "",
+        self, *, states: Sequence[dict] = (), transitions: Sequence[dict] = (), width: float = 0.0,
+        height: float = 0.0, live: Sequence[dict] = (), lit: Sequence[int | str] = (), told: str = "",
         selected: int | str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
-            states=list(states),
-            transitions=list(transitions),
-            width=width,
-            height=height,
-            live=list(live),
-            lit=list(lit),
-            told=told,
-            selected=selected,
-        )
+            states=list(states), transitions=list(transitions), width=width, height=height,
+            live=list(live), lit=list(lit), told=told, selected=selected,
+        )  # fmt: skip
 
     def figure(self) -> go.Figure:
-        """Return the picture with its present live and lit states as a plotly figure."""
+        """Return the picture, with the current live and lit states, as a plotly figure."""
         from cepkit.plots.automata.nfa import nfa_figure
 
         live = {one["state"]: one["n"] for one in self.live}
@@ -91,7 +78,7 @@ class NfaView(View):
         return self._static().get("image/svg+xml", "")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row per transition: ``source``, ``target``, ``label``."""
+        """Return one row per transition: ``source``, ``target``, ``label``."""
         import pandas as pd
 
         return pd.DataFrame(self.transitions, columns=["source", "target", "label"])

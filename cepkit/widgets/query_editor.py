@@ -11,7 +11,7 @@ import traitlets
 from cepkit.widgets.base import View, browser_half, counted
 
 STATES = ("idle", "running", "done", "failed", "cancelled")
-# The reserved words of queries, for highlighting and completion; upper and lower case are the same.
+# The reserved words of queries, for highlighting and completion, in any case.
 KEYWORDS = (
     *("PATTERN", "SEQ", "WHERE", "WITHIN", "AND", "OR", "NOT", "IF", "UNTIL"),
     *("IN", "BETWEEN", "IS", "LIKE", "NULL", "TRUE", "FALSE"),
@@ -26,9 +26,9 @@ class QueryEditor(View):
     Parameters
     ----------
     text : str
-        The query. Both sides write it; the browser does so 200 ms after the last key.
+        Written by both sides: the query. The browser writes it 200 ms after the last key.
     version : int
-        The edit (see ``edited``) to which ``errors`` and ``status`` belong. Errors of an older edit stay
+        The edit (see ``edited``) that ``errors`` and ``status`` are about. Errors of an older edit stay
         visible in paler colours until new ones arrive.
     errors : list of dict
         ``start``, ``end``: characters of ``text`` to underline; ``line``: from 1; ``message``: the error text
@@ -40,16 +40,16 @@ class QueryEditor(View):
     keywords : list of str
         Reserved words.
     marked : list of str
-        Names that are marked in the text.
+        Names to mark in the text.
     status : dict
         ``state``: ``"idle"``, ``"running"``, ``"done"``, ``"failed"`` or ``"cancelled"``; ``message``;
         ``progress``: from 0 to 1, or None if it is not known.
     code : str
-        The call as a cell to copy.
+        Python code of the call, to copy into a cell.
     edited : int
-        Written by the browser: how often the text was edited.
+        Written by the browser: number of edits of the text.
     cancel : int
-        Written by the browser: how often the run was asked to stop.
+        Written by the browser: number of clicks on the cancel button.
     """
 
     _esm, _css = browser_half("query_editor", "query_painting.js")
@@ -69,39 +69,23 @@ class QueryEditor(View):
     cancel = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        text: str = "",
-        version: int = 0,
-        errors: Sequence[dict] = (),
-        columns: Sequence[dict] = (),
-        names: Sequence[str] = (),
-        keywords: Sequence[str] = KEYWORDS,
-        marked: Sequence[str] = (),
-        status: dict[str, Any] | None = None,
-        code: str = "",
-        edited: int = 0,
-        cancel: int = 0,
-    ) -> None:
+        self, *, text: str = "", version: int = 0, errors: Sequence[dict] = (),
+        columns: Sequence[dict] = (), names: Sequence[str] = (), keywords: Sequence[str] = KEYWORDS,
+        marked: Sequence[str] = (), status: dict[str, Any] | None = None, code: str = "",
+        edited: int = 0, cancel: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(
-            text=text,
-            version=version,
-            errors=list(errors),
-            columns=list(columns),
-            names=list(names),
-            keywords=list(keywords),
-            marked=list(marked),
+            text=text, version=version, errors=list(errors), columns=list(columns), names=list(names),
+            keywords=list(keywords), marked=list(marked),
             status=status or {"state": "idle", "message": "", "progress": None},
-            code=code,
-            edited=edited,
-            cancel=cancel,
-        )
+            code=code, edited=edited, cancel=cancel,
+        )  # fmt: skip
 
     @traitlets.validate("status")
     def _check_status(self, proposal: Any) -> dict:
         state = proposal["value"].get("state")
         if state not in STATES:
-            raise traitlets.TraitError(f"QueryEditor.status: state {state!r} is none of {list(STATES)}")
+            raise traitlets.TraitError(f"QueryEditor.status: state {state!r} is not one of {list(STATES)}")
         return {"message": "", "progress": None, **proposal["value"]}
 
     def _summary(self) -> str:
@@ -109,7 +93,6 @@ class QueryEditor(View):
         return f"{counted(len(self.text), 'character')}, {self.status['state']}{errors}"
 
     def _static(self) -> dict[str, str]:
-        messages = "".join(
-            f"<pre>{html.escape(str(error.get('message', '')))}</pre>" for error in self.errors
-        )
+        texts = [html.escape(str(error.get("message", ""))) for error in self.errors]
+        messages = "".join(f"<pre>{text}</pre>" for text in texts)
         return {"text/html": f"<pre>{html.escape(self.text)}</pre>{messages}"}

@@ -1,4 +1,4 @@
-"""Why an event is in no match: the conditions that it meets and those that it does not meet."""
+"""Why an event is in no match: the conditions that it meets, and the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReasonView(View):
     lines : list of dict
         ``text``; ``is_met``: True, False, or None for a line that is not a condition.
     note : str
-        What to try next, or what these lines do not cover.
+        A next step to try, or a limit of these reasons.
     """
 
     _esm, _css = browser_half("reason_view")

@@ -16,7 +16,7 @@ class SliderPanel(View):
     ----------
     sliders : list of dict
         ``id``; ``label``: the place of the constant, such as ``"price >"``; ``value``, ``low``, ``high``;
-        ``step``, or None for any value; ``unit``; ``text``: the value as Python writes it.
+        ``step``, or None for any value; ``unit``; ``text``: the value in Python's notation.
     moved : dict
         Written by the browser, at most once per frame of the screen: ``id``, ``value`` and ``n``, which
         counts the movements of this panel. Empty before the first movement.

@@ -27,10 +27,10 @@ class Stepper(View):
     completed : list of str
         Matches that this event completed.
     note : str
-        A remark about what is shown.
+        A remark about the shown matches.
     wanted : dict
-        Written by the browser: ``to``, the position to go to, or -1 for the next event that completes a
-        match; ``n`` counts the wishes. Empty before the first wish.
+        Written by the browser: ``to``, the requested position, or -1 for the next event that completes a
+        match; ``n`` counts the requests. Empty before the first one.
     """
 
     _esm, _css = browser_half("stepper")
@@ -46,25 +46,14 @@ class Stepper(View):
     wanted = traitlets.Dict().tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        position: int = 0,
-        n_events: int = 0,
-        event: Sequence[Sequence[str]] = (),
-        live: Sequence[dict] = (),
-        completed: Sequence[str] = (),
-        note: str = "",
+        self, *, position: int = 0, n_events: int = 0, event: Sequence[Sequence[str]] = (),
+        live: Sequence[dict] = (), completed: Sequence[str] = (), note: str = "",
         wanted: dict | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
-            position=position,
-            n_events=n_events,
-            event=[list(pair) for pair in event],
-            live=list(live),
-            completed=list(completed),
-            note=note,
-            wanted=wanted or {},
-        )
+            position=position, n_events=n_events, event=[list(pair) for pair in event], live=list(live),
+            completed=list(completed), note=note, wanted=wanted or {},
+        )  # fmt: skip
 
     def _summary(self) -> str:
         live = sum(int(state.get("n", 0)) for state in self.live)

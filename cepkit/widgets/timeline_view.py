@@ -1,4 +1,4 @@
-"""Events over time, with matches as bands. A person zooms in and selects matches and events."""
+"""Events over time, with matches as bands. The user zooms and selects matches and events."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from cepkit.plots import drawing, theme
 from cepkit.plots.timeline.heights import nice_ticks, tick_text
 from cepkit.widgets.base import Floats, View, browser_half, counted
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = (
-    720.0,
-    240.0,
-    90.0,
-    12.0,
-    12.0,
-    40.0,
-)  # pixels, of the static picture
+# Pixels of the static picture.
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720.0, 240.0, 90.0, 12.0, 12.0, 40.0
 
 
 class TimelineView(View):
@@ -35,33 +29,33 @@ class TimelineView(View):
         Time of each event, ascending, and its value (NaN breaks the line) or lane (0 is the topmost).
         These and the spans are read back as bytes: ``np.frombuffer(view.x)``.
     lane_names : list of str
-        From top to bottom.
+        Names of the lanes, from top to bottom.
     x_label, y_label : str
-        Of the axes, with units.
+        Titles of the axes, with units.
     spans : array_like of float64
         First and last time of each match, shape (n, 2) or flat.
     span_ids : array_like of float64
-        Number of each of these matches.
+        Number of the match of each span.
     points : list of dict
         ``x``, ``y`` and ``label`` of the events of the selected match.
     asked : list of dict
         ``x`` and ``y`` of events whose reasons are shown.
     marks : array_like of float64
-        ``x`` and ``y`` of events that are marked, shape (n, 2) or flat.
+        ``x`` and ``y`` of the marked events, shape (n, 2) or flat.
     mark_label : str
         Name of these marks.
     choices : list of str
-        Columns that can be drawn. If there are several, a person chooses one in the head.
+        Columns that can be drawn. If there are several, the user chooses one in the head.
     value : str
-        Written by both sides: the column that is drawn.
+        Written by both sides: the drawn column.
     span_note, sampled : str
-        How many of the matches are drawn, and what the drawn line leaves out. Empty if nothing is left out.
+        Number of drawn matches, and a note on events that the line leaves out. Empty if nothing is left out.
     view : list of float
-        First and last time that can be shown. Empty: those of ``x``.
+        First and last time that can be shown. Empty: the range of ``x``.
     cursor : float or None
         Time of the event that the stepper shows.
     busy : bool
-        Finer data is being computed; the old drawing stays visible.
+        Whether finer data is being computed; the old drawing stays visible.
     window : list of float
         Written by both sides: first and last time shown; empty shows all. The browser reports it 150 ms
         after the last movement.
@@ -100,57 +94,20 @@ class TimelineView(View):
     clicked = traitlets.Float(None, allow_none=True).tag(sync=True)
 
     def __init__(
-        self,
-        *,
-        time_kind: str = "number",
-        form: str = "line",
-        x: Any = b"",
-        y: Any = b"",
-        lane_names: Sequence[str] = (),
-        x_label: str = "",
-        y_label: str = "",
-        spans: Any = b"",
-        span_ids: Any = b"",
-        points: Sequence[dict] = (),
-        asked: Sequence[dict] = (),
-        marks: Any = b"",
-        mark_label: str = "",
-        choices: Sequence[str] = (),
-        value: str = "",
-        span_note: str = "",
-        sampled: str = "",
-        view: Sequence[float] = (),
-        cursor: float | None = None,
-        busy: bool = False,
-        window: Sequence[float] = (),
-        selected: float | None = None,
-        clicked: float | None = None,
-    ) -> None:
+        self, *, time_kind: str = "number", form: str = "line", x: Any = b"", y: Any = b"",
+        lane_names: Sequence[str] = (), x_label: str = "", y_label: str = "", spans: Any = b"",
+        span_ids: Any = b"", points: Sequence[dict] = (), asked: Sequence[dict] = (), marks: Any = b"",
+        mark_label: str = "", choices: Sequence[str] = (), value: str = "", span_note: str = "",
+        sampled: str = "", view: Sequence[float] = (), cursor: float | None = None, busy: bool = False,
+        window: Sequence[float] = (), selected: float | None = None, clicked: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
-            time_kind=time_kind,
-            form=form,
-            x=x,
-            y=y,
-            lane_names=list(lane_names),
-            x_label=x_label,
-            y_label=y_label,
-            spans=spans,
-            span_ids=span_ids,
-            points=list(points),
-            asked=list(asked),
-            marks=marks,
-            mark_label=mark_label,
-            choices=list(choices),
-            value=value,
-            span_note=span_note,
-            sampled=sampled,
-            view=list(view),
-            cursor=cursor,
-            busy=busy,
-            window=list(window),
-            selected=selected,
-            clicked=clicked,
-        )
+            time_kind=time_kind, form=form, x=x, y=y, lane_names=list(lane_names), x_label=x_label,
+            y_label=y_label, spans=spans, span_ids=span_ids, points=list(points), asked=list(asked),
+            marks=marks, mark_label=mark_label, choices=list(choices), value=value, span_note=span_note,
+            sampled=sampled, view=list(view), cursor=cursor, busy=busy, window=list(window),
+            selected=selected, clicked=clicked,
+        )  # fmt: skip
 
     @traitlets.validate("view", "window")
     def _check_extent(self, proposal: Any) -> list[float]:

@@ -1,4 +1,4 @@
-"""Parts of all views of results: a static picture, a figure, short marks for names."""
+"""Base class of the views of results, and short marks for names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class ResultView(View):
     """A view of a result. A page without a kernel shows its static picture."""
 
     def svg(self) -> str:
-        """Return the view as a static picture, SVG text."""
+        """Return the view as SVG text."""
         raise NotImplementedError
 
     def figure(self):
@@ -21,7 +21,7 @@ class ResultView(View):
 
 
 def marks_of(names: list[str]) -> list[str]:
-    """Return a short mark for each name, different from all others, for places without room for names.
+    """Return a short, unique mark for each name, for places without room for names.
 
     Examples
     --------

@@ -253,7 +253,7 @@ MISTAKES = {
     "unknown format": (["ingest", "inett", "sample:inet", "target"], "Did you mean 'inet'?"),
     "unknown option": (["ingest", "inet", "sample:inet", "t", "--option", "dat=1"], "Did you mean 'date'?"),
     "reserved option": (["ingest", "inet", "sample:inet", "t", "--option", "mode=1"], "not an option"),
-    "foreign target": (["ingest", "inet", "sample:inet", "."], "is left as it is"),
+    "foreign target": (["ingest", "inet", "sample:inet", "."], "it is not changed"),
 }
 
 

@@ -403,9 +403,9 @@ def test_conditions_refused(where, kind, said):
         (
             {"partition_by": "h"},
             CepError,
-            "array columns stand in corr(a.x, b.x), cosine(a.x, b.x), l2(a.x, b.x)",
+            "use array columns in corr(a.x, b.x), cosine(a.x, b.x), l2(a.x, b.x)",
         ),
-        ({"order_by": "h"}, OrderError, "has no order; array columns stand in corr(a.x, b.x)"),
+        ({"order_by": "h"}, OrderError, "has no order; use array columns in corr(a.x, b.x)"),
         ({"event_type": "h"}, PredicateError, "compare whole arrays: corr(…), cosine(…), l2(…)"),
         (
             {"measures": {"s": "corr(a.x, b.x)"}},

@@ -404,9 +404,7 @@ def test_lists(values):
     assert one_match(frame, "sum(l[0])") == 4
     with pytest.raises(CepError, match=r"holds lists; take an item, as in l\[0\]"):
         holding(frame, "l > 1")
-    with pytest.raises(
-        CepError, match="column 'l' is of type list of integer, whose values cannot be told apart"
-    ):
+    with pytest.raises(CepError, match="column 'l' is of type list of integer, whose values cannot be keys"):
         cep.match(frame, ".", partition_by="l")
     with pytest.raises(OrderError, match="'l' is of type list of integer, which has no order"):
         cep.match(frame, ".", order_by="l")

@@ -234,7 +234,7 @@ def test_nasdaq100_times_are_reconstructed(spark, tmp_path):
                 expected |= {(ts, s): float(c) for s, c in zip(symbols, cells, strict=True) if c != "NaN"}
     assert {(row["ts"], row["symbol"]): row["close"] for row in rows_of(tmp_path / "out")} == expected
     assert report.last == "2016-08-01 09:58:00"
-    wrong_width = "another number of cells than symbols in the first line"
+    wrong_width = "the number of cells is not the number of symbols in the first line"
     assert quarantined(tmp_path / "out") == [
         ("one.csv", 4, " ", "the line is empty"),
         ("one.csv", 6, one[5], wrong_width),
@@ -355,7 +355,7 @@ def test_a_target_is_replaced_whole_or_not_at_all(spark, tmp_path, monkeypatch):
     source.write_text("")  # nothing at all is a result too
     module = sys.modules["cepkit.pipelines.ingest"]
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_look_at_events", lambda *_: {"n_events": 17})
+        patch.setattr(module, "_check_events", lambda *_: {"n_events": 17})
         with pytest.raises(AccountingError, match="events found and events written differ: 0 and 17"):
             ingest("eoddata", source, target, spark=spark)
     assert {path: path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()} == before
@@ -377,7 +377,7 @@ def test_a_target_that_is_something_else_is_left_alone(tmp_path):
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter1.txt").write_text("words")
-    with pytest.raises(TargetError, match=r"not a result of `cepkit ingest` \(it holds chapter1.txt\)"):
+    with pytest.raises(TargetError, match=r"not a result of `cepkit ingest` \(it has chapter1.txt\)"):
         ingest("eoddata", source, folder)
     with pytest.raises(TargetError, match="is a file; expected a folder"):
         ingest("eoddata", source, source)
@@ -388,14 +388,14 @@ def test_a_target_that_is_something_else_is_left_alone(tmp_path):
     result = tmp_path / "result"
     result.mkdir()
     (result / "quality.json").write_text('{"made_by": "cepkit ingest"}')
-    with pytest.raises(TargetError, match="holds a result already"):
+    with pytest.raises(TargetError, match="already has a result"):
         ingest("eoddata", source, result, mode="error")
     (result / "notes.txt").write_text("mine")
-    with pytest.raises(TargetError, match=r"it holds notes\.txt"):
+    with pytest.raises(TargetError, match=r"it has notes\.txt"):
         ingest("eoddata", source, result)
     (result / "notes.txt").unlink()
     (result / "bars.txt").hardlink_to(source)
-    with pytest.raises(TargetError, match=r"it holds bars.txt"):
+    with pytest.raises(TargetError, match=r"it has bars.txt"):
         ingest("eoddata", result / "bars.txt", result)
     assert (folder / "chapter1.txt").read_text() == "words"
 
@@ -427,13 +427,13 @@ def test_mistakes_are_told_before_work_starts(tmp_path):
         ingest("inet", tmp_path, out, date="tomorrow")
     with pytest.raises(UnknownFormatError, match="period 'week' is not one of day, month, year"):
         ingest("inet", tmp_path, out, period="week")
-    with pytest.raises(TagError, match="64 tags are listed for a mask; it holds 63"):
+    with pytest.raises(TagError, match="64 tags are listed for a mask; it has room for 63"):
         ingest("tweets", tmp_path, out, mask_tags=",".join(f"t{i}" for i in range(64)))
     with pytest.raises(TagError, match="others='drop' is not one of"):
         ingest("tweets", tmp_path, out, others="drop")
     with pytest.raises(SourceNotFoundError, match=r"no file '.*trade.txt'. Did you mean 'trades.txt'\?"):
         source_files(tmp_path / "trade.txt")
-    with pytest.raises(SourceNotFoundError, match="holds no files"):
+    with pytest.raises(SourceNotFoundError, match="has no files"):
         source_files(tmp_path / "empty")
     with pytest.raises(SourceNotFoundError, match="It has folders: deep"):
         source_files(tmp_path / "nested")
@@ -530,11 +530,11 @@ def test_tags_as_numbers(spark):
     assert [row.tag_mask for row in most_frequent_first.orderBy("i").collect()] == [3, 3, 0, None, 4, 1, 9]
     ignoring = tag_mask(frame, listed=["z", "a"], others="ignore")
     assert [row.tag_mask for row in ignoring.orderBy("i").collect()] == [2, 2, 0, None, 0, 2, 3]
-    with pytest.raises(TagError, match="2 rows hold tags beyond the 2 in the mask"):
+    with pytest.raises(TagError, match="2 rows have tags beyond the 2 in the mask"):
         tag_mask(frame, listed=["a", "b"])
     with pytest.raises(TagError, match="'a' is listed twice"):
         tag_mask(frame, listed=["a", "a"])
-    with pytest.raises(TagError, match=r"column 'i' holds int, not sets of tags \(array<string>\)"):
+    with pytest.raises(TagError, match=r"column 'i' is of type int, not array<string>"):
         tag_code(frame, tags="i")
     with pytest.raises(ColumnNotFoundError, match=r"tags: column 'tag' not found\. Did you mean 'tags'"):
         tag_mask(frame, tags="tag")

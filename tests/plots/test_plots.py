@@ -798,7 +798,7 @@ def test_more_matches_than_a_picture_has_room_for():
 @pytest.mark.parametrize(
     ("least", "title"),
     [
-        (10**9, r"no match in the looked-at part of 100 events"),
+        (10**9, r"no match in the searched part of 100 events"),
         (99, r"1 of ≥ 1 match shown, 100 events in them"),
         (90, r"\d+ of ≥ \d{2},\d+ matches shown, \d+ events in them"),
         (0, r"200 of ≥ [\d,]+ matches shown, \d+ events in them"),

@@ -37,7 +37,7 @@ FULL = {
 }
 EMPTY = {
     "thread_view": (lambda: ThreadView(NOTHING), "no thread did anything"),
-    "buffer_view": (lambda: BufferView(NOTHING), "no queue and no buffer held anything"),
+    "buffer_view": (lambda: BufferView(NOTHING), "All queues and buffers were empty."),
     "utility_view": (lambda: UtilityView(pd.DataFrame({"state": [], "utility": []})), "no utilities"),
     "lineage_view": (lambda: LineageView(LINES.head(0)), "no match"),
 }

@@ -560,7 +560,7 @@ def test_a_match_of_too_many_events():
     rows = pd.DataFrame({"match": 0, "variable": "x", "position": range(1000), "index": range(1000)})
     view = LineageView(rows)
     assert len(view.events) == 300 and view.note.endswith(
-        "700 matched events are left out: there are too many columns"
+        "700 matched events left out, since there are too many columns"
     )
 
 
@@ -625,8 +625,8 @@ def test_automata_of_sequences():
 
     automaton, of = made("PATTERN SEQ(A a, OR(B b, C c), D+ d[], !X x) WITHIN 9 min")
     assert automaton.transitions == (
-        (0, "a", 1), (1, "b", 2), (2, "d, no x behind", 3), (3, "d", 3),
-        (1, "c", 4), (4, "d, no x behind", 5), (5, "d", 5),
+        (0, "a", 1), (1, "b", 2), (2, "d, no x after", 3), (3, "d", 3),
+        (1, "c", 4), (4, "d, no x after", 5), (5, "d", 5),
     )  # fmt: skip
     assert of == ((1, 2, 3), (1, 4, 5)) and automaton.accepting == (3, 5)
     automaton, of = made("PATTERN SEQ(A a, B? b, C c)")

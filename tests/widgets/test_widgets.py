@@ -166,7 +166,7 @@ def test_an_automaton_of_names_lights_its_states():
 def test_status_is_one_of_five():
     editor = QueryEditor(status={"state": "done"})
     assert editor.status == {"state": "done", "message": "", "progress": None}
-    with pytest.raises(traitlets.TraitError, match=r"QueryEditor\.status: state 'ready' is none of"):
+    with pytest.raises(traitlets.TraitError, match=r"QueryEditor\.status: state 'ready' is not one of"):
         editor.status = {"state": "ready"}
 
 

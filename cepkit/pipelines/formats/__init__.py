@@ -1,1 +1,1 @@
-"""The original file formats that can be ingested."""
+"""The original file formats that `ingest` reads."""

@@ -1,4 +1,4 @@
-"""CASAS smart homes: a sensor event per line, with activities that begin and end; several layouts of it."""
+"""CASAS smart homes in several layouts: a sensor event per line, with begins and ends of activities."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, Option, UnknownFormatError, delimited, number, wall_clock
 
 if TYPE_CHECKING:
@@ -25,17 +26,17 @@ _LAYOUTS = (
 
 
 class Marker(NamedTuple):
-    """An event at which an activity is said to begin or to end."""
+    """An event that marks the begin or the end of an activity."""
 
     activity: str
     begins: bool
 
 
 class Spans(NamedTuple):
-    """What the markers of a file come to, see `resolve_markers`."""
+    """The activities that follow from the markers of a file (see `resolve_markers`)."""
 
     at: list[str | None]  # activity of each marker's own event
-    after: list[str | None]  # activity of the events between it and the next marker
+    after: list[str | None]  # activity of the events between the marker and the next one
     n_spans: int
     n_inside_others: int
     n_never_ended: int
@@ -43,26 +44,22 @@ class Spans(NamedTuple):
 
 
 def resolve_markers(markers: Iterable[Marker]) -> Spans:
-    """Return which activity goes on at and after each marker.
+    """Return the activity at each marker and after it.
 
-    A span is a begin and the end after it of the same activity, without another marker of that activity
-    between them; both its events belong to it. Spans may lie in each other and overlap: an event has the
-    activity of the span that began last among those it lies in; when that ends, the one before goes on. A
-    begin that never ends, or that is followed by the same begin, and an end that never began give their
-    activity to their own event only.
+    A span is a begin and the next end of the same activity, without another marker of that activity between
+    them. Both events belong to it. Spans may overlap or contain each other. An event has the activity of
+    the span that began last among the spans around it; when that span ends, the one before it continues. A
+    begin without an end, a begin before the same begin, and an end without a begin give their activity only
+    to their own event.
 
     Parameters
     ----------
     markers : iterable of Marker
-        Of one file, in the order of time.
-
-    Returns
-    -------
-    Spans
+        Markers of one file, in the order of time.
 
     Notes
     -----
-    O(markers x spans that are open at a time).
+    Time O(markers x spans that are open at the same time).
 
     Examples
     --------
@@ -81,16 +78,16 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
 
     at: list[str | None] = []
     after: list[str | None] = []
-    going_on: list[str] = []  # in the order in which they began; an activity has at most one span at a time
+    current: list[str] = []  # in the order in which they began; an activity has at most one span at a time
     n_inside_others = 0
     for marker, paired in zip(markers, is_paired, strict=True):
         if paired and marker.begins:
-            n_inside_others += bool(going_on)
-            going_on.append(marker.activity)
-        at.append(going_on[-1] if paired else marker.activity)
+            n_inside_others += bool(current)
+            current.append(marker.activity)
+        at.append(current[-1] if paired else marker.activity)
         if paired and not marker.begins:
-            going_on.remove(marker.activity)
-        after.append(going_on[-1] if going_on else None)
+            current.remove(marker.activity)
+        after.append(current[-1] if current else None)
     loose = [marker for marker, paired in zip(markers, is_paired, strict=True) if not paired]
     n_never_ended = sum(marker.begins for marker in loose)
     return Spans(at, after, sum(is_paired) // 2, n_inside_others, n_never_ended, len(loose) - n_never_ended)
@@ -107,38 +104,35 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
       UCI set; the detail is left out.
 
     An annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
-    ``Activity`` for an event of an activity that goes on. ``Bed to toilet begin`` is of Bed_to_toilet.
+    ``Activity`` for one event. ``Bed to toilet begin`` is about Bed_to_toilet.
 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     home : str, optional
         Name of the home in all files; None: each file's name up to its first dot.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format but ``activity``, see `finish_casas`. ``ts`` is the wall clock of the home, a
-        time without a zone; ``value`` is the text of the file, and ``level`` that text as a number or NULL;
-        ``location`` and ``kind`` are NULL where the layout has none; ``annotation`` is NULL, ``Activity``,
+        Columns of the format except ``activity`` (see `finish_casas`). ``ts`` is the wall clock of the home,
+        without a zone. ``value`` is the text of the file, ``level`` this text as a number or NULL.
+        ``location`` and ``kind`` are NULL when the layout has none. ``annotation`` is NULL, ``Activity``,
         ``Activity begin`` or ``Activity end``.
 
     Notes
     -----
-    Of six fields, a last one of ``begin`` or ``end`` tells the first layout from the second.
+    With six fields, a last field ``begin`` or ``end`` means the first layout, otherwise it is the second.
     """
-    from pyspark.sql import functions as F
-
     text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
     n = F.size("fields")
     is_spelled = (n >= 6) & F.lower(F.get("fields", n - 1)).isin(BEGIN, END)
     layout = F.when(is_spelled | n.isin(4, 5), "plain").when(n == 6, "labelled").when(n.isin(7, 8), "uci")
 
     def place(**index_of_layout: int) -> Column:
-        return F.coalesce(
-            *(F.when(F.col("layout") == kind, F.get("fields", i)) for kind, i in index_of_layout.items())
-        )
+        named = F.col("layout")
+        return F.coalesce(*(F.when(named == kind, F.get("fields", i)) for kind, i in index_of_layout.items()))
 
     first_word = F.when(F.col("layout") == "plain", 5).when(F.col("layout") == "uci", 8).otherwise(6)
     words = F.slice("fields", first_word, F.greatest(F.lit(0), n - first_word + 1))
@@ -176,23 +170,22 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
 
 
 def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFrame, dict]:
-    """Return the events with their ``activity``, and what the report says of the spans.
+    """Return the events with their ``activity``, and notes on the spans for the report.
 
-    An event that names an activity that goes on is of that. Any other has the activity of the spans of its
-    file, see `resolve_markers`; the order is that of time, then of the lines.
+    An event whose annotation is an activity without begin or end has that activity. Other events have the
+    activity of the spans of their file (see `resolve_markers`), in the order of time, then of lines.
 
     Parameters
     ----------
     events : pyspark.sql.DataFrame
-        With ``annotation``.
+        Events with ``annotation``.
     other : str, optional
-        Activity of the events in no span; None: NULL. The UCI set calls it Other_Activity.
+        Activity of the events outside all spans; None: NULL. The UCI set calls it Other_Activity.
 
     Notes
     -----
-    The markers, not the events, come to the driver.
+    Only the markers, not the events, come to the driver.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     is_marker = F.coalesce(F.col("annotation").rlike(_MARKER), F.lit(False))
@@ -208,19 +201,15 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
             (file, row.source_line, at, after or "")
             for row, at, after in zip(markers, spans.at, spans.after, strict=True)
         ]
-    resolved = events.sparkSession.createDataFrame(
-        rows, "source_file string, source_line bigint, at string, after string"
-    )
-    until_here = (
-        Window.partitionBy("source_file")
-        .orderBy("ts", "source_line")
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
-    going_on = F.nullif(F.last("after", ignorenulls=True).over(until_here), F.lit(""))
+    schema = "source_file string, source_line bigint, at string, after string"
+    resolved = events.sparkSession.createDataFrame(rows, schema)
+    in_order = Window.partitionBy("source_file").orderBy("ts", "source_line")
+    until_here = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    current = F.nullif(F.last("after", ignorenulls=True).over(until_here), F.lit(""))
     named = F.when(~is_marker, F.col("annotation"))
     finished = (
         events.join(F.broadcast(resolved), ["source_file", "source_line"], "left")
-        .withColumn("activity", F.coalesce(named, "at", going_on, F.lit(other).cast("string")))
+        .withColumn("activity", F.coalesce(named, "at", current, F.lit(other).cast("string")))
         .drop("at", "after")
     )
     is_state = F.col("value").isin(*_STATES) | F.col("level").isNotNull()
@@ -242,9 +231,7 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
 
 
 def home_of(home: str | None) -> Column:
-    """Return the name of the home: ``home``, or without one each file's name up to its first dot."""
-    from pyspark.sql import functions as F
-
+    """Return the name of the home: ``home``, or each file's name up to its first dot."""
     file_name = F.element_at(F.split("source_file", "/"), -1)
     return F.lit(home) if home else F.regexp_extract(file_name, r"^[^.]+", 0)
 
@@ -260,19 +247,13 @@ def _name(option: str, value: object) -> str:
     return value.strip()
 
 
-HOME = Option("name of the home; that of the file up to its first dot", partial(_name, "home"))
+HOME = Option("name of the home; by default the file's name up to its first dot", partial(_name, "home"))
 FORMAT = Format(
     name="casas",
     description="CASAS smart homes: a sensor event per line, with activities that begin and end",
     columns={
-        "ts": "timestamp_ntz",
-        "home": "string",
-        "sensor": "string",
-        "location": "string",
-        "kind": "string",
-        "value": "string",
-        "level": "double",
-        "annotation": "string",
+        "ts": "timestamp_ntz", "home": "string", "sensor": "string", "location": "string",
+        "kind": "string", "value": "string", "level": "double", "annotation": "string",
         "activity": "string",
     },
     partition_by="home",
@@ -280,7 +261,7 @@ FORMAT = Format(
     parse=parse_casas,
     options={
         "home": HOME,
-        "other": Option("activity of events that are in no span of one; none", partial(_name, "other")),
+        "other": Option("activity of events outside all spans; by default none", partial(_name, "other")),
     },
     finish=finish_casas,
-)
+)  # fmt: skip

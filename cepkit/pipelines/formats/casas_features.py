@@ -1,10 +1,11 @@
-"""The UCI set of CASAS homes: window attributes per sensor event as CSV, without dates, which are counted."""
+"""The UCI set of CASAS homes: window attributes per sensor event as CSV, with days but without dates."""
 
 from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.casas import HOME, home_of
 from cepkit.pipelines.formats.format import Format, HeaderError, Option, day_of, delimited, number
 
@@ -17,23 +18,16 @@ AREAS = (
 )
 # Name in the file -> column.
 ATTRIBUTES = {
-    "lastSensorEventHours": "last_event_hour",
-    "lastSensorEventSeconds": "last_event_seconds",
-    "lastSensorDayOfWeek": "day_of_week",
-    "windowDuration": "window_duration",
-    "timeSinceLastSensorEvent": "since_last_event",
-    "prevDominantSensor1": "prev_dominant1",
-    "prevDominantSensor2": "prev_dominant2",
-    "lastSensorID": "last_sensor_id",
-    "lastSensorLocation": "last_sensor_location",
-    "lastMotionLocation": "last_motion_location",
-    "complexity": "complexity",
-    "activityChange": "activity_change",
-    "areaTransitions": "area_transitions",
-    "numDistinctSensors": "num_distinct_sensors",
+    "lastSensorEventHours": "last_event_hour", "lastSensorEventSeconds": "last_event_seconds",
+    "lastSensorDayOfWeek": "day_of_week", "windowDuration": "window_duration",
+    "timeSinceLastSensorEvent": "since_last_event", "prevDominantSensor1": "prev_dominant1",
+    "prevDominantSensor2": "prev_dominant2", "lastSensorID": "last_sensor_id",
+    "lastSensorLocation": "last_sensor_location", "lastMotionLocation": "last_motion_location",
+    "complexity": "complexity", "activityChange": "activity_change",
+    "areaTransitions": "area_transitions", "numDistinctSensors": "num_distinct_sensors",
     **{f"sensorCount-{area}": f"count_{area}" for area in AREAS},
     **{f"sensorElTime-{area}": f"elapsed_{area}" for area in AREAS},
-}
+}  # fmt: skip
 NAMES = (*ATTRIBUTES, "activity")
 HEADER = ",".join(NAMES)
 FIRST_DAY = "2011-01-03"
@@ -45,13 +39,13 @@ def parse_casas_features(
     """Return the events of ``*.features.csv`` files.
 
     The files have the day of the week and the second of the day, but no dates. The first event of a file is
-    on the day ``start``; from then on the days of the week tell how many days passed, fewer than seven.
-    Longer holes are shortened by whole weeks.
+    on the day ``start``. From then on the days of the week give the number of days that passed, fewer than
+    seven. So longer gaps become shorter by whole weeks.
 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     start : str or datetime.date
         Day of the first event of each file.
     home : str, optional
@@ -60,8 +54,8 @@ def parse_casas_features(
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format; ``row`` counts the lines of a file, from 1. Attributes are numbers as in the
-        file, areas the codes of the file.
+        Columns of the format. ``row`` is the number of the line in its file, from 1. Attributes are the
+        numbers of the file, areas are its codes.
 
     Raises
     ------
@@ -72,11 +66,10 @@ def parse_casas_features(
 
     Notes
     -----
-    An event of an earlier second than the one before, on the same day of the week, is late. One that steps
-    back to the day before shifts what follows by a week. Times are whole seconds: ``row`` completes the
-    order.
+    An event is late when its second is before that of the event before it on the same day of the week. An
+    event that steps back to the day before shifts all later ones by a week. Times are whole seconds, so
+    ``row`` completes the order.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     first_day = day_of(start, "start")
@@ -102,14 +95,10 @@ def parse_casas_features(
     steps = F.coalesce(F.pmod(weekday - before, F.lit(7)), F.lit(0)).cast("int")
     day = F.sum("steps").over(of_file.rowsBetween(Window.unboundedPreceding, Window.currentRow)).cast("int")
     seconds = F.col("last_event_seconds").cast("decimal(18,6)")
-    time = F.lit(f"{first_day} 00:00:00").cast("timestamp_ntz") + F.make_dt_interval(
-        day, F.lit(0), F.lit(0), seconds
-    )
-    return (
-        checked.withColumn("steps", steps)
-        .withColumn("ts", F.when(F.col("reason").isNull(), time))
-        .drop("steps")
-    )
+    midnight = F.lit(f"{first_day} 00:00:00").cast("timestamp_ntz")
+    time = midnight + F.make_dt_interval(day, F.lit(0), F.lit(0), seconds)
+    ts = F.when(F.col("reason").isNull(), time)
+    return checked.withColumn("steps", steps).withColumn("ts", ts).drop("steps")
 
 
 def _check_headers(records: DataFrame) -> None:
@@ -128,19 +117,14 @@ FORMAT = Format(
     name="casas_features",
     description="CASAS window attributes as CSV (UCI set): a sensor event per line, days counted",
     columns={
-        "ts": "timestamp_ntz",
-        "home": "string",
-        "row": "bigint",
-        "activity": "string",
+        "ts": "timestamp_ntz", "home": "string", "row": "bigint", "activity": "string",
         **dict.fromkeys(ATTRIBUTES.values(), "double"),
     },
-    partition_by="home",
-    order_by=("ts", "row"),
-    parse=parse_casas_features,
+    partition_by="home", order_by=("ts", "row"), parse=parse_casas_features,
     options={
         "start": Option(
             f"day of the first event of each file, yyyy-mm-dd; {FIRST_DAY}", lambda day: day_of(day, "start")
         ),
         "home": HOME,
     },
-)
+)  # fmt: skip

@@ -1,9 +1,10 @@
-"""CityBench traffic: a file per road sensor, a report per line, the names of the fields in the first."""
+"""CityBench traffic: a file per road sensor, with the names of fields in the first line, then reports."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, delimited, fields_as, wall_clock
 
 if TYPE_CHECKING:
@@ -21,23 +22,21 @@ def parse_citybench(records: DataFrame) -> DataFrame:
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is the time that the file gives, a time without a zone (by the daily
-        profile of the traffic it is UTC); ``avg_speed`` in km/h; ``vehicle_count`` in five minutes;
-        ``arrival`` the number that the portal's database gave the report.
+        Columns of the format. ``ts`` is the time in the file, a time without a zone (by the daily profile of
+        the traffic it is UTC). ``avg_speed`` is in km/h, ``vehicle_count`` in vehicles per five minutes.
+        ``arrival`` is the report's number in the portal's database.
 
     Notes
     -----
-    Left out: the measured times, which follow from the speed and the length of the road, and the other
-    number of the sensor. A report is late when its round came to the database after a newer one: within a
-    file that shows only where the file steps back; sort by ``arrival`` to see it over all sensors.
+    The result leaves out the measured times, which follow from the speed and the length of the road, and the
+    sensor's other number. A report is late when the database got it after one of a newer round. Within a
+    file this shows only when the time steps back; sort by ``arrival`` to see it over all sensors.
     """
-    from pyspark.sql import functions as F
-
     values = {"ts": wall_clock([(F.get("fields", 5), _TIME)]), **fields_as(COLUMNS, _PLACES)}
     checks = [
         (F.size("fields") == 9, f"expected 9 fields: {HEADER.replace(',', ', ')}"),

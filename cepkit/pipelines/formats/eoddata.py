@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, delimited, fields_as, wall_clock
 
 if TYPE_CHECKING:
@@ -26,25 +27,22 @@ def parse_eoddata(records: DataFrame) -> DataFrame:
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is the start of the minute as the file gives it: the wall clock of New
-        York, a time without a zone.
+        Columns of the format. ``ts`` is the start of the minute by the wall clock of New York, a time without
+        a zone.
 
     Notes
     -----
-    The integer ``200802010959`` is read as a time. As numbers, consecutive minutes differ by 1 only within an
-    hour: 09:59 to 10:00 is a step of 41.
+    The integer ``200802010959`` is a time. As numbers, consecutive minutes differ by 1 only within an hour:
+    09:59 to 10:00 is a step of 41.
 
-    The zone is not applied: bars of two sessions are as far apart as their wall clocks, also where a change
-    to or from daylight saving time lies between them. In pandas ``ts.dt.tz_localize("America/New_York")``
-    makes instants.
+    The zone is not applied: bars of two sessions are as far apart as their wall clocks, even across a change
+    of daylight saving time. In pandas ``ts.dt.tz_localize("America/New_York")`` makes instants.
     """
-    from pyspark.sql import functions as F
-
     values = {"ts": wall_clock([(F.get("fields", 1), _MINUTE)]), **fields_as(COLUMNS, _PLACES)}
     checks = [
         (F.size("fields") == 7, "expected 7 fields: symbol, time, open, high, low, close, volume"),

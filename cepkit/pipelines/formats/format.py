@@ -1,4 +1,4 @@
-"""What a format is: a table entry of names, types and order, and a function that reads its records."""
+"""Definition of a format: names, types and order of its columns, and a function that reads its records."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, nearest
+from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Lines that a format needs but that are no events, such as the names above a table. They are counted, not
-# kept.
+# Reason of lines that are no events, such as the header of a table. They are counted, not kept.
 STRUCTURE = "(structure)"
 EMPTY = "the line is empty"
 
@@ -24,14 +24,14 @@ _INTEGER = r"^[+-]?[0-9]{1,18}$"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A keyword of a format: a line of explanation, and a function that reads its value, also from text."""
+    """A keyword of a format: a line of explanation, and a function that reads its value or text."""
 
     description: str
     read: Callable[[object], object]
 
 
 class UnknownFormatError(CepError, ValueError):
-    """A format, or an option of a format, has no such name or value."""
+    """A format, an option of a format, or its value is unknown."""
 
 
 class HeaderError(CepError, ValueError):
@@ -45,27 +45,27 @@ class Format:
     Parameters
     ----------
     name : str
-        As in ``cepkit ingest NAME``.
+        Name in ``cepkit ingest NAME``.
     description : str
-        One line.
+        One line of explanation.
     columns : mapping of str to str
-        Columns of an event with their Spark types; the first is the clock.
+        Columns of an event with their Spark types; the clock is the first.
     partition_by : str
-        The key of the events.
+        Key column of the events.
     order_by : tuple of str
         Columns that order the events of a key; the clock comes first.
     parse : callable
-        ``parse(records, **options)`` returns one or more rows per record of `read_records`: its columns,
-        ``piece`` (0, 1, … within the record), the columns of ``columns``, and ``reason``: NULL for an event,
-        else why it is none (`STRUCTURE` for lines that never were to be one).
+        ``parse(records, **options)`` returns one or more rows per record of `read_records`. A row has the
+        record's columns, ``piece`` (0, 1, … within the record), the columns of ``columns``, and ``reason``:
+        NULL for an event, else why it is none (`STRUCTURE` for lines of the file's structure).
     options : mapping of str to Option
         Keywords of ``parse`` and of ``finish``, each with a line of explanation.
     newest_first : bool
         Whether the lines of a file go back in time.
     separator : str, optional
-        What ends a record; None: the end of the line.
+        Text that ends a record; None: the end of the line.
     finish : callable, optional
-        ``finish(events, **options)`` returns the events with columns that depend on all of them, and notes
+        ``finish(events, **options)`` adds columns that depend on all events; it returns the events, and notes
         for the report.
     """
 
@@ -86,7 +86,7 @@ class Format:
         return self.order_by[0]
 
     def read_options(self, options: Mapping[str, object]) -> dict[str, object]:
-        """Return the options with their values as the format takes them; raise for one that it does not."""
+        """Return the options with their values read by the format; raise an error for an unknown one."""
         for name in options:
             if name not in self.options:
                 known = ", ".join(self.options) or "none"
@@ -98,46 +98,33 @@ class Format:
 
 
 def first_reason(checks: Sequence[tuple[Column, str]]) -> Column:
-    """Return the text of the first check that is false or NULL; NULL when all hold.
-
-    The reason that `read_records` found comes first.
-    """
-    from pyspark.sql import functions as F
-
+    """Return the reason of `read_records`, or the text of the first check that is false or NULL, or NULL."""
     failed = [F.when(~F.coalesce(holds, F.lit(False)), reason) for holds, reason in checks]
     return F.coalesce(F.col("reason"), *failed)
 
 
 def number(text: Column) -> Column:
-    """Return text such as ``25.9900`` as a double, NULL for anything else: ``NaN``, ``1d``, ``1e999``."""
-    from pyspark.sql import functions as F
-
+    """Return text such as ``25.9900`` as a double, and NULL for others such as ``NaN``, ``1d``, ``1e999``."""
     value = F.when(text.rlike(_DECIMAL), text.try_cast("double"))
     return F.when(F.abs(value) < float("inf"), value)
 
 
 def integer(text: Column) -> Column:
-    """Return text of up to 18 digits as a bigint, NULL for anything else."""
-    from pyspark.sql import functions as F
-
+    """Return text of up to 18 digits as a bigint, and NULL for other text."""
     return F.when(text.rlike(_INTEGER), text.try_cast("bigint"))
 
 
 def fields_as(columns: Mapping[str, str], place_of_column: Mapping[str, int]) -> dict[str, Column]:
-    """Return columns that are fields of the line, read by their types: text, double or bigint."""
-    from pyspark.sql import functions as F
-
+    """Return columns from fields of the line, read by their types: text, double or bigint."""
     read = {"string": lambda text: text, "double": number, "bigint": integer}
     return {name: read[columns[name]](F.get("fields", place)) for name, place in place_of_column.items()}
 
 
 def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
-    """Return a time without a zone, NULL where a text does not fit its pattern.
+    """Return a time without a zone, or NULL when a text does not fit its pattern.
 
-    The groups of the patterns are year, month, day, hour, minute and, if there is a sixth, seconds.
+    The patterns have groups for year, month, day, hour, minute and, optionally, seconds.
     """
-    from pyspark.sql import functions as F
-
     found = [
         F.regexp_extract(text, pattern, group + 1)
         for text, pattern in parts
@@ -148,25 +135,19 @@ def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
 
 
 def delimited(
-    records: DataFrame,
-    values: Mapping[str, Column],
-    checks: Sequence[tuple[Column, str]],
-    *,
-    divided: Column | None = None,
-    helpers: Mapping[str, Column] | None = None,
+    records: DataFrame, values: Mapping[str, Column], checks: Sequence[tuple[Column, str]], *,
+    divided: Column | None = None, helpers: Mapping[str, Column] | None = None,
     header: Column | None = None,
-) -> DataFrame:
+) -> DataFrame:  # fmt: skip
     """Return the records with ``values`` as columns and the ``reason`` that follows from ``checks``.
 
-    ``values`` are made of the array ``fields``: ``divided``, or what stands between commas without the blanks
-    around it. They may use the columns ``helpers``. The checks may name the new columns; the first check is
+    ``values`` are expressions of the array ``fields`` and the columns ``helpers``. The array is ``divided``
+    or, by default, the trimmed texts between commas. The checks may use the new columns; the first check is
     that the line is not empty. Lines where ``header`` is true are structure.
     """
-    from pyspark.sql import functions as F
-
     if divided is None:
         divided = F.transform(F.split(F.col("text"), ",", -1), lambda text: F.trim(text))
-    # A column of its own is computed once; inside of other expressions it would be for each use.
+    # Spark computes a column once, but an expression again for each use.
     records = records.withColumn("fields", divided)
     for name, helper in (helpers or {}).items():
         records = records.withColumn(name, helper)

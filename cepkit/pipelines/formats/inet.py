@@ -1,10 +1,11 @@
-"""INET time-and-sales: ``symbol number size price time side``, newest trade first; a file is a day."""
+"""INET time-and-sales: ``symbol number size price time side``, a file per day, newest trade first."""
 
 from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, Option, day_of, delimited, fields_as
 
 if TYPE_CHECKING:
@@ -14,13 +15,9 @@ if TYPE_CHECKING:
 _TIME = r"^(\d{1,2}):(\d{2}):(\d{2})\.(\d{1,3})$"
 _PLACES = {"symbol": 0, "price": 3, "size": 2, "side": 5, "seq": 1}
 COLUMNS = {
-    "ts": "timestamp_ntz",
-    "symbol": "string",
-    "price": "double",
-    "size": "bigint",
-    "side": "string",
+    "ts": "timestamp_ntz", "symbol": "string", "price": "double", "size": "bigint", "side": "string",
     "seq": "bigint",
-}
+}  # fmt: skip
 
 
 def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") -> DataFrame:
@@ -29,22 +26,20 @@ def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     date : str or datetime.date
-        The day of all trades, as ``yyyy-mm-dd``: the lines hold the time of day only. The default is nominal.
+        Day of all trades, as ``yyyy-mm-dd``, since lines have only the time of day. The default is arbitrary.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format; ``ts`` is the wall clock of the exchange, a time without a zone.
+        Columns of the format. ``ts`` is the wall clock of the exchange, a time without a zone.
 
     Raises
     ------
     UnknownFormatError
         When ``date`` is not a day.
     """
-    from pyspark.sql import functions as F
-
     day = day_of(date)
     hour, minute, second, millisecond = (F.get("clock", i).try_cast("int") for i in range(4))
     seconds = second.cast("decimal(16,6)") + millisecond.cast("decimal(16,6)") / 1000
@@ -75,7 +70,9 @@ FORMAT = Format(
     order_by=("ts", "seq"),
     parse=parse_inet,
     options={
-        "date": Option("the day of the trades, yyyy-mm-dd (the lines hold the time only); 2000-01-03", day_of)
+        "date": Option(
+            "the day of the trades, yyyy-mm-dd (the lines have only times); by default 2000-01-03", day_of
+        )
     },
     newest_first=True,
 )

@@ -1,4 +1,4 @@
-"""The NASDAQ-100 table: a line per minute, a column per symbol, and no times, which are reconstructed."""
+"""The NASDAQ-100 table: a line per minute and a column per symbol. The missing times are reconstructed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import (
     EMPTY,
     STRUCTURE,
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MINUTES_PER_SESSION = 390
-EXCHANGE_HOLIDAYS = (
-    "2016-09-05",
-    "2016-11-24",
-)  # Labor Day and Thanksgiving, the two within the published set
+EXCHANGE_HOLIDAYS = ("2016-09-05", "2016-11-24")  # Labor Day and Thanksgiving, the two in the published set
 _LONGEST_CALENDAR = 2600  # sessions, ten years
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
+_WRONG_WIDTH = "the number of cells is not the number of symbols in the first line"
 
 
 def parse_nasdaq100(
@@ -39,26 +38,24 @@ def parse_nasdaq100(
 ) -> DataFrame:
     """Return the prices of NASDAQ-100 tables in long form.
 
-    The table has no times. Its first row is 09:30 of the first session; then every session has 390 rows,
-    09:31 to 16:00. Sessions are the weekdays that are no holidays. Each file is a table of its own, with its
-    symbols in the first line and its first row at the start; a line that cannot be read still takes its
-    minute.
+    The table has no times. Its first row is 09:30 of the first session; after it every session has 390 rows,
+    09:31 to 16:00. Sessions are all weekdays except holidays. Each file is a table with its symbols in the
+    first line, and begins at ``start``. An unreadable line still takes its minute.
 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records`.
+        Result of `read_records`.
     start : str or datetime.date
         The first session.
     holidays : iterable of str or datetime.date, or str
-        Weekdays without a session; text: separated by commas.
+        Weekdays without a session; in a text separated by commas.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format, one row per cell; ``ts`` is the wall clock of New York, a time without a zone.
-        A line with another number of cells than symbols is one row, with the reason. For a bad cell ``text``
-        is that cell.
+        Columns of the format, one row per cell. ``ts`` is the wall clock of New York, a time without a zone.
+        A line with a wrong number of cells is one row with a reason. For a bad cell ``text`` is that cell.
 
     Raises
     ------
@@ -69,11 +66,9 @@ def parse_nasdaq100(
 
     Notes
     -----
-    Shortened sessions are not known to this rule: after one, compare the overnight jumps before trusting the
+    This rule does not know shortened sessions. After one, compare the overnight jumps before you trust the
     times.
     """
-    from pyspark.sql import functions as F
-
     days = _session_days(day_of(start, "start"), _holidays(holidays))
     symbols = _symbols_of_file(records)
     cells = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
@@ -82,7 +77,7 @@ def parse_nasdaq100(
     row = F.col("source_line") - 2
     session = F.when(row == 0, 0).otherwise(F.floor((row - 1) / MINUTES_PER_SESSION)).cast("int")
     minute = F.when(row == 0, 0).otherwise(F.pmod(row - 1, F.lit(MINUTES_PER_SESSION)) + 1).cast("int")
-    # A text that is split is folded into one constant; an array of 2600 literals is compiled into every task.
+    # Spark folds the split text into one constant, but would compile 2600 literals into every task.
     day = F.get(F.split(F.lit(",".join(map(str, days))), ",").cast("array<int>"), session)
     opening = F.lit(f"{day_of(start, 'start')} 09:30:00").cast("timestamp_ntz")
     one_row = F.array(F.struct(F.lit("").alias("symbol"), F.lit("").alias("cell")))
@@ -92,52 +87,30 @@ def parse_nasdaq100(
     lines = (
         records.join(symbols, "source_file", "left")
         .withColumn("reason", F.coalesce("reason", F.when(header, STRUCTURE)))
-        .withColumn(
-            "reason",
-            first_reason(
-                [
-                    (F.trim("text") != "", EMPTY),
-                    (whole, "another number of cells than symbols in the first line"),
-                ]
-            ),
-        )
+        .withColumn("reason", first_reason([(F.trim("text") != "", EMPTY), (whole, _WRONG_WIDTH)]))
         .withColumn("ts", opening + F.make_dt_interval(day, F.lit(0), minute))
     )
+    cells_of_line = F.when(F.col("reason").isNull(), named_cells).otherwise(one_row)
     exploded = lines.select(
-        *(c for c in lines.columns if c != "symbols"),
-        F.posexplode(F.when(F.col("reason").isNull(), named_cells).otherwise(one_row)).alias(
-            "piece", "named"
-        ),
+        *(c for c in lines.columns if c != "symbols"), F.posexplode(cells_of_line).alias("piece", "named")
     )
     whole_line = F.col("reason").isNotNull()
+    price = number(F.col("named.cell"))
+    checks = [
+        (F.col("ts").isNotNull(), f"the row lies beyond {_LONGEST_CALENDAR} sessions"),
+        (price > 0, "the price is not a positive number"),
+    ]
     return exploded.select(
-        *PLACE,
-        "piece",
-        F.when(whole_line, F.col("text")).otherwise(F.col("named.cell")).alias("text"),
-        first_reason(
-            [
-                (F.col("ts").isNotNull(), f"the row lies beyond {_LONGEST_CALENDAR} sessions"),
-                (number(F.col("named.cell")) > 0, "the price is not a positive number"),
-            ]
-        ).alias("reason"),
-        "ts",
-        F.col("named.symbol").alias("symbol"),
-        number(F.col("named.cell")).alias("close"),
-    )
+        *PLACE, "piece", F.when(whole_line, F.col("text")).otherwise(F.col("named.cell")).alias("text"),
+        first_reason(checks).alias("reason"), "ts", F.col("named.symbol").alias("symbol"),
+        price.alias("close"),
+    )  # fmt: skip
 
 
 def _symbols_of_file(records: DataFrame) -> DataFrame:
-    """Return ``source_file`` and ``symbols``, the cells of its first line."""
-    from pyspark.sql import functions as F
-
-    headers = (
-        records.where("source_line = 1")
-        .select(
-            "source_file",
-            F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field)).alias("symbols"),
-        )
-        .collect()
-    )
+    """Return ``source_file`` and ``symbols``, the cells of the file's first line."""
+    names = F.transform(F.split(F.col("text"), ",", -1), lambda field: F.trim(field))
+    headers = records.where("source_line = 1").select("source_file", names.alias("symbols")).collect()
     for file, symbols in headers:
         numbers = [symbol for symbol in symbols if _NUMBER.fullmatch(symbol)]
         if numbers:
@@ -149,11 +122,9 @@ def _symbols_of_file(records: DataFrame) -> DataFrame:
             raise HeaderError(
                 f"{file}, line 1: expected each symbol once, found {twice[0]!r} twice or without a name"
             )
-    return F.broadcast(
-        records.sparkSession.createDataFrame(
-            [tuple(header) for header in headers], "source_file string, symbols array<string>"
-        )
-    )
+    rows = [tuple(header) for header in headers]
+    schema = "source_file string, symbols array<string>"
+    return F.broadcast(records.sparkSession.createDataFrame(rows, schema))
 
 
 def _holidays(holidays: str | Iterable[str | datetime.date]) -> set[datetime.date]:
@@ -180,7 +151,9 @@ FORMAT = Format(
     order_by=("ts",),
     parse=parse_nasdaq100,
     options={
-        "start": Option("the first session, yyyy-mm-dd; 2016-07-26", lambda day: day_of(day, "start")),
+        "start": Option(
+            "the first session, yyyy-mm-dd; by default 2016-07-26", lambda day: day_of(day, "start")
+        ),
         "holidays": Option(
             f"weekdays without a session, separated by commas; {','.join(EXCHANGE_HOLIDAYS)}", _holidays
         ),

@@ -1,4 +1,4 @@
-"""Text files as one row per record, with the file and the line of each; it knows no format."""
+"""Text files as one row per record, with its file and line. This module knows no format."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, nearest
+from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,17 +23,17 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class SourceNotFoundError(CepError, FileNotFoundError):
-    """No file is where the source says, or Spark would not read it."""
+    """The source has no file, or only files that Spark does not read."""
 
 
 def source_files(source: str | PathLike | Iterable[str | PathLike]) -> list[str]:
-    """Return the files a source stands for, each once, in the order of their names.
+    """Return the files of a source, each once, in the order of their names.
 
     Parameters
     ----------
     source : str or path, or several
-        A file, a folder (its files, not its subfolders; names that begin with ``.`` or ``_`` are not data),
-        or a pattern such as ``"trades/*.txt"``. An address such as ``hdfs://…`` is handed to Spark as it is.
+        A file, a folder (its files without subfolders and without names that begin with ``.`` or ``_``), or
+        a pattern such as ``"trades/*.txt"``. An address such as ``hdfs://…`` goes to Spark unchanged.
 
     Returns
     -------
@@ -42,7 +43,7 @@ def source_files(source: str | PathLike | Iterable[str | PathLike]) -> list[str]
     Raises
     ------
     SourceNotFoundError
-        When a part of the source stands for no file.
+        When a part of the source has no file.
     """
     parts = [source] if isinstance(source, str | PathLike) else list(source)
     if not parts:
@@ -58,24 +59,23 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
     ----------
     spark : pyspark.sql.SparkSession
     files : sequence of str
-        Of `source_files`; compressed ones (``.gz``, ``.bz2``, ``.zst``) as Spark reads them.
+        Result of `source_files`. Spark also reads compressed files (``.gz``, ``.bz2``, ``.zst``).
     separator : str, optional
-        What ends a record; None: the end of the line. It is not part of the record's text.
+        Text that ends a record and is not part of it; None: the end of the line.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        ``source_file``; ``source_line``, the line (from 1) in which the record begins; ``split``, the byte at
-        which the piece of the file begins that one task reads; ``row``, a number that grows within that
-        piece; ``text``; ``reason``, NULL or why the text is unusable. In no particular order.
+        ``source_file``; ``source_line``, the first line of the record, from 1; ``split``, the first byte of
+        the piece of the file that one task reads; ``row``, a number that grows within that piece; ``text``;
+        ``reason``, NULL or why the text is unusable. The rows have no order.
 
     Notes
     -----
-    Spark numbers no lines. Its row ids count up within a task, and a task reads a piece of a file from front
-    to back; so the line is the place of the row in its piece, plus the lines of the pieces before. One extra
-    pass counts those.
+    Spark does not number lines. Its row ids rise within a task, and a task reads a piece of a file from the
+    beginning to the end. So the line is the place of the row in its piece, plus the lines of the pieces
+    before, which one extra pass counts.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.window import Window
 
     scanned = _scan(spark, files, separator)
@@ -87,9 +87,8 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
         n_lines.cast("long").alias("n_lines"),
         F.col("value").alias("text"),
     )
-    of_piece = rows.groupBy("url", "split").agg(
-        F.sum("n_lines").alias("n_lines"), F.min("row").alias("first_row")
-    )
+    totals = F.sum("n_lines").alias("n_lines"), F.min("row").alias("first_row")
+    of_piece = rows.groupBy("url", "split").agg(*totals)
     earlier_pieces = Window.partitionBy("url").orderBy("split").rowsBetween(Window.unboundedPreceding, -1)
     pieces = of_piece.select(
         "url", "split", "first_row", _or_zero(F.sum("n_lines").over(earlier_pieces)).alias("lines_before")
@@ -97,9 +96,8 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
     if separator is None:
         lines_before_in_piece = F.col("row") - F.col("first_row")
     else:
-        earlier_rows = (
-            Window.partitionBy("url", "split").orderBy("row").rowsBetween(Window.unboundedPreceding, -1)
-        )
+        piece = Window.partitionBy("url", "split").orderBy("row")
+        earlier_rows = piece.rowsBetween(Window.unboundedPreceding, -1)
         lines_before_in_piece = _or_zero(F.sum("n_lines").over(earlier_rows))
     line = F.col("lines_before") + lines_before_in_piece + 1
     text = F.make_valid_utf8("text")
@@ -114,7 +112,7 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
 
 
 def count_records(spark: SparkSession, files: Sequence[str], *, separator: str | None = None) -> int:
-    """Return the number of records in text files, counted on its own to check the books against."""
+    """Return the number of records in text files, as an independent check of the report."""
     return _scan(spark, files, separator).count()
 
 
@@ -126,14 +124,10 @@ def _scan(spark: SparkSession, files: Sequence[str], separator: str | None) -> D
 
 
 def _n_newlines(text: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.length(text) - F.length(F.replace(text, F.lit("\n"), F.lit("")))
 
 
 def _or_zero(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.coalesce(column, F.lit(0))
 
 
@@ -144,7 +138,7 @@ def _files_of(part: str) -> list[str]:
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
         if not found:
-            raise SourceNotFoundError(f"source: folder {part!r} holds no files{_subfolders(path)}")
+            raise SourceNotFoundError(f"source: folder {part!r} has no files{_subfolders(path)}")
     elif path.is_file():
         found = [path]
     else:
@@ -164,21 +158,17 @@ def _files_of(part: str) -> list[str]:
 
 def _subfolders(folder: Path) -> str:
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-    return (
-        f". It has folders: {', '.join(names[:5])}. Name one, or use {str(folder / '**' / '*')!r}"
-        if names
-        else ""
-    )
+    if not names:
+        return ""
+    return f". It has folders: {', '.join(names[:5])}. Name one, or use {str(folder / '**' / '*')!r}"
 
 
 def _for_spark(file: str) -> str:
-    """Return a path with the characters escaped that Spark would read as a pattern."""
+    """Return a path in which the special characters of Spark's patterns are escaped."""
     return file if _URL.match(file) else re.sub(r"([\\*?\[\]{}])", r"\\\1", file)
 
 
 def _path_of(url: Column) -> Column:
-    """Return the path in a URL of Spark: ``file:/a%20b+c.txt`` is ``/a b+c.txt``."""
-    from pyspark.sql import functions as F
-
+    """Return the path in a URL of Spark, such as ``/a b+c.txt`` for ``file:/a%20b+c.txt``."""
     path = F.regexp_replace(url, r"^file:/+", "/")
     return F.url_decode(F.replace(path, F.lit("+"), F.lit("%2B")))

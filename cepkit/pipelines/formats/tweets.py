@@ -1,4 +1,4 @@
-"""Tweets as Atom XML: entries with author, time, text and the set of tags in it (the paper's ParseTweet)."""
+"""Tweets as Atom XML: entries with author, time, text and the set of its tags (the paper's ParseTweet)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cepkit.errors import column_not_found
+from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import STRUCTURE, Format, Option, first_reason
 from cepkit.pipelines.formats.records import PLACE
 from cepkit.pipelines.stages import quoted, unused
@@ -24,46 +25,44 @@ if TYPE_CHECKING:
 
 END_OF_ENTRY = "</entry>"
 
-# Repeated elements arrive as arrays; as plain strings the last one would win silently.
+# Repeated elements arrive as arrays; with plain strings Spark would silently keep the last one.
 _ENTRY = (
     "id array<string>, published array<string>, content array<string>, author array<struct<name:string>>, "
     "malformed string"
 )
-# Date, time and zone. Spark keeps microseconds; further digits must be zeros so that none are lost.
+# Date, time and zone. Spark keeps microseconds, so further digits must be zeros.
 _TIME = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6}0*)?(Z|[+-]\d{2}:\d{2})$"
 _FEED = r"(?s)^(<\?xml.*?\?>)?\s*(<feed[\s>].*)?$|^</feed>$"
 
 
 def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
-    """Return the frame with the columns of a tweet, read from an Atom entry in each row.
+    """Return the frame with the columns of a tweet, read from the Atom entry of each row.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        With a column of texts ``<entry>…</entry>``.
+        Frame with a column of texts ``<entry>…</entry>``.
     xml : str
-        That column.
+        Name of that column.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Every row of ``frame`` with: ``ts`` (timestamp: an instant, the zone of ``published`` applied),
-        ``id``, ``author`` (the first one's name), ``content`` (the text), ``tags`` (`hashtags` of the text),
-        and ``reason``: NULL, or why the row is no tweet. Columns of these names are replaced, but a reason
-        that a row has already is kept.
+        Every row of ``frame`` with ``ts`` (timestamp: an instant, by the zone of ``published``), ``id``,
+        ``author`` (the first one's name), ``content`` (the text), ``tags`` (`hashtags` of the text), and
+        ``reason``: NULL, or why the row is no tweet. They replace columns with these names, but a row keeps
+        a reason that it already has.
 
     Raises
     ------
     ColumnNotFoundError
-        When ``xml`` is not a column.
+        When the column ``xml`` is missing.
 
     Notes
     -----
-    Entities are resolved as XML does; document types and external entities are refused. Source: Hirzel,
+    XML entities are resolved; document types and external entities are refused. Source: Hirzel,
     "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1 (ParseTweet).
     """
-    from pyspark.sql import functions as F
-
     if xml not in frame.columns:
         raise column_not_found("xml", xml, frame.columns)
     text = F.col(quoted(xml))
@@ -111,21 +110,19 @@ def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
 
 
 def parse_tweet_records(records: DataFrame) -> DataFrame:
-    """Return the tweets of Atom files: whole feeds, or entries one after another, on any number of lines.
+    """Return the tweets of Atom files with whole feeds or single entries, on any number of lines.
 
     Parameters
     ----------
     records : pyspark.sql.DataFrame
-        Of `read_records` with `END_OF_ENTRY` as separator.
+        Result of `read_records` with `END_OF_ENTRY` as separator.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns of the format. An entry that is not closed, and text between entries, are rows with a reason;
-        the feed around the entries is structure. ``</entry>`` inside a CDATA section ends the entry.
+        Columns of the format. Unclosed entries and text between entries become rows with a reason; the feed
+        around the entries is structure. ``</entry>`` inside a CDATA section ends the entry.
     """
-    from pyspark.sql import functions as F
-
     parts = F.split(F.col("text"), r"(?=<entry[\s>])", -1)
     placed = F.transform(
         parts,
@@ -170,19 +167,17 @@ def parse_tweet_records(records: DataFrame) -> DataFrame:
 def finish_tweets(
     tweets: DataFrame, *, mask_tags: Sequence[str] | str | None = None, others: str = "null"
 ) -> tuple[DataFrame, dict]:
-    """Return the tweets with ``tag_code`` and ``tag_mask``, and what the report says of the tags.
+    """Return the tweets with ``tag_code`` and ``tag_mask``, and notes on the tags for the report.
 
     Parameters
     ----------
     tweets : pyspark.sql.DataFrame
-        With ``tags``.
+        Tweets with ``tags``.
     mask_tags : sequence of str, or str separated by commas, optional
-        Tags in the mask, bit by bit; None: the 63 most frequent.
+        Tags of the mask's bits; None: the 63 most frequent tags.
     others : {"error", "null", "ignore"}
-        See `tag_mask`.
+        Argument of `tag_mask`.
     """
-    from pyspark.sql import functions as F
-
     listed = frequent_tags(tweets) if mask_tags is None else _mask_tags(mask_tags)
     masked = tag_mask(tag_code(tweets), listed=listed, others=others)
     beyond = tweets.select(
@@ -205,25 +200,21 @@ FORMAT = Format(
     name="tweets",
     description="Tweets as Atom XML entries: author, time, text, the set of tags as a code and a bit mask",
     columns={
-        "ts": "timestamp",
-        "id": "string",
-        "author": "string",
-        "content": "string",
-        "tags": "array<string>",
-        "tag_code": "bigint",
-        "tag_mask": "bigint",
+        "ts": "timestamp", "id": "string", "author": "string", "content": "string",
+        "tags": "array<string>", "tag_code": "bigint", "tag_mask": "bigint",
     },
     partition_by="author",
     order_by=("ts", "id"),
     parse=parse_tweet_records,
     options={
         "mask_tags": Option(
-            "at most 63 tags for the mask, separated by commas; the most frequent", _mask_tags
+            "at most 63 tags for the mask, separated by commas; by default the most frequent", _mask_tags
         ),
         "others": Option(
-            "sets with further tags: null (no mask), ignore (leave them out), error; null", other_tags
+            "sets with further tags: null (no mask), ignore (leave them out), error; by default null",
+            other_tags,
         ),
     },
     separator=END_OF_ENTRY,
     finish=finish_tweets,
-)
+)  # fmt: skip

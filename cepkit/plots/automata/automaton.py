@@ -1,4 +1,4 @@
-"""The state automaton of a regex pattern as DOT text; knows no events, and draws nothing by itself."""
+"""The state automaton of a regex pattern as DOT text. This module knows no events and draws nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cepkit.compile.regex.automaton import ANY, States
 from cepkit.plots import theme
 
-LABEL_CHARACTERS = 24  # width at which the names of one edge go to a new line
+LABEL_CHARACTERS = 24  # width of a label's line
 _DOT_WORDS = {"digraph", "edge", "graph", "node", "strict", "subgraph"}
 
 
@@ -23,17 +23,17 @@ class Edge:
     names: tuple[str, ...]  # predicates, "." for any event; in the order of the transitions
 
     def label_lines(self) -> list[str]:
-        """Return the names as they stand beside the edge, "any" for ``"."``."""
+        """Return the lines of the edge's label, with "any" for ``"."``."""
         names = ", ".join(shown_name(name) for name in self.names)
         return textwrap.wrap(names, LABEL_CHARACTERS, break_long_words=False, break_on_hyphens=False)
 
     def tooltip(self, define: Mapping[str, str]) -> str:
-        """Return one line per predicate: its name and, where ``define`` has it, its text."""
-        return "\n".join(_explained(name, define) for name in self.names)
+        """Return one line per predicate: its name, and its text when ``define`` has one."""
+        return "\n".join(_explain(name, define) for name in self.names)
 
 
 def edges(states: States) -> list[Edge]:
-    """Return the edges of a picture of ``states``, in the order of their first transitions.
+    """Return one edge per pair of connected states, in the order of their first transitions.
 
     Examples
     --------
@@ -55,19 +55,19 @@ def edges(states: States) -> list[Edge]:
 def automaton_dot(
     states: States, *, define: Mapping[str, str] | None = None, title: str | None = None
 ) -> str:
-    """Return the DOT text of a picture of ``states``, from left to right.
+    """Return a picture of ``states``, from left to right, as DOT text.
 
-    The start has an arrow from nowhere, accepting states a double circle. Transitions between the same two
-    states are one edge. The same automaton gives the same text.
+    The start state has an arrow that comes from no state; accepting states have a double circle.
+    Transitions between the same two states are one edge. The same automaton gives the same text.
 
     Parameters
     ----------
     states : cepkit.compile.regex.automaton.States
         The automaton.
     define : mapping of str to str, optional
-        Text of each predicate, shown when the pointer rests on an edge. Names without text are allowed.
+        Text of each predicate, shown when the pointer rests on an edge. A text may be missing.
     title : str, optional
-        A line above the picture, such as the pattern's text. It is taken literally.
+        A line above the picture, such as the pattern's text. It is shown literally.
 
     Returns
     -------
@@ -92,11 +92,9 @@ def automaton_dot(
     shared = {"color": theme.INK, **font}
     above = {"label": title, "labelloc": "t"} if title else {}
     circle = {"fixedsize": "true", "penwidth": "1.5", "shape": "circle", "style": "filled", "width": "0.36"}
+    graph = {"bgcolor": "transparent", **font, **above, "nodesep": "0.25", "pad": "0.1", "rankdir": "LR"}
     lines = [
-        _statement(
-            "graph",
-            {"bgcolor": "transparent", **font, **above, "nodesep": "0.25", "pad": "0.1", "rankdir": "LR"},
-        ),
+        _statement("graph", graph),
         _statement("node", shared | circle),
         _statement("edge", {"arrowsize": "0.7", **shared, "penwidth": "1.2"}),
         _statement("start", {"label": "", "style": "invis", "tooltip": "start", "width": "0.05"}),
@@ -116,12 +114,12 @@ def automaton_dot(
 
 
 def shown_name(name: str) -> str:
-    """Return the name of a predicate as pictures show it: ``"any"`` for ``"."``."""
+    """Return the name of a predicate in pictures: ``"any"`` for ``"."``."""
     return "any" if name == ANY else name
 
 
 def state_tooltip(states: States, state: int) -> str:
-    """Return what is said of ``state`` when the pointer rests on it.
+    """Return the tooltip of ``state``.
 
     Examples
     --------
@@ -134,22 +132,20 @@ def state_tooltip(states: States, state: int) -> str:
     return f"state {state}{start}{', accepting: a match ends here' if state in states.accepting else ''}"
 
 
-def _explained(name: str, define: Mapping[str, str]) -> str:
+def _explain(name: str, define: Mapping[str, str]) -> str:
     if name == ANY:
         return "any: every event"
     return f"{name}: {' '.join(define[name].splitlines())}" if name in define else name
 
 
 def _statement(what: str, attributes: Mapping[str, str]) -> str:
-    """Return a line of DOT text that gives attributes to a node, an edge, or to all of a kind."""
+    """Return a DOT statement that gives attributes to a node, an edge, or all of a kind."""
     written = " ".join(f"{name}={_dot_text(value)}" for name, value in attributes.items())
     return f"\t{what} [{written}]"
 
 
 def _dot_text(text: str) -> str:
-    r"""Write ``text`` so that Graphviz shows exactly its characters; line ends stay line ends.
-
-    Graphviz decodes entities such as ``&lt;`` in all its texts.
+    r"""Return ``text`` quoted so that Graphviz, which decodes entities such as ``&lt;``, shows it literally.
 
     >>> print(_dot_text("up"), _dot_text("node"), _dot_text('a & "b"'))
     up "node" "a &amp; \"b\""

@@ -1,4 +1,4 @@
-"""The lines of an automaton's edges between the places of its states, from source to target."""
+"""The lines of an automaton's edges, from the source state to the target state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cepkit.plots.automata.automaton import Edge
-from cepkit.plots.automata.places import CURVE, LOOP_HEIGHT, RADIUS, Places, Route
+from cepkit.plots.automata.places import CURVE, LOOP_HEIGHT, RADIUS, Route, StatePlaces
 from cepkit.plots.drawing import point
 
 ARROW = 7.0
@@ -15,11 +15,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class DrawnEdge:
-    """The line of an edge: pieces that are curves (two control points and an end) or lines (an end).
+    """The line of an edge, from ``start`` at its source to the beginning of its arrow head.
 
-    It goes from its source, ``start``, to where its arrow head begins; ``tip`` is the point of the head,
-    which comes from direction ``angle``; ``label_at`` is the middle of the base line of the label's last
-    line.
+    A piece is a curve (two control points and an end) or a straight line (an end). The arrow head points in
+    direction ``angle`` to ``tip``. ``label_at`` is the middle of the base line of the label's last line.
     """
 
     edge: Edge
@@ -38,15 +37,15 @@ class DrawnEdge:
         return "".join(said)
 
 
-def drawn_edges(placed: Places) -> list[DrawnEdge]:
-    """Return the lines of all edges, first those between states, then the loops."""
+def draw_edges(placed: StatePlaces) -> list[DrawnEdge]:
+    """Return the lines of all edges between states, then those of the loops."""
     return [
         *(_route_line(placed, route) for route in placed.routes),
         *(_loop_line(placed, edge) for edge in placed.loops),
     ]
 
 
-def _route_line(placed: Places, route: Route) -> DrawnEdge:
+def _route_line(placed: StatePlaces, route: Route) -> DrawnEdge:
     ys = [placed.y_of_stop[stop] for stop in route.stops]
     columns = [placed.stops[stop].column for stop in route.stops]
     lefts = [placed.left_of_column[column] for column in columns]
@@ -64,12 +63,12 @@ def _route_line(placed: Places, route: Route) -> DrawnEdge:
     centre, port = (left, left_port) if route.backward else (right, right_port)
     k = route.stops.index(route.label_at)
     if route.backward:
-        start, pieces = _reversed(start, pieces)
+        start, pieces = _reverse(start, pieces)
     label = (lefts[k] + rights[k]) / 2, ys[k] - 5
     return DrawnEdge(route.edge, start, tuple(pieces), beside(centre, port, 0), port, label)
 
 
-def _loop_line(placed: Places, edge: Edge) -> DrawnEdge:
+def _loop_line(placed: StatePlaces, edge: Edge) -> DrawnEdge:
     centre = x, y = placed.centre(edge.source)
     leaving, arriving = -0.68 * math.pi, -0.32 * math.pi
     top = y - RADIUS - LOOP_HEIGHT * 1.15
@@ -86,14 +85,14 @@ def beside(centre: Point, angle: float, distance: float) -> Point:
 
 
 def _port(centre: Point, towards: Point) -> float:
-    """Return the direction in which a line leaves a circle: to its first stop, but not too steep."""
+    """Return the direction in which a line leaves a circle: to its first stop, at most 55 degrees steep."""
     dx, dy = towards[0] - centre[0], towards[1] - centre[1]
     steepest = math.radians(55)
     angle = max(-steepest, min(steepest, math.atan2(dy, abs(dx))))
     return angle if dx > 0 else math.pi - angle
 
 
-def _reversed(start: Point, pieces: list[tuple[Point, ...]]) -> tuple[Point, list[tuple[Point, ...]]]:
+def _reverse(start: Point, pieces: list[tuple[Point, ...]]) -> tuple[Point, list[tuple[Point, ...]]]:
     ends = [start, *(piece[-1] for piece in pieces)]
     made = [(*piece[-2::-1], end) for piece, end in zip(pieces, ends, strict=False)]
     return ends[-1], made[::-1]

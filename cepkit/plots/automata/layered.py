@@ -10,14 +10,14 @@ from cepkit.compile.regex.automaton import States
 from cepkit.errors import CepError
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import Edge, state_tooltip
-from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges
+from cepkit.plots.automata.curves import ARROW, DrawnEdge, draw_edges
 from cepkit.plots.automata.places import (
     FONT_SIZE,
     GAP,
     LINE_HEIGHT,
     RADIUS,
     RING,
-    Places,
+    StatePlaces,
     places,
     text_width,
 )
@@ -29,16 +29,12 @@ START_ARROW = 26.0
 
 
 def automaton_svg(
-    states: States,
-    define: Mapping[str, str] | None = None,
-    *,
-    title: str | None = None,
-    live: Mapping[int, int] | None = None,
-    lit: Collection[int] = (),
-) -> str:
+    states: States, define: Mapping[str, str] | None = None, *, title: str | None = None,
+    live: Mapping[int, int] | None = None, lit: Collection[int] = (),
+) -> str:  # fmt: skip
     """Return a picture of ``states`` as SVG text.
 
-    It takes the colour of the text around it inside a notebook's page, and mid-tones elsewhere.
+    Inside a notebook's page it has the colour of the text around it, elsewhere mid-tones.
 
     Parameters
     ----------
@@ -49,21 +45,20 @@ def automaton_svg(
     title : str, optional
         A line above the picture.
     live : mapping of int to int, optional
-        How many partial matches are in a state. The number is written below the states that have any; they
-        are filled.
+        Number of partial matches in each state. States with any are filled and show the number below.
     lit : collection of int
         States with a thick rim, such as those of a match.
 
     Returns
     -------
     str
-        One ``<svg>`` element. Nodes and edges are ``<g class="node">`` and ``<g class="edge">``, as Graphviz
-        writes them. The same automaton gives the same text.
+        One ``<svg>`` element. Nodes and edges are ``<g class="node">`` and ``<g class="edge">``, as in the
+        output of Graphviz. The same automaton gives the same text.
 
     Raises
     ------
     CepError
-        Above 200 states, which nobody could read.
+        When there are more than 200 states, which nobody could read.
 
     Examples
     --------
@@ -80,7 +75,7 @@ def automaton_svg(
         )
     placed = places(states)
     left, top, right, bottom = extent(placed)
-    # Below there is room for numbers, also while there are none: nothing jumps.
+    # The room for numbers below is always there, so that nothing jumps.
     bottom += LINE_HEIGHT if live is not None else 0.0
     live = live or {}
     top -= LINE_HEIGHT + GAP if title else 0.0
@@ -96,37 +91,28 @@ def automaton_svg(
         }
         | theme.svg_attributes(title or f"automaton with {states.n_states} states"),
     )
-    graph = ET.SubElement(
-        root,
-        "g",
-        {
-            "class": "graph",
-            "font-family": theme.MONOSPACE,
-            "font-size": number(FONT_SIZE),
-            "text-anchor": "middle",
-            "fill": "none",
-            "stroke-width": "1.2",
-        },
-    )
+    attributes = {"class": "graph", "font-family": theme.MONOSPACE, "font-size": number(FONT_SIZE)}
+    attributes |= {"text-anchor": "middle", "fill": "none", "stroke-width": "1.2"}
+    graph = ET.SubElement(root, "g", attributes)
     if title:
         _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
     _add_start(graph, placed)
-    for drawn in drawn_edges(placed):
+    for drawn in draw_edges(placed):
         _add_edge(graph, drawn, define or {})
     for state in range(states.n_states):
         _add_state(graph, placed, states, state, live.get(state, 0), state in lit)
     return ET.tostring(root, encoding="unicode")
 
 
-def extent(placed: Places) -> tuple[float, float, float, float]:
-    """Return the left, top, right and bottom of a picture, the start's arrow and a margin included."""
+def extent(placed: StatePlaces) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of a picture with the start's arrow and a margin."""
     stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
     top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
     return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
 
 
 def _add_state(
-    graph: ET.Element, placed: Places, states: States, state: int, n_live: int, is_lit: bool
+    graph: ET.Element, placed: StatePlaces, states: States, state: int, n_live: int, is_lit: bool
 ) -> None:
     accepts = state in states.accepting
     group = ET.SubElement(graph, "g", {"class": "node" + " live" * bool(n_live) + " lit" * is_lit})
@@ -147,12 +133,12 @@ def _add_state(
 
 
 def live_words(n_live: int, is_lit: bool) -> str:
-    """Return what is said of a state while events are gone through."""
+    """Return the part of a state's tooltip about live partial matches and the selected match."""
     words = f"; {n_live:,} partial match{'es' if n_live != 1 else ''} live" if n_live else ""
     return words + ("; of the selected match" if is_lit else "")
 
 
-def _add_start(graph: ET.Element, placed: Places) -> None:
+def _add_start(graph: ET.Element, placed: StatePlaces) -> None:
     group = ET.SubElement(graph, "g", {"class": "edge"})
     ET.SubElement(group, "title").text = "start->0"
     x, y = placed.centre(0)

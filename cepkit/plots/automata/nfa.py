@@ -1,4 +1,4 @@
-"""The automaton of a query laid out in Python: for a widget, as SVG text, and as a plotly figure."""
+"""The automaton of a query with its layout: for a widget, as SVG text, and as a plotly figure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cepkit.compile.regex.automaton import States
 from cepkit.language.sequences.branches import Branch
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import state_tooltip
-from cepkit.plots.automata.curves import ARROW, DrawnEdge, drawn_edges
+from cepkit.plots.automata.curves import ARROW, DrawnEdge, draw_edges
 from cepkit.plots.automata.layered import START_ARROW, automaton_svg, extent, live_words
-from cepkit.plots.automata.places import LINE_HEIGHT, RADIUS, RING, Places, places
+from cepkit.plots.automata.places import LINE_HEIGHT, RADIUS, RING, StatePlaces, places
 from cepkit.plots.text import escaped
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class NfaPicture:
     Parameters
     ----------
     automaton : States
-        Meant for up to some 30 states.
+        The automaton; pictures are readable up to about 30 states.
     define : mapping of str to str
-        Text of each predicate, for what is said of edges.
+        Text of each predicate, for the tooltips of edges.
     labels : sequence of str, optional
-        What stands in the states; None: their numbers.
+        Texts in the states; None: their numbers.
     title : str
-        A line above.
+        A line above the picture.
 
     Examples
     --------
@@ -54,8 +54,8 @@ class NfaPicture:
     title: str = ""
 
     @cached_property
-    def _placed(self) -> Places:
-        """The places, moved so that nothing is left of or above (0, 0)."""
+    def _placed(self) -> StatePlaces:
+        """The places, moved so that the picture begins at (0, 0)."""
         made = places(self.automaton)
         left, top, *_ = extent(made)
         return replace(
@@ -67,19 +67,19 @@ class NfaPicture:
 
     @cached_property
     def _edges(self) -> list[DrawnEdge]:
-        return drawn_edges(self._placed)
+        return draw_edges(self._placed)
 
     def traits(self) -> dict:
-        """Return what a widget draws.
+        """Return the values of the widget's traits.
 
         Returns
         -------
         dict
-            ``states``: dicts of ``id, label, x, y, is_start, is_final`` and ``tooltip``;
+            ``states``: dicts of ``id, label, x, y, is_start, is_final`` and ``tooltip``. A circle has the
+            radius 17; final states have a second one of radius 21.
             ``transitions``: dicts of ``source, target, label`` (lines), ``path`` (an SVG path from source to
-            target that leaves 7 pixels for an arrow head), ``x, y`` (the middle of the last line of the
-            label) and ``tooltip``; ``width, height``; a state's circle has the radius 17, that of a final one
-            another of 21.
+            target that leaves 7 pixels for an arrow head), ``x, y`` (the middle of the label's last line) and
+            ``tooltip``. ``width, height``: size of the picture.
         """
         placed, automaton = self._placed, self.automaton
         states = []
@@ -113,7 +113,7 @@ class NfaPicture:
             "states": states,
             "transitions": transitions,
             "width": round(right, 1),
-            # Below there is room for the number of live partial matches.
+            # with room for the number of live partial matches
             "height": round(bottom + LINE_HEIGHT, 1),
         }
 
@@ -123,14 +123,14 @@ class NfaPicture:
         Parameters
         ----------
         live : mapping of int to int, optional
-            How many partial matches are in a state.
+            Number of partial matches in each state.
         lit : collection of int
-            States of a match that is looked at.
+            States of the selected match.
         """
         return automaton_svg(self.automaton, self.define, title=self.title or None, live=live, lit=lit)
 
     def figure(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> go.Figure:
-        """Return the picture as a plotly figure; arguments as of `svg`."""
+        """Return the picture as a plotly figure; the arguments are those of `svg`."""
         return nfa_figure(**self.traits(), live=live, lit=lit, title=self.title)
 
     def __repr__(self) -> str:
@@ -141,25 +141,19 @@ class NfaPicture:
 
 
 def nfa_figure(
-    states: Sequence[Mapping],
-    transitions: Sequence[Mapping],
-    width: float,
-    height: float,
-    *,
-    live: Mapping[int, int] | None = None,
-    lit: Collection[int] = (),
-    title: str = "",
-) -> go.Figure:
-    """Return a plotly figure of an automaton that is laid out.
+    states: Sequence[Mapping], transitions: Sequence[Mapping], width: float, height: float, *,
+    live: Mapping[int, int] | None = None, lit: Collection[int] = (), title: str = "",
+) -> go.Figure:  # fmt: skip
+    """Return a plotly figure of an automaton with its layout.
 
     Parameters
     ----------
     states, transitions, width, height
-        As of `NfaPicture.traits`.
+        Values of `NfaPicture.traits`.
     live, lit
-        As of `NfaPicture.svg`.
+        Arguments of `NfaPicture.svg`.
     title : str
-        Taken literally.
+        Title, shown literally.
     """
     import plotly.graph_objects as go
 
@@ -175,7 +169,7 @@ def nfa_figure(
             tip = of["x"] - RADIUS - RING
             notes.append(arrow | {"x": tip, "y": of["y"], "ax": tip - START_ARROW, "ay": of["y"]})
     for of in transitions:
-        x, y, tip_x, tip_y = _arrow_of(of["path"])
+        x, y, tip_x, tip_y = _find_arrow(of["path"])
         notes.append(arrow | {"x": tip_x, "y": tip_y, "ax": x, "ay": y})
         words = "<br>".join(escaped(part) for part in of["label"].split("\n"))
         label = {"x": of["x"], "y": of["y"] + 4, "text": words}
@@ -195,14 +189,10 @@ def nfa_figure(
             ]  # fmt: skip
         said = [of.get("tooltip", "") + live_words(live.get(of["id"], 0), of["id"] in lit) for of in own]
         figure.add_scatter(
-            x=[of["x"] for of in own],
-            y=[of["y"] for of in own],
-            mode="text",
-            text=[escaped(of["label"]) for of in own],
-            hovertext=[escaped(words) for words in said],
-            hoverinfo="text",
-            showlegend=False,
-        )
+            x=[of["x"] for of in own], y=[of["y"] for of in own], mode="text",
+            text=[escaped(of["label"]) for of in own], hovertext=[escaped(words) for words in said],
+            hoverinfo="text", showlegend=False,
+        )  # fmt: skip
         for of in own:
             if live.get(of["id"]):
                 below = {"x": of["x"], "y": of["y"] + RADIUS + 14, "text": f"{live[of['id']]:,}"}
@@ -222,8 +212,8 @@ def nfa_figure(
     return figure
 
 
-def _arrow_of(path: str) -> tuple[float, float, float, float]:
-    """Return where a path ends, and the tip of the arrow that goes on from there."""
+def _find_arrow(path: str) -> tuple[float, float, float, float]:
+    """Return the end of a path, and the tip of the arrow head after it."""
     numbers = [float(of) for of in re.findall(r"-?[\d.]+", path)]
     before_x, before_y, x, y = numbers[-4:]
     length = math.hypot(x - before_x, y - before_y) or 1.0
@@ -231,11 +221,11 @@ def _arrow_of(path: str) -> tuple[float, float, float, float]:
 
 
 def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int, ...], ...]]:
-    """Return the automaton of a sequence query, and the state behind each component of each branch.
+    """Return the automaton of a sequence query, and the state after each component of each branch.
 
-    Branches share the states of what they begin with alike. A component of more than one event has a loop.
-    Events that must be absent stand on the edge behind them, as in ``"c, no x before"``; where they are
-    behind the last component, on the edge to it.
+    Branches share the states of their common beginning. A component of more than one event has a loop.
+    The edge after an absence names it, as in ``"c, no x before"``. The edge to the last component also names
+    the absences after it.
 
     Parameters
     ----------
@@ -244,8 +234,8 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
     Returns
     -------
     States, tuple of tuple of int
-        A partial match that has component c of branch b, and not the next one, is in the state
-        ``state_of_component[b][c]``; state 0 is the start.
+        ``state_of_component[b][c]`` is the state of a partial match whose last component is c of branch b.
+        State 0 is the start.
 
     Examples
     --------
@@ -257,7 +247,7 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
     (((0, 'a', 1), (1, 'b, no x before', 2), (2, 'b', 2), (2, 'c', 3)), ((1, 2, 3),))
     """
     transitions: list[tuple[int, str, int]] = []
-    behind: dict[tuple[int, str, bool], int] = {}
+    state_after: dict[tuple[int, str, bool], int] = {}
     n_states, accepting, of_branch = 1, set(), []
     for branch in branches:
         state, own, last = 0, [], len(branch.components) - 1
@@ -266,20 +256,18 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
             after = [a.variable for a in branch.absences if c == last and a.before > last]
             name = component.variable
             name += f", no {' or '.join(before)} before" if before else ""
-            name += f", no {' or '.join(after)} behind" if after else ""
+            name += f", no {' or '.join(after)} after" if after else ""
             loops = component.high != 1
             key = (state, name, loops)
-            if key not in behind:
-                behind[key] = n_states
+            if key not in state_after:
+                state_after[key] = n_states
                 transitions.append((state, name, n_states))
                 if loops:
                     transitions.append((n_states, component.variable, n_states))
                 n_states += 1
-            state = behind[key]
+            state = state_after[key]
             own.append(state)
         accepting.add(state)
         of_branch.append(tuple(own))
-    return (
-        States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states),
-        tuple(of_branch),
-    )
+    states = States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states)
+    return states, tuple(of_branch)

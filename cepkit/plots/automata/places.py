@@ -1,8 +1,8 @@
-"""Where the states, edges and labels of a small automaton stand, from left to right.
+"""Places of the states, edges and labels of a small automaton, from left to right.
 
-States stand in columns by their longest way from the start; between two columns of states stands a column
-of labels, so that every label has room of its own. An edge over several columns has a stop in each. Then the
-usual steps: order the columns by barycentres, space them by isotonic regression.
+The column of a state is the length of the longest path to it. A column of labels lies between two columns
+of states, so that every label has its own room. An edge has a stop in each column that it passes. Columns
+are ordered by barycentres and spaced by isotonic regression.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ RING = 4.0  # between the two circles of an accepting state
 FONT_SIZE = 13.0
 LINE_HEIGHT = 16.0
 LOOP_HEIGHT = 30.0  # from the centre of a state to the top of its loop, beyond the radius
-CURVE = 26.0  # least width between a column of states and one of labels, where lines bend; at most twice that
+CURVE = 26.0  # least width between two columns, where lines bend; the greatest is twice as much
 GAP = 12.0  # between neighbours in a column
 SWEEPS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A place in a column: a state, or where an edge passes."""
+    """A place in a column: a state, or a point of an edge."""
 
     column: int  # even: states; odd: labels
     above: float  # room above the line through the stop
@@ -38,7 +38,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An edge and the stops it passes, from the left end to the right one."""
+    """An edge and the stops that it passes, from left to right."""
 
     edge: Edge
     stops: tuple[int, ...]  # begins and ends with a state
@@ -46,7 +46,7 @@ class Route:
     label_at: int  # the stop that carries the label
 
     def weights(self) -> list[float]:
-        """Return how much each piece wants to be level: the main line, then long ways, then their ends."""
+        """Return how strongly each piece should be level: the main line, then long edges, then their ends."""
         n_pieces = len(self.stops) - 1
         if n_pieces == 2:
             return [1.0, 1.0] if self.backward else [1000.0, 1000.0]
@@ -54,8 +54,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where everything stands; the first stops are the states, in their order."""
+class StatePlaces:
+    """The layout of an automaton; the first stops are the states, in their order."""
 
     stops: tuple[Stop, ...]
     routes: tuple[Route, ...]
@@ -70,12 +70,12 @@ class Places:
         return (self.left_of_column[column] + self.right_of_column[column]) / 2, self.y_of_stop[state]
 
 
-def places(states: States) -> Places:
-    """Return the places of ``states``, labels and edges; no two of them overlap.
+def places(states: States) -> StatePlaces:
+    """Return the places of states, labels and edges, which do not overlap.
 
     Notes
     -----
-    Time O(sweeps x stops x log stops); an edge has a stop in each column it passes.
+    Time O(sweeps x stops x log stops).
     Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures",
     IEEE Transactions on Systems, Man, and Cybernetics 11(2), 1981.
     Differs: labels have columns of their own, and the spacing is a weighted isotonic regression.
@@ -93,8 +93,8 @@ def places(states: States) -> Places:
     rank_of_state = _ranks(states.n_states, all_edges)
     stops = [_state_stop(state, rank_of_state[state], loops) for state in range(states.n_states)]
     routes = [_route(edge, rank_of_state, stops) for edge in all_edges if edge.source != edge.target]
-    columns = _ordered_columns(stops, routes)
-    y_of_stop = _spaced(columns, stops, routes)
+    columns = _order_columns(stops, routes)
+    y_of_stop = _space_stops(columns, stops, routes)
     climb_after_column = [0.0] * len(columns)
     for route in routes:
         for left, right in pairwise(route.stops):
@@ -107,7 +107,7 @@ def places(states: States) -> Places:
         x += max((stops[stop].width for stop in column), default=0.0)
         right_of_column.append(x)
         x += min(max(CURVE, climb * 0.4), 2 * CURVE)
-    return Places(
+    return StatePlaces(
         tuple(stops), tuple(routes), loops, tuple(y_of_stop), tuple(left_of_column), tuple(right_of_column)
     )
 
@@ -118,7 +118,7 @@ def text_width(text: str) -> float:
 
 
 def _ranks(n_states: int, all_edges: Iterable[Edge]) -> list[int]:
-    """Return the longest way to each state over edges that do not lead back to where the way came from."""
+    """Return the length of the longest path to each state, without edges that close a cycle."""
     successors: list[list[int]] = [[] for _ in range(n_states)]
     for edge in all_edges:
         if edge.source != edge.target:
@@ -171,33 +171,33 @@ def _route(edge: Edge, rank_of_state: list[int], stops: list[Stop]) -> Route:
     passed = range(len(stops), len(stops) + last_column - first_column + 1)
     for column in range(first_column, last_column + 1):
         width = max(map(text_width, lines)) if column == label_column else 0.0
-        # As much room beside the label as at it: the edge runs level.
+        # All stops have the room of the label, so that the edge runs level.
         stops.append(Stop(column, LINE_HEIGHT * len(lines) + 3, 4, width))
     return Route(edge, (left, *passed, right), backward, passed[label_column - first_column])
 
 
-def _ordered_columns(stops: list[Stop], routes: list[Route]) -> list[list[int]]:
+def _order_columns(stops: list[Stop], routes: list[Route]) -> list[list[int]]:
     """Return the stops of each column from top to bottom, with few crossings."""
     columns: list[list[int]] = [[] for _ in range(1 + max(stop.column for stop in stops))]
     for stop, place in enumerate(stops):
         columns[place.column].append(stop)
     backward = {stop for route in routes if route.backward for stop in route.stops[1:-1]}
     for column in columns:
-        column.sort(key=lambda stop: stop in backward)  # ways back begin below
+        column.sort(key=lambda stop: stop in backward)  # backward edges begin below
     neighbours = _neighbours(stops, routes)
     best, fewest = columns, _crossings(columns, neighbours)
     for sweep in range(SWEEPS):
-        columns = _by_barycentre(columns, neighbours, rightward=sweep % 2 == 0)
+        columns = _sort_by_barycentre(columns, neighbours, rightward=sweep % 2 == 0)
         crossings = _crossings(columns, neighbours)
         if crossings < fewest:
             best, fewest = columns, crossings
     return best
 
 
-def _by_barycentre(
+def _sort_by_barycentre(
     columns: list[list[int]], neighbours: list[tuple[list, list]], *, rightward: bool
 ) -> list[list[int]]:
-    """Return the columns, each sorted by where the stops' neighbours in the column sorted before stand."""
+    """Return the columns, each sorted by the mean place of its stops' neighbours in the previous column."""
     side = 0 if rightward else 1
     place_of_stop = {stop: place for column in columns for place, stop in enumerate(column)}
 
@@ -223,11 +223,11 @@ def _neighbours(stops: list[Stop], routes: list[Route]) -> list[tuple[list, list
 
 
 def _crossings(columns: list[list[int]], neighbours: list[tuple[list, list]]) -> int:
-    """Return how many pairs of lines cross between neighbouring columns."""
+    """Return the number of pairs of lines that cross between neighbouring columns."""
     count = 0
     for left, right in pairwise(columns):
         place_of_stop = {stop: place for place, stop in enumerate(right)}
-        above: list[int] = []  # right ends of the lines that start further up, sorted
+        above: list[int] = []  # right ends of the lines that start higher, sorted
         for stop in left:
             ends = sorted(place_of_stop[other] for other, _ in neighbours[stop][1])
             count += sum(len(above) - bisect_right(above, end) for end in ends)
@@ -236,8 +236,8 @@ def _crossings(columns: list[list[int]], neighbours: list[tuple[list, list]]) ->
     return count
 
 
-def _spaced(columns: list[list[int]], stops: list[Stop], routes: list[Route]) -> list[float]:
-    """Return y of each stop: near its neighbours, and as far from the next one in its column as both need."""
+def _space_stops(columns: list[list[int]], stops: list[Stop], routes: list[Route]) -> list[float]:
+    """Return y of each stop: close to its neighbours, with enough distance to the next one in its column."""
     neighbours = _neighbours(stops, routes)
     y_of_stop = [0.0] * len(stops)
     for column in columns:
@@ -259,7 +259,7 @@ def _spaced(columns: list[list[int]], stops: list[Stop], routes: list[Route]) ->
 def _place(
     column: list[int], wishes: list[float], weights: list[float], stops: list[Stop], y_of_stop: list[float]
 ) -> None:
-    """Write into ``y_of_stop`` the places nearest to the wishes, by weighted squares, that keep the gaps."""
+    """Write to ``y_of_stop`` the places closest to the wishes, by weighted squares, that keep the gaps."""
     offsets = [0.0]
     for upper, lower in pairwise(column):
         offsets.append(offsets[-1] + stops[upper].below + GAP + stops[lower].above)

@@ -1,4 +1,4 @@
-"""Columns as coordinates of a picture: numbers or dates a browser can hold, and axis titles with units."""
+"""Columns as coordinates of a picture (numbers or dates that a browser can hold), and titles with units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TimeAxis:
     """The clock of a picture."""
 
     coordinates: np.ndarray  # datetime64[us] without timezone, or float64; (n_events,)
-    ticks: np.ndarray  # the column's own order, (n_events,)
+    ticks: np.ndarray  # the column's values as numbers, for sorting, (n_events,)
     title: str
     unit: str  # of differences
 
@@ -28,38 +28,38 @@ class TimeAxis:
         return self.coordinates.dtype.kind == "M"
 
     def lengths(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return the differences as the browser counts them: milliseconds for dates."""
+        """Return the differences in the browser's unit: milliseconds for dates."""
         differences = ends - starts
         return differences / np.timedelta64(1, "ms") if self.is_date else differences.astype(np.float64)
 
-    def moved(self, coordinates: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return the coordinates later by ``lengths``, as `lengths` gives them."""
+    def move(self, coordinates: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return the coordinates plus ``lengths``, which are in the unit of `lengths`."""
         if not self.is_date:
             return coordinates + lengths
         return coordinates + np.round(lengths * 1000).astype("timedelta64[us]")
 
     def bounds(self, *coordinates: np.datetime64 | float) -> list[str | float]:
-        """Return coordinates as plotly takes the range of an axis."""
+        """Return coordinates in plotly's form for the range of an axis."""
         if self.is_date:
             return [str(np.datetime_as_string(coordinate, unit="us")) for coordinate in coordinates]
         return [float(coordinate) for coordinate in coordinates]
 
     def text(self, coordinate: np.datetime64 | float) -> str:
-        """Return a coordinate for readers."""
+        """Return a coordinate as readable text."""
         if not self.is_date:
             return f"{coordinate:.15g}" if float(coordinate).is_integer() else f"{coordinate:.10g}"
         date, _, clock = np.datetime_as_string(coordinate, unit="us").partition("T")
         return f"{date} {clock.rstrip('0').rstrip('.') if '.' in clock else clock}"
 
     def hover_format(self) -> str:
-        """Return the shortest format of the browser that shows dates without loss."""
+        """Return the shortest format of the browser that shows the dates exactly."""
         for unit, text in (("D", "%Y-%m-%d"), ("s", "%Y-%m-%d %H:%M:%S")):
             if (self.coordinates == self.coordinates.astype(f"datetime64[{unit}]")).all():
                 return text
         return "%Y-%m-%d %H:%M:%S.%f"
 
     def length_text(self, length: float) -> str:
-        """Return a difference, as `lengths` gives it, for readers.
+        """Return a difference in the unit of `lengths` as readable text.
 
         Examples
         --------
@@ -87,12 +87,12 @@ def time_axis(column: pd.Series, name: str) -> TimeAxis:
     column : pandas.Series
         Timestamps of any resolution and timezone, durations, integers or floats; no nulls.
     name : str
-        Stands in the title and in errors.
+        Name in the title and in error messages.
 
     Raises
     ------
     OrderError
-        When values are null, with their count.
+        When values are null; the message gives their number.
     CepError
         When the column has another type.
 
@@ -125,7 +125,7 @@ def time_axis(column: pd.Series, name: str) -> TimeAxis:
 
 
 def numbers(column: pd.Series) -> np.ndarray | None:
-    """Return a column as float64, null and infinite values as NaN; None when it has no numbers.
+    """Return a numeric column as float64 with NaN for null and infinite values; None for other columns.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _date_axis(index: pd.DatetimeIndex, name: str) -> TimeAxis:
     if index.tz is None:
         return TimeAxis(index.as_unit("us").to_numpy(), index.asi8, f"{name} (time)", "s")
     utc, local, zone = index.tz_convert(None), index.tz_localize(None), str(index.tz)
-    if (local - utc).nunique() > 1:  # in local time the hour of the change would be drawn twice
+    if (local - utc).nunique() > 1:  # in local time the repeated hour would be drawn twice
         local, zone = utc, "UTC"
     return TimeAxis(local.as_unit("us").to_numpy(), index.asi8, f"{name} (time, {zone})", "s")
 
@@ -163,7 +163,7 @@ def _number_axis(column: pd.Series, name: str) -> TimeAxis:
 
 
 def _is_date(column: pd.Series) -> bool:
-    if column.dtype.kind == "M":  # also of Arrow columns, which pandas 2.2 does not call datetime
+    if column.dtype.kind == "M":  # also for Arrow columns, which pandas 2.2 does not call datetime
         return True
     return column.dtype == object and pd.api.types.infer_dtype(column) in ("datetime", "datetime64", "date")
 
@@ -178,5 +178,5 @@ def _is_number(column: pd.Series) -> bool:
 
 
 def _fitting_unit(seconds: float) -> tuple[str, float]:
-    """Return the largest unit, with its seconds, of which there is at least one; seconds for nothing."""
+    """Return the largest unit that fits into ``seconds``, and its length in seconds; seconds for 0."""
     return next(((unit, size) for unit, size in _UNITS if abs(seconds) >= size), ("s", 1.0))

@@ -1,4 +1,4 @@
-"""The figure of found matches: their first partitions, with what there is beyond in its title."""
+"""The figure of a result: matches over the events of their first partitions, with totals in the title."""
 
 from __future__ import annotations
 
@@ -18,38 +18,30 @@ if TYPE_CHECKING:
 
 
 def plot_matches(
-    query: Any,
-    source: Any,
-    events: Events,
-    columns: Sequence[str],
-    partition_of_match: np.ndarray,
-    marks: Callable[[np.ndarray], pd.DataFrame],
-    totals: Callable[[int], Totals],
-    *,
-    value: str | None,
-    partitions: int,
-    max_events: int,
-) -> go.Figure:
+    query: Any, source: Any, events: Events, columns: Sequence[str], partition_of_match: np.ndarray,
+    marks: Callable[[np.ndarray], pd.DataFrame], totals: Callable[[int], Totals], *, value: str | None,
+    partitions: int, max_events: int,
+) -> go.Figure:  # fmt: skip
     """Draw the first matches over the events of their partitions.
 
     Parameters
     ----------
     query : Query or SequenceQuery
-        Has ``pattern``, ``order_by`` and ``partition_by``.
-    source : source of a frame
-        That was searched.
-    events : Events
-        Of the frame, in stream order.
-    columns : sequence of str
-        That the query looks at; the first number among them is drawn where ``value`` is None.
-    partition_of_match : ndarray of int, shape (n_matches,)
-        Of the matches at hand.
-    marks : callable
-        Returns ``match``, ``variable`` and ``position`` of each event of the matches with these numbers.
-    totals : callable
-        Returns what there is, given the number of partitions.
-    value, partitions, max_events
-        As the user gives them.
+        Must have ``pattern``, ``order_by`` and ``partition_by``.
+        source : source of a frame
+        The searched frame.
+        events : Events
+        Its events, in stream order.
+        columns : sequence of str
+        Columns in the query's conditions. The first numeric one is drawn when ``value`` is None.
+        partition_of_match : ndarray of int, shape (n_matches,)
+        Partition number of each available match.
+        marks : callable
+        Takes match numbers; returns ``match``, ``variable`` and ``position`` of each of their events.
+        totals : callable
+        Takes the number of partitions; returns the `Totals`.
+        value, partitions, max_events
+        Arguments of ``Matches.plot``.
     """
     partitions = whole_number("partitions", partitions, 1)
     max_events = whole_number("max_events", max_events)
@@ -71,18 +63,13 @@ def plot_matches(
         drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
     tidy = marks(np.flatnonzero(np.isin(partition_of_match, shown)))
     tidy = tidy.assign(row=np.searchsorted(positions, tidy["position"].to_numpy(np.int64)))
-    # A category without rows has a code of its own, but is no partition.
+    # A category without rows has a code, but it is no partition.
     n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
     return timeline(
         pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows))),
-        tidy,
-        time=time,
-        value=value,
-        partition=key,
-        title=str(query.pattern),
-        max_events=max_events,
+        tidy, time=time, value=value, partition=key, title=str(query.pattern), max_events=max_events,
         totals=totals(n_partitions),
-    )
+    )  # fmt: skip
 
 
 def _is_value(name: str, query: Any, source: Any) -> bool:

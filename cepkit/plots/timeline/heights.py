@@ -1,4 +1,4 @@
-"""What the vertical axis of a timeline shows: values with lanes for events without one, or lanes alone."""
+"""The vertical axis of a timeline: values with lanes for events without one, or lanes alone."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cepkit.plots.timeline.selection import Panel, Selection
 MAX_LANES = 20
 LANE_PIXELS = 24
 BLANK_PIXELS = 15  # of a lane of events without a value
-SPARSE = 0.25  # share of events without a value, from which on a line through the others is mere fragments
+SPARSE = 0.25  # share of events without a value from which no line is drawn
 
 
 @dataclass(frozen=True, slots=True)
 class Heights:
-    """What the vertical axis shows: a value, or lanes."""
+    """The heights of events on the vertical axis: values or lanes."""
 
-    y_of_event: np.ndarray | None  # float64, (n_events,); None: marks stand in the lane of their variable
-    lanes: tuple[str, ...]  # from top (0) to bottom; without `y_of_event` variables, then events in no match
+    y_of_event: np.ndarray | None  # float64, (n_events,); None: marks are in the lane of their variable
+    lanes: tuple[str, ...]  # from top (0); without `y_of_event`: variables, then unmatched events
     value: str | None  # name of the column
     blank_lanes: tuple[str, ...] = ()  # variables with marked events without a value, from top to bottom
-    has_line: bool = True  # whether there are values enough for a line through them
-    # Of one panel of values: what the values reach, and the top and height of the lanes below.
+    has_line: bool = True  # whether enough events have a value for a line through them
+    # For one panel of values: their range, and the top and height of the lanes below.
     low: float = 0.0
     high: float = 1.0
     top_of_blanks: float = 0.0
@@ -63,21 +63,18 @@ class Heights:
         return 300 if n_panels == 1 else 150 if n_panels <= 3 else 110
 
     def in_panel(self, events: np.ndarray, n_panels: int) -> Heights:
-        """Return the heights as one panel has them: the values of these events fill it."""
+        """Return the heights in one panel, which the values of these events fill."""
         if not self.is_value:
             return self
         drawn = self.y_of_event[events]
         drawn = drawn[~np.isnan(drawn)]
         own = replace(self, low=float(drawn.min()), high=float(drawn.max())) if len(drawn) else self
         bottom, top = own._limits()
-        return replace(
-            own,
-            top_of_blanks=bottom,
-            blank_height=(top - bottom) * BLANK_PIXELS / self._value_pixels(n_panels),
-        )
+        height = (top - bottom) * BLANK_PIXELS / self._value_pixels(n_panels)
+        return replace(own, top_of_blanks=bottom, blank_height=height)
 
     def _limits(self) -> tuple[float, float]:
-        return self.low - 0.08 * self._room, self.high + 0.22 * self._room  # above: numbers of matches
+        return self.low - 0.08 * self._room, self.high + 0.22 * self._room  # match numbers need room above
 
     def axis(self, panel: Panel) -> dict:
         """Return plotly's vertical axis of a panel."""
@@ -87,7 +84,7 @@ class Heights:
                 "tickmode": "array",
                 "tickvals": list(range(len(self.lanes))),
                 "ticktext": [_tick_of_lane(name) for name in self.lanes],
-                "title": {"text": escaped(self.value or "variable"), "standoff": 10},  # beside the names
+                "title": {"text": escaped(self.value or "variable"), "standoff": 10},
             }
         has_values = not np.isnan(self.y_of_event[panel.events]).all()
         axis = {"title": {"text": escaped(self.value)}, "tickmode": "auto", "nticks": 6}
@@ -109,7 +106,7 @@ def _tick_of_lane(name: str) -> str:
 
 
 def heights_of(events: pd.DataFrame, rows: pd.DataFrame, value: str | None, chosen: Selection) -> Heights:
-    """Return what the vertical axes of a picture show."""
+    """Return the heights of a picture's events."""
     if value is None:
         drawn = {variable for panel in chosen.panels for variable in panel.marks["variable"]}
         variables = [variable for variable in dict.fromkeys(rows["variable"]) if variable in drawn]
@@ -122,17 +119,12 @@ def heights_of(events: pd.DataFrame, rows: pd.DataFrame, value: str | None, chos
     without = set(marks["variable"][is_blank[marks["row"].to_numpy(np.int64)]])
     drawn = chosen.drawn_rows()
     has_line = not len(drawn) or bool(is_blank[drawn].mean() < SPARSE)
-    return Heights(
-        y_of_event,
-        (),
-        value,
-        tuple(variable for variable in dict.fromkeys(rows["variable"]) if variable in without),
-        has_line,
-    )
+    blank_lanes = tuple(variable for variable in dict.fromkeys(rows["variable"]) if variable in without)
+    return Heights(y_of_event, (), value, blank_lanes, has_line)
 
 
 def _lanes_of_types(column: pd.Series, chosen: Selection) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the lane of each drawn event and the lanes; types beyond the limit share the last one."""
+    """Return the lane of each drawn event, and the lanes; types beyond the limit share the last lane."""
     drawn = np.sort(chosen.drawn_rows())
     shown = column.iloc[drawn]
     code, types = pd.factorize(shown.astype(str).where(shown.notna(), "null").to_numpy(object))
@@ -149,7 +141,7 @@ def _lanes_of_types(column: pd.Series, chosen: Selection) -> tuple[np.ndarray, t
 
 
 def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return up to ``most`` round numbers from ``low`` to ``high``; one of the ends where none is between.
+    """Return up to ``most`` round numbers from ``low`` to ``high``, or ``low`` when there is none.
 
     Examples
     --------
@@ -170,5 +162,5 @@ def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_text(tick: float) -> str:
-    """Return a round number as axes show it."""
+    """Return a round number as the text of a tick."""
     return f"{tick:,.12g}" if 1e-4 <= abs(tick) < 1e9 else f"{tick:.6g}"

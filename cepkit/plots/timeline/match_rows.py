@@ -1,4 +1,4 @@
-"""Matches side by side: a line per match, joining the events it consists of."""
+"""Matches one below the other: each is a line through its events."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ def match_rows(
     Parameters
     ----------
     labels : list of str
-        What to write under each event, in stream order.
+        Text under each event, in stream order.
     lineages : mapping of str to pandas.DataFrame
-        Per panel one line per matched event: ``match`` (its number), ``variable``, ``position`` (place in the
-        stream); as `Matches.lineage` returns it.
+        One frame per panel, one row per matched event: ``match`` (its number), ``variable``, ``position``
+        (place in the stream), as `Matches.lineage` returns them.
     title : str, optional
-        Taken literally.
+        Title, shown literally.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        In each panel a row per match from top to bottom, at most ``MAX_MATCHES``; its name says how many
-        there are. Marks have a colour and a symbol per variable.
+        Each panel has a row per match from top to bottom, at most ``MAX_MATCHES``; its name gives the
+        number of all matches. Marks have a colour and a symbol per variable.
     """
-    import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
     from cepkit.plots.lean import LeanFigure
@@ -54,14 +53,10 @@ def match_rows(
     names = [_panel_name(name, rows["match"].nunique()) for name, rows in lineages.items()]
     pixels = _ROW_PIXELS * sum(n_rows) + _PANEL_PIXELS * len(n_rows)
     figure = make_subplots(
-        rows=len(n_rows),
-        cols=1,
-        shared_xaxes=True,
-        row_heights=n_rows,
-        subplot_titles=names,
+        rows=len(n_rows), cols=1, shared_xaxes=True, row_heights=n_rows, subplot_titles=names,
         vertical_spacing=min(38 / max(pixels, 1), 0.9 / max(1, len(n_rows) - 1)),
         figure=LeanFigure(),
-    )
+    )  # fmt: skip
     in_legend: set[str] = set()
     for panel, rows in enumerate(shown.values(), start=1):
         lane = {number: lane for lane, number in enumerate(rows["match"].unique(), start=1)}
@@ -70,40 +65,27 @@ def match_rows(
             lines_x += [*events["position"], None]
             lines_y += [lane[number]] * len(events) + [None]
         line = {"color": theme.INK, "width": 1}
-        figure.add_trace(
-            go.Scatter(x=lines_x, y=lines_y, mode="lines", line=line, hoverinfo="skip", showlegend=False),
-            row=panel,
-            col=1,
+        at = {"row": panel, "col": 1}
+        figure.add_scatter(
+            x=lines_x, y=lines_y, mode="lines", line=line, hoverinfo="skip", showlegend=False, **at
         )
         for variable, events in rows.groupby("variable", sort=True):
             style = styles[variable]
-            figure.add_trace(
-                go.Scatter(
-                    x=list(events["position"]),
-                    y=[lane[number] for number in events["match"]],
-                    mode="markers",
-                    name=escaped(variable),
-                    legendgroup=variable,
-                    showlegend=variable not in in_legend,
-                    marker={"color": style.colour, "symbol": style.symbol, "size": 9},
-                    text=[escaped(labels[p]) for p in events["position"]],
-                    customdata=[int(number) for number in events["match"]],
-                    hovertemplate="match %{customdata}: %{text}<extra>" + escaped(variable) + "</extra>",
-                ),
-                row=panel,
-                col=1,
-            )
+            figure.add_scatter(
+                x=list(events["position"]), y=[lane[number] for number in events["match"]], mode="markers",
+                name=escaped(variable), legendgroup=variable, showlegend=variable not in in_legend,
+                marker={"color": style.colour, "symbol": style.symbol, "size": 9},
+                text=[escaped(labels[p]) for p in events["position"]],
+                customdata=[int(number) for number in events["match"]],
+                hovertemplate="match %{customdata}: %{text}<extra>" + escaped(variable) + "</extra>", **at,
+            )  # fmt: skip
             in_legend.add(variable)
         lanes = {"range": [n_rows[panel - 1] + 0.7, 0.3], "showticklabels": False, "showgrid": False}
-        figure.update_yaxes(row=panel, col=1, zeroline=False, **lanes)
+        figure.update_yaxes(zeroline=False, **lanes, **at)
     figure.update_xaxes(
-        tickvals=list(range(len(labels))),
-        ticktext=[escaped(label) for label in labels],
-        range=[-0.5, len(labels) - 0.5],
-        gridcolor=theme.GRID,
-        zeroline=False,
-        showticklabels=True,
-    )
+        tickvals=list(range(len(labels))), ticktext=[escaped(label) for label in labels],
+        range=[-0.5, len(labels) - 0.5], gridcolor=theme.GRID, zeroline=False, showticklabels=True,
+    )  # fmt: skip
     figure.update_layout(
         height=pixels + 90,
         margin={"l": 20, "r": 20, "t": 70, "b": 40},

@@ -1,4 +1,4 @@
-"""Which partitions, matches and events a picture has room for; numbers only, nothing is drawn here."""
+"""Choose the partitions, matches and events that a picture has room for. This module draws nothing."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ FAR = np.iinfo(np.int64).max // 2
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """What is drawn of one partition. Arrays of events are in time order."""
+    """The drawn part of one partition. Arrays of events are in time order."""
 
     name: object  # the partition's value; None when the stream has no partitions
     events: np.ndarray  # int64, (n_drawn,): row numbers of the events
-    places: np.ndarray  # int64, (n_drawn,): their ranks in time; events with nothing between them differ by 1
-    marks: pd.DataFrame  # match, variable, row: the rows of `rows` to be drawn, unchanged
+    places: np.ndarray  # int64, (n_drawn,): their ranks in time, 1 apart when no event is between them
+    marks: pd.DataFrame  # match, variable, row: the drawn rows of `rows`
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The panels, with what they show and what there is."""
+    """The panels, and how many things they show of how many."""
 
     panels: tuple[Panel, ...]
     n_partitions: int
@@ -36,15 +36,14 @@ class Selection:
         return np.concatenate([panel.events for panel in self.panels] or [np.zeros(0, np.int64)])
 
     def marked_rows(self) -> np.ndarray:
-        """Return the row numbers of all marks; a row in two matches stands twice."""
-        return np.concatenate(
-            [panel.marks["row"].to_numpy() for panel in self.panels] or [np.zeros(0, np.int64)]
-        )
+        """Return the row numbers of all marks; a row in two matches occurs twice."""
+        marked = [panel.marks["row"].to_numpy() for panel in self.panels]
+        return np.concatenate(marked or [np.zeros(0, np.int64)])
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What there is in all, where a picture is given a part of it; None: not known."""
+    """The numbers for the whole result, when a picture has only a part of it; None: not known."""
 
     n_events: int
     n_partitions: int
@@ -55,42 +54,32 @@ class Totals:
 
 
 def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.DataFrame) -> Totals:
-    """Return the totals of a picture that is given everything there is."""
+    """Return the totals of a picture that has the whole result."""
     matched = rows["row"].unique()
-    n_matched = len(matched)
-    if partition_of_event is None:
-        n_partitions_matched = min(1, n_matched)
-    else:
+    n_partitions_matched = min(1, len(matched))
+    if partition_of_event is not None:
         n_partitions_matched = partition_of_event.iloc[matched].nunique(dropna=False)
     n_partitions, n_matches = chosen.n_partitions, chosen.n_matches
-    return Totals(chosen.n_events, n_partitions, n_matches, True, n_partitions_matched, n_matched)
+    return Totals(chosen.n_events, n_partitions, n_matches, True, n_partitions_matched, len(matched))
 
 
 def select(
-    ticks: np.ndarray,
-    partition_of_event: pd.Series | None,
-    rows: pd.DataFrame,
-    *,
-    max_events: int,
+    ticks: np.ndarray, partition_of_event: pd.Series | None, rows: pd.DataFrame, *, max_events: int,
     max_panels: int,
-) -> Selection:
+) -> Selection:  # fmt: skip
     """Choose what to draw: whole matches in their order, then the events nearest to them.
 
     Parameters
     ----------
     ticks : numpy.ndarray
-        Shape (n_events,); any order, comparable, no nulls. Ties keep the order of the rows.
+        Shape (n_events,), comparable, in any order, no nulls. Ties keep the order of the rows.
     partition_of_event : pandas.Series, optional
-        Shape (n_events,); null is a partition like any other. None: there are no partitions.
+        Shape (n_events,); null is a partition like any other. None: no partitions.
     rows : pandas.DataFrame
         Columns ``match``, ``variable``, ``row``.
     max_events, max_panels : int
-        Partitions with matches come first, in the order of their matches, then the others in the order of
-        their events. Of a match with more than ``max_events`` rows, the first ones are kept.
-
-    Returns
-    -------
-    Selection
+        Limits. Partitions with matches come first, in the order of their matches, then the others in the
+        order of their events. A match with more than ``max_events`` rows keeps its first ones.
 
     Notes
     -----
@@ -133,18 +122,19 @@ def select(
 
 
 def _whole_matches(match_of_row: np.ndarray, max_rows: int) -> np.ndarray:
-    """Return the mask of the rows of the first matches that have at most ``max_rows`` rows together."""
+    """Return a mask of the rows of the first matches, as many as have at most ``max_rows`` rows together."""
     number, _ = pd.factorize(match_of_row)  # by first appearance
     n_rows_until = np.cumsum(np.bincount(number)) if len(number) else np.zeros(0, np.int64)
     n_matches = max(1, int(np.searchsorted(n_rows_until, max_rows, side="right")))
     keep = number < n_matches
-    return keep & (np.cumsum(keep) <= max_rows)  # cuts only a first match that is too long by itself
+    return keep & (np.cumsum(keep) <= max_rows)  # cuts only a first match that is too long
 
 
 def _distance_to_match(matched: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return for each event how many events lie to the nearest matched one of its partition.
+    """Return the distance, in events, of each event to the nearest matched one of its partition.
 
-    In a partition without any, the events count from its first. Both arrays are sorted by partition and time.
+    Without a matched event it is the distance to the partition's first event. Both arrays are sorted by
+    partition and time.
     """
     place = np.arange(len(codes))
     first_of_event = np.searchsorted(codes, codes, side="left")

@@ -1,4 +1,4 @@
-"""The events of a stream with its matches as bands and marks, as a plotly figure of tidy data."""
+"""A plotly figure of the events of a stream, with its matches as bands and marks."""
 
 from __future__ import annotations
 
@@ -24,29 +24,23 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 12
 SUBTITLE_CHARACTERS = 90  # of a line
-PANEL_GAP = 34  # pixels; has the name of the next panel
-TICKS_GAP = 34  # more of them, where every panel has the ticks of its own time
-ZOOM_SHARE = 0.2  # matches with as much time on either side are zoomed to where they take no more of all
+PANEL_GAP = 34  # pixels, for the name of the next panel
+TICKS_GAP = 34  # more pixels, when every panel has its own time axis
+ZOOM_SHARE = 0.2  # panels zoom to matches that, with margins of equal length, take at most this share
 
 
 def timeline(
-    events: pd.DataFrame,
-    rows: pd.DataFrame,
-    *,
-    time: str | None,
-    value: str | None = None,
-    partition: str | None = None,
-    title: str | None = None,
-    max_events: int = 5000,
+    events: pd.DataFrame, rows: pd.DataFrame, *, time: str | None, value: str | None = None,
+    partition: str | None = None, title: str | None = None, max_events: int = 5000,
     totals: Totals | None = None,
-) -> go.Figure:
-    """Draw matches over the events they were found in.
+) -> go.Figure:  # fmt: skip
+    """Draw matches over the events of their stream.
 
-    A band reaches from the first to the last event of a match; its events are marked with a colour and a
+    A band reaches from the first to the last event of a match. Its events are marked with a colour and a
     symbol per pattern variable. A numeric ``value`` is drawn as a grey line, or as points where many events
     have none; matched events without a value have a lane per variable below. Any other ``value`` (an event
-    type) has a lane per value, and without ``value`` there is a lane per variable. Where matches take a small
-    part of the time, each panel shows that part at first.
+    type) has a lane per value. Without ``value`` there is a lane per variable. When the matches take a small
+    part of the time, each panel first shows that part.
 
     Parameters
     ----------
@@ -54,23 +48,23 @@ def timeline(
         One row per event, in any order; ``rows`` refers to the row number, from 0. The index is ignored.
     rows : pandas.DataFrame
         One row per matched event: ``match`` (int), ``variable`` (str, ``"."`` for any event), ``row`` (int).
-        When there is no room for all matches, those that come first here are drawn.
+        The first matches are drawn when there is no room for all.
     time : str or None
         Column of timestamps, durations or numbers without nulls; None draws by row number.
     value, partition : str, optional
         Columns of ``events``. Each partition has a panel, at most 12; those with matches come first.
     title : str, optional
-        Taken literally.
+        Title, shown literally.
     max_events : int
-        Largest number of events drawn: those of the first matches, then the ones nearest to them. The title
-        says what is left out.
+        Largest number of drawn events: those of the first matches, then the events nearest to them. The
+        title says what is left out.
     totals : Totals, optional
-        What there is, for the title, where ``events`` and ``rows`` are a part of it.
+        Numbers for the title, when ``events`` and ``rows`` are a part of the result.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        With transparent paper and mid-tones, for light and dark pages. Same input, same JSON.
+        A figure for light and dark pages. The same input gives the same JSON.
 
     Raises
     ------
@@ -79,7 +73,7 @@ def timeline(
     OrderError
         When a time is null.
     CepError
-        When ``rows`` names rows that ``events`` does not have, or ``time`` is no clock.
+        When ``rows`` names rows that ``events`` does not have, or ``time`` has another type.
 
     Notes
     -----
@@ -100,13 +94,8 @@ def timeline(
     from cepkit.plots.lean import LeanFigure
 
     _check(events, rows, time, value, partition, max_events)
-    rows = pd.DataFrame(
-        {
-            "match": rows["match"].to_numpy(np.int64),
-            "variable": rows["variable"].to_numpy(object),
-            "row": rows["row"].to_numpy(np.int64),
-        }
-    )
+    kinds = {"match": np.int64, "variable": object, "row": np.int64}
+    rows = pd.DataFrame({name: rows[name].to_numpy(kind) for name, kind in kinds.items()})
     clock = row_axis(len(events)) if time is None else time_axis(events[time], time)
     partitions = None if partition is None else events[partition]
     chosen = select(clock.ticks, partitions, rows, max_events=max_events, max_panels=MAX_PANELS)
@@ -135,7 +124,7 @@ def timeline(
             trace.showlegend = trace.name is not None and trace.legendgroup not in in_legend
             if trace.showlegend:
                 in_legend.add(trace.legendgroup)
-        # The bands have an axis of their own, from 0 to 1, below that of the events.
+        # The bands have their own axis, from 0 to 1, below that of the events.
         for on_top, traces in ((False, bands), (True, points)):
             figure.add_traces(traces, rows=number, cols=1, secondary_ys=[on_top] * len(traces))
         figure.update_yaxes(own.axis(panel), row=number, col=1, secondary_y=True)
@@ -148,13 +137,9 @@ def timeline(
 
 
 def _check(
-    events: pd.DataFrame,
-    rows: pd.DataFrame,
-    time: str | None,
-    value: str | None,
-    partition: str | None,
+    events: pd.DataFrame, rows: pd.DataFrame, time: str | None, value: str | None, partition: str | None,
     max_events: int,
-) -> None:
+) -> None:  # fmt: skip
     for role, name in (("time", time), ("value", value), ("partition", partition)):
         if name is not None and name not in events.columns:
             raise column_not_found(f"timeline: {role}", name, events.columns)
@@ -171,13 +156,13 @@ def _check(
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The part of the time that a panel shows at first."""
+    """The part of the time that a panel shows first."""
 
     range: tuple[np.datetime64 | float, np.datetime64 | float] | None  # None: all of it
     extent: float  # its length, as `TimeAxis.lengths` counts it
 
     def events(self, clock: TimeAxis, panel: Panel) -> np.ndarray:
-        """Return the panel's events that are seen at first."""
+        """Return the panel's events in the view."""
         if self.range is None:
             return panel.events
         at = clock.coordinates[panel.events]
@@ -185,25 +170,23 @@ class _View:
 
 
 def _views(clock: TimeAxis, panels: Sequence[Panel]) -> list[_View]:
-    """Return what each panel shows: all drawn events, or the matches where they are a small part of them."""
+    """Return the view of each panel: all drawn events, or the matches where they are a small part."""
     whole = _length(clock, [panel.events for panel in panels])
-    views = [_zoomed(clock, panel, whole) or _View(None, whole) for panel in panels]
+    views = [_zoom_to_matches(clock, panel, whole) or _View(None, whole) for panel in panels]
     if all(view.range is None for view in views):
         return views
     longest = max(view.extent for view in views if view.range)
-    return [
-        view if view.range else _whole(clock, panel, longest)
-        for view, panel in zip(views, panels, strict=True)
-    ]
+    both = zip(views, panels, strict=True)
+    return [view if view.range else _view_all(clock, panel, longest) for view, panel in both]
 
 
-def _whole(clock: TimeAxis, panel: Panel, longest: float) -> _View:
-    """Return the view of all events of a panel with its own axis; ``longest`` is that of a moment."""
+def _view_all(clock: TimeAxis, panel: Panel, longest: float) -> _View:
+    """Return the view of all events of a panel; events at one moment get the length ``longest``."""
     length = _length(clock, [panel.events])
     if length or not len(panel.events):
         return _View(None, length)
     moment = np.repeat(clock.coordinates[panel.events[:1]], 2)
-    start, stop = clock.moved(moment, np.array([-longest / 2, longest / 2]))
+    start, stop = clock.move(moment, np.array([-longest / 2, longest / 2]))
     return _View((start, stop), longest)
 
 
@@ -212,22 +195,22 @@ def _length(clock: TimeAxis, events: Sequence[np.ndarray]) -> float:
     return float(clock.lengths(drawn.min(), drawn.max())) if len(drawn) else 0.0
 
 
-def _zoomed(clock: TimeAxis, panel: Panel, whole: float) -> _View | None:
+def _zoom_to_matches(clock: TimeAxis, panel: Panel, whole: float) -> _View | None:
     if panel.marks.empty:
         return None
     matched = clock.coordinates[panel.marks["row"]]
     length = float(clock.lengths(matched.min(), matched.max()))
-    if not 0 < 3 * length <= ZOOM_SHARE * whole:  # events at one moment are seen as they are
+    if not 0 < 3 * length <= ZOOM_SHARE * whole:  # no zoom to events at one moment
         return None
-    bounds = clock.moved(np.array([matched.min(), matched.max()]), np.array([-length, length]))
+    bounds = clock.move(np.array([matched.min(), matched.max()]), np.array([-length, length]))
     return _View((bounds[0], bounds[1]), 3 * length)
 
 
 def _headline(chosen: Selection, totals: Totals) -> str:
-    """Return how much of what there is the picture shows."""
+    """Return how many of the matches and events the picture shows."""
     n_events = f"{totals.n_events:,} {_plural('event', totals.n_events)}"
     if not totals.n_matches:
-        part = "" if totals.is_exact else "the looked-at part of "
+        part = "" if totals.is_exact else "the searched part of "
         return f"no match in {part}{n_events}"
     drawn, marked = chosen.n_matches_drawn, len(np.unique(chosen.marked_rows()))
     n_matches = count_text(totals.n_matches, exact=totals.is_exact)
@@ -252,7 +235,7 @@ def _leaves_out_matched(chosen: Selection, totals: Totals) -> bool:
 
 
 def _notes(chosen: Selection, totals: Totals, *, is_zoomed: bool) -> list[str]:
-    """Return what is left out, for the title."""
+    """Return the notes for the title on what is left out."""
     notes = []
     n_drawn = len(chosen.panels)
     if n_drawn < totals.n_partitions and not _leaves_out_matched(chosen, totals):
@@ -274,15 +257,11 @@ def _lay_out(figure: go.Figure, clock: TimeAxis, n_panels: int) -> None:
     figure.update_yaxes(range=[0, 1], visible=False, fixedrange=True, secondary_y=False)
     figure.update_yaxes(side="left", automargin=True, secondary_y=True, **line)
     figure.update_annotations(x=0, xanchor="left", font={"size": 12, "color": theme.INK})
-    figure.update_layout(
-        barmode="overlay",
-        hovermode="closest",
-        legend={"tracegroupgap": 0},
-    )
+    figure.update_layout(barmode="overlay", hovermode="closest", legend={"tracegroupgap": 0})
 
 
 def _set_title(figure: go.Figure, lines: list[str], plot_height: int, *, panels_named: bool) -> None:
-    """Set the first line as the title, the others below it, and the size of the figure with them."""
+    """Set the title from the first line, the subtitle from the others, and the figure's size."""
     below = textwrap.wrap("; ".join(lines[1:]), SUBTITLE_CHARACTERS)
     top = 48 + 18 * len(below) + (26 if panels_named else 0)
     bottom = 64

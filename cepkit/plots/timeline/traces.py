@@ -1,4 +1,4 @@
-"""The traces of one panel of a timeline: bands and match numbers below, events and marked events above."""
+"""The traces of one panel of a timeline: bands and match numbers, then events and marks above them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NARROWEST_BAND = 0.004  # of the drawn time
-DIGIT_WIDTH = 0.011  # of the drawn time; match numbers that would touch the last one are left out
+DIGIT_WIDTH = 0.011  # of the drawn time; a match number that would touch the one before is left out
 
 
 def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
-    """Return one bar per match from its first to its last event, and the numbers of the matches.
+    """Return one bar per match, from its first to its last event, and the match numbers.
 
-    Bars that overlap are outlines, above one fill that is darker the more there are.
-    ``extent`` is the drawn time, as `TimeAxis.lengths` counts it. The bars reach from 0 to 1.
+    Overlapping bars are outlines over a fill that is darker where more bars overlap. The bars reach from 0
+    to 1. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`.
     """
     import plotly.graph_objects as go
 
     if panel.marks.empty:
-        # An axis over one without traces would take the whole height of the figure.
+        # Without a trace below it, the axis of the events would take the whole height of the figure.
         return [go.Scatter(x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")]
     ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
     bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
@@ -45,43 +45,28 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
         )
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
-    begins = clock.moved(starts, (lengths - widths) / 2)
+    begins = clock.move(starts, (lengths - widths) / 2)
     shades, most = _shades(begins, widths, clock)
     fill = "rgba(0,0,0,0)" if shades else theme.band_colour(1, 1)
     bars = go.Bar(
-        orientation="h",
-        base=begins,
-        x=widths,
-        y=np.full(len(bands), 0.5),
-        width=1,
+        orientation="h", base=begins, x=widths, y=np.full(len(bands), 0.5), width=1,
         marker={"color": fill, "line": {"color": theme.edge_colour(most), "width": 1}},
-        name="match",
-        legendgroup="match",
-        hovertext=hints,
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
-    middles = clock.moved(starts, lengths / 2)
+        name="match", legendgroup="match", hovertext=hints, hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+    middles = clock.move(starts, lengths / 2)
     n_digits = 2 + max(len(str(match)) for match in bands.index)
-    apart = _apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
+    apart = _keep_apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
     labels = go.Scatter(
-        x=middles[apart],
-        y=np.full(len(apart), 0.98),
-        mode="text",
-        text=[str(bands.index[k]) for k in apart],
-        textposition="bottom center",
-        textfont={"size": 10, "color": theme.INK},
-        hoverinfo="skip",
-        showlegend=False,
+        x=middles[apart], y=np.full(len(apart), 0.98), mode="text",
+        text=[str(bands.index[k]) for k in apart], textposition="bottom center",
+        textfont={"size": 10, "color": theme.INK}, hoverinfo="skip", showlegend=False,
         legendgroup="match",
-    )
+    )  # fmt: skip
     return [*shades, bars, labels]
 
 
 def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[list[go.BaseTraceType], int]:
-    """Return bars that do not overlap, each as dark as there are bands, none where bands do not overlap.
-
-    Also the largest number of bands that lie over one another.
-    """
+    """Return a fill that is darker where more bands overlap (none without overlaps), and the deepest one."""
     import plotly.graph_objects as go
 
     first = begins.min()
@@ -95,27 +80,22 @@ def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[li
         return [], 1
     kept = np.flatnonzero(depth)
     shades = go.Bar(
-        orientation="h",
-        base=clock.moved(np.full(len(kept), first), bounds[kept]),
-        x=np.diff(bounds)[kept],
-        y=np.full(len(kept), 0.5),
-        width=1,
+        orientation="h", base=clock.move(np.full(len(kept), first), bounds[kept]),
+        x=np.diff(bounds)[kept], y=np.full(len(kept), 0.5), width=1,
         marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
-        name="match",
-        legendgroup="match",
-        hoverinfo="skip",
-    )
+        name="match", legendgroup="match", hoverinfo="skip",
+    )  # fmt: skip
     return [shades], most
 
 
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:
     """Return a line through the values, or through each match, and the unmatched events as points.
 
-    Where many events have no value there is no line, and the points stand for the value in the legend.
+    When many events have no value there is no line, and the legend names the points after the value.
     """
     import plotly.graph_objects as go
 
-    # Matched events have their marks; a grey point under a mark would catch the pointer.
+    # Matched events have marks; a grey point under a mark would catch the pointer.
     unmatched = panel.events[~np.isin(panel.events, panel.marks["row"])]
     if heights.y_of_event is None:
         y = np.full(len(unmatched), len(heights.lanes) - 1.0)
@@ -124,15 +104,10 @@ def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.Bas
     only_points = heights.is_value and not heights.has_line
     marker = {"size": 3 + only_points} if heights.is_value else {"size": 9, "symbol": "line-ns-open"}
     points = go.Scatter(
-        x=clock.coordinates[unmatched],
-        y=y,
-        mode="markers",
-        marker=marker | {"color": theme.INK},
+        x=clock.coordinates[unmatched], y=y, mode="markers", marker=marker | {"color": theme.INK},
         name=escaped(heights.value) if only_points else None if heights.is_value else "event",
-        legendgroup="event",
-        customdata=unmatched,
-        hovertemplate=_hint(heights, "row %{customdata}"),
-    )
+        legendgroup="event", customdata=unmatched, hovertemplate=_hint(heights, "row %{customdata}"),
+    )  # fmt: skip
     if only_points:
         return [points]
     line = _value_line(panel, clock, heights) if heights.is_value else _threads(panel, clock, heights)
@@ -164,30 +139,23 @@ def mark_traces(
 def _marks(
     marks: pd.DataFrame, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str
 ) -> go.BaseTraceType:
-    """Return the marks of one variable."""
     import plotly.graph_objects as go
 
     variable = marks["variable"].iloc[0]
     name = escaped(shown_name(variable))
     return go.Scatter(
-        x=clock.coordinates[marks["row"]],
-        y=y,
-        mode="markers",
+        x=clock.coordinates[marks["row"]], y=y, mode="markers",
         marker={
-            "color": style.colour,
-            "symbol": style.symbol,
-            "size": 8,
+            "color": style.colour, "symbol": style.symbol, "size": 8,
             "line": {"width": 1.5 if style.symbol.endswith("open") else 0.5, "color": theme.INK},
         },
-        name=name,
-        legendgroup=f"variable {variable}",
-        customdata=marks[["match", "row"]].to_numpy(),
+        name=name, legendgroup=f"variable {variable}", customdata=marks[["match", "row"]].to_numpy(),
         hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>" + hint,
-    )
+    )  # fmt: skip
 
 
 def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> go.BaseTraceType:
-    """Return a line through the events, broken where events are left out."""
+    """Return a line through the drawn events with a gap where events are left out."""
     breaks = np.flatnonzero(np.diff(panel.places) > 1) + 1
     x, y = clock.coordinates[panel.events], heights.y_of_event[panel.events]
     return _line(x, y, breaks, name=escaped(heights.value), legendgroup="event")
@@ -206,14 +174,9 @@ def _line(x: np.ndarray, y: np.ndarray, breaks: np.ndarray, **names: str) -> go.
     import plotly.graph_objects as go
 
     return go.Scatter(
-        x=np.insert(x, breaks, x[breaks]),
-        y=np.insert(y, breaks, np.nan),
-        mode="lines",
-        line={"color": theme.INK, "width": 1},
-        hoverinfo="skip",
-        connectgaps=False,
-        **names,
-    )
+        x=np.insert(x, breaks, x[breaks]), y=np.insert(y, breaks, np.nan), mode="lines",
+        line={"color": theme.INK, "width": 1}, hoverinfo="skip", connectgaps=False, **names,
+    )  # fmt: skip
 
 
 def _hint(heights: Heights, row: str) -> str:
@@ -221,8 +184,8 @@ def _hint(heights: Heights, row: str) -> str:
     return f"%{{x}}<br>{value}{row}<extra></extra>"
 
 
-def _apart(positions: np.ndarray, distance: float) -> list[int]:
-    """Return the indices, in order of position, that keep ``distance`` from the one kept before."""
+def _keep_apart(positions: np.ndarray, distance: float) -> list[int]:
+    """Return the indices, in order of position, that are at least ``distance`` after the one before."""
     kept: list[int] = []
     for k in np.argsort(positions, kind="stable").tolist():
         if not kept or positions[k] - positions[kept[-1]] >= distance:

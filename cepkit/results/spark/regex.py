@@ -62,7 +62,7 @@ class RegexOnSpark(SparkFound):
         aggregate_regex(self.program, nothing, self.source, aggregates)
 
     def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
-        return tasks.Aggregated(texts)
+        return tasks.RegexTaskAggregates(texts)
 
     def tag(self) -> DataFrame:
         """Return the searched frame with ``match`` and ``variable``; it matches twice."""
