@@ -43,6 +43,9 @@ _EXAMPLES = {
 class CepAccessor:
     """Temporal patterns in the rows of a frame: ``df.cep.match(...)`` and what belongs to it.
 
+    Type checkers do not know accessors of pandas. ``cepkit.match(df, ...)`` is the same call with types that
+    they check; an editor that asks the running Python, such as Jupyter's, completes ``df.cep.`` as well.
+
     Examples
     --------
     >>> import cepkit as cep
@@ -458,7 +461,7 @@ _SPARK = "pyspark.sql"
 def register_accessor() -> None:
     """Register the accessor on pandas' DataFrame now, and on Spark's when its module is there."""
     if "cep" in pd.DataFrame.__dict__:  # a notebook may reload the package
-        pd.DataFrame.cep = property(CepAccessor)
+        pd.DataFrame.cep = property(CepAccessor)  # type: ignore[attr-defined]  # pandas' stubs know no accessors
     else:
         pd.api.extensions.register_dataframe_accessor("cep")(CepAccessor)
     if _SPARK in sys.modules and hasattr(sys.modules[_SPARK], "DataFrame"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -11,11 +11,11 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
-from cepkit.events import Events
+from cepkit.events import Events, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
@@ -200,7 +200,7 @@ def explain(
     source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
-    if chosen.run is None:
+    if isinstance(program, Program):
         return Explanation(program, chosen)
     notes = remarks(program, chosen) if chosen.automatic else ()
     if chosen.name != "ordered" or spark:
@@ -260,10 +260,10 @@ def funnel(
     return _funnel(program, build_events(source, program), chosen)
 
 
-def _funnel(program: Bound, events: Events, engine: Engine) -> FunnelResult:
+def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) -> FunnelResult:
     if isinstance(program, Program):
         return FunnelResult(program.query, count_regex_funnel(program, events))
-    return FunnelResult(program.query, count_funnel(program, events, engine.run))
+    return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
 
 
 @takes_query_keywords
@@ -327,7 +327,7 @@ def why_not(
         return funnel_summary(_funnel(program, events, chosen))
     if isinstance(program, Program):
         return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
-    return explain_sequence_rows(program, source, events, chosen.run, rows)
+    return explain_sequence_rows(program, source, events, chosen.of_sequences, rows)
 
 
 @takes_query_keywords
@@ -449,6 +449,7 @@ def simulate(
     """
     engine = Hybrid() if engine is None else engine
     program, source, _ = _program_for(simulate, frame, query, engine, keywords, sequences_only=True)
+    assert isinstance(program, SequenceProgram)
     check_engine(engine, trace=truth("simulate: trace", trace))
     if not isinstance(engine, ParallelEngine):
         raise CepError(
@@ -483,10 +484,10 @@ def _program_for(
     frame: Any,
     query: Query,
     engine: str | EngineValue,
-    keywords: Any,
+    keywords: Mapping[str, Any],
     *,
     sequences_only: bool = False,
-) -> tuple:
+) -> tuple[Program | SequenceProgram, Source, Engine]:
     """Return the program, source and engine of a query for functions that look at events one by one."""
     name = function.__name__
     value = as_query(query, read_arguments(function, keywords))
@@ -557,8 +558,8 @@ def _checked(function: Callable[..., Any], keywords: Any) -> Any:
 
 def match_source(
     value: RegexQuery | SequenceQuery,
-    source: Any,
-    native: Callable,
+    source: Source,
+    native: Callable[[Any], Any],
     engine: str | EngineValue = "auto",
     *,
     trace: bool = False,
@@ -567,23 +568,23 @@ def match_source(
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine, trace=trace)
     events = build_events(source, program)
-    if chosen.run is not None:
+    if isinstance(program, SequenceProgram):
         warn_of_unknown_types(program, events)
     with Progress(events.n_events) as progress:
         return match_events(program, source, events, native, chosen, progress)
 
 
 def match_events(
-    program: Bound,
-    source: Any,
+    program: Program | SequenceProgram,
+    source: Source,
     events: Events,
-    native: Callable,
+    native: Callable[[Any], Any],
     engine: Engine,
     progress: Callable[[int], None] | None = None,
 ) -> Matches:
     """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
-    if engine.run is not None:
-        found = report_matches(program, engine.run(program, events))
+    if isinstance(program, SequenceProgram):
+        found = report_matches(program, engine.of_sequences(program, events))
         return Matches(SequenceFound(program, found), source, engine, native)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
@@ -600,7 +601,7 @@ def spark_module(frame: Any) -> Any:
     return binding
 
 
-def source_of(frame: Any) -> tuple[Any, Callable]:
+def source_of(frame: Any) -> tuple[Source, Callable[[Any], Any]]:
     """Return the frame as a source of columns, and the way from the source's frames back to its kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged

@@ -138,7 +138,7 @@ def takes_query_keywords(function: _Function) -> _Function:
     ]
     head = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
     keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    function.__signature__ = own.replace(parameters=[*head, *shown, *keyword_only])  # type: ignore[attr-defined]
+    function.__dict__["__signature__"] = own.replace(parameters=[*head, *shown, *keyword_only])
     if function.__doc__:
         lines = function.__doc__.splitlines(keepends=True)
         indent = " " * (len(lines[-1]) - len(lines[-1].lstrip()) if lines[-1].strip() == "" else 4)

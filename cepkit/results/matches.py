@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pandas as pd
 
 from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.errors import CepError, whole_number
+from cepkit.events import Source
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -24,6 +25,8 @@ from cepkit.results.tagging import lineage_frame, tag_columns
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from cepkit.plots.timeline.selection import Totals
 
 SHOWN = 10  # matches in a repr
 _TOGETHER = 1000  # matches that iteration makes at once
@@ -56,7 +59,13 @@ class Matches:
     1     1     3
     """
 
-    def __init__(self, found: FoundMatches, source: Any, engine: Engine, native: Callable | None = None):
+    def __init__(
+        self,
+        found: FoundMatches[Any],
+        source: Source,
+        engine: Engine,
+        native: Callable[[Any], Any] | None = None,
+    ):
         self._found, self._source, self._engine = found, source, engine
         self._native = native or (lambda frame: frame)
 
@@ -107,6 +116,14 @@ class Matches:
 
     # --- how many
 
+    @overload
+    def count(self, method: Literal["exact"] = "exact", *, samples: int = 10_000, seed: int = 0) -> int: ...
+    @overload
+    def count(
+        self, method: Literal["estimate"], *, samples: int = 10_000, seed: int = 0
+    ) -> CountEstimate: ...
+    @overload
+    def count(self, method: str, *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate: ...
     def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
         """Return the number of matches, an integer of any size, or an estimate of it.
 
@@ -247,6 +264,10 @@ class Matches:
         n = self.count()
         return self._frame(self._found.take([number_of(number, n) for number in numbers]))
 
+    @overload
+    def __getitem__(self, key: int) -> Match: ...
+    @overload
+    def __getitem__(self, key: slice) -> Matches: ...
     def __getitem__(self, key: int | slice) -> Match | Matches:
         """Return a match by its number, or the matches of a slice.
 
@@ -349,10 +370,10 @@ class Matches:
         check_limit(self.count(), limit)
         return self._found.all()
 
-    def _frame(self, part: Part):
+    def _frame(self, part: Part) -> Any:
         return self._native(self._measured(part))
 
-    def _measured(self, part: Part):
+    def _measured(self, part: Part) -> Any:
         return self._source.result(self._found.measured(part, self._source))
 
     def aggregate(self, **aggregates: str) -> pd.Series:
@@ -514,7 +535,7 @@ class Matches:
             value=value, partitions=partitions, max_events=max_events,
         )  # fmt: skip
 
-    def _totals(self, part: Part, n_partitions: int):
+    def _totals(self, part: Part, n_partitions: int) -> Totals:
         """Return the numbers for a picture that has ``part``, without making more matches."""
         from cepkit.plots.timeline.selection import Totals
 

@@ -174,7 +174,7 @@ def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Call
         return lambda late: _register(late, name, is_pure=is_pure)
     if not callable(call):
         raise CepError(f"expected a function to register, got {type(call).__name__}; pass a name as name='…'")
-    name = name if name is not None else getattr(call, "__name__", "")
+    name = str(getattr(call, "__name__", "")) if name is None else name
     if not name.isidentifier():
         raise PredicateError(
             f"a function needs an identifier as its name, {name!r} is not one; give one: name='…'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -49,21 +50,29 @@ class _Divided(ParallelEngine):
         """Return the parts."""
 
     @property
+    @abstractmethod
     def n_threads(self) -> int:
         """How many threads."""
-        return self.threads
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return the one thread of each part, which has all of the part to itself."""
         return ONE_BY_ONE
 
-    def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
+    def run(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        keep: bool = True,
+        trace: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         parts = self.parts(program, events)
         terms = Terms(keep=keep or self._filters(program), trace=trace)
         for _, agents, _ in parts:  # code and arrays that parts may share are made before the clock starts
-            agents.join, agents.world, agents.arrays_of_events  # noqa: B018
+            _ = agents.join, agents.world, agents.arrays_of_events
         made = [
             (unit, partial(AgentRun, agents, ONE_BY_ONE, terms, own=_own(chunk)))
             for unit, agents, chunk in parts
@@ -78,9 +87,17 @@ class _Divided(ParallelEngine):
         return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, True, trace)
 
     def simulate(
-        self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
-        event_bytes=64.0, on_wait=None,
-    ) -> ParallelRun:  # fmt: skip
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        costs: Costs = Costs(),  # noqa: B008
+        arrival: np.ndarray | None = None,
+        keep: bool = False,
+        trace: bool = False,
+        event_bytes: float = 64.0,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches in virtual time; see `ParallelEngine.simulate`.
 
         A thread begins with its next part when it has done the last one and the part's first event is there.
@@ -113,7 +130,17 @@ class _Divided(ParallelEngine):
     ) -> ParallelRun:
         return run
 
-    def _sum(self, program, events, alone, makespan, busy, units, measured, trace) -> ParallelRun:
+    def _sum(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        alone: list[ParallelRun],
+        makespan: float,
+        busy: np.ndarray,
+        units: list[int],
+        measured: bool,
+        trace: bool,
+    ) -> ParallelRun:
         if not alone:
             terms = Terms(keep=False, trace=trace)
             nothing = run_agents(Agents(program, events), ONE_BY_ONE, terms)
@@ -157,11 +184,11 @@ class RIP(_Divided):
     multiple: float | None = None
     start_filter: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("RIP: threads", self.threads, 1, MOST_THREADS)
         truth("RIP: start_filter", self.start_filter)
         if self.multiple is not None and not (
-            isinstance(self.multiple, Real) and 1 <= self.multiple < float("inf")
+            isinstance(self.multiple, Real) and 1 <= float(self.multiple) < float("inf")
         ):
             raise CepError(f"RIP: multiple={self.multiple!r}: a number is meant, 1 window or more")
         if self.chunk is not None:
@@ -181,6 +208,11 @@ class RIP(_Divided):
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self.threads
+
     def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
         """Return the parts."""
         agents = Agents(program, events)
@@ -190,7 +222,7 @@ class RIP(_Divided):
         end = looked_at(places)[1]
         if self.multiple is not None:
             time = places.time[places.place_of_position]
-            within, start_filter = float(program.window.within), self.start_filter
+            within, start_filter = float(program.window.within or 0), self.start_filter
             chunks = interval_chunks(time, within, self.multiple, self.threads, start_filter=start_filter)
         else:
             size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
@@ -202,7 +234,7 @@ class RIP(_Divided):
     def _own_matches(
         self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
-        if not self._filters(part.agents.program):
+        if part.chunk is None or run.found_at is None or not self._filters(part.agents.program):
             return run
         first, (begin, stop) = run.block.first, part.chunk.own
         own = np.flatnonzero((first >= begin) & (first < stop))
@@ -241,13 +273,18 @@ class DataParallel(_Divided):
     threads: int = 2
     how: str = "least_loaded"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program, None when it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self.threads
 
     def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
         """Return the parts; positions are those of a part's own events."""
@@ -263,8 +300,7 @@ class DataParallel(_Divided):
         self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         block = run.block
-        row_of_item = part.agents.events.row_of_event[block.event_of_item]
-        return replace(run, block=replace(block, event_of_item=row_of_item))
+        return replace(run, block=replace(block, event_of_item=part.agents.events.rows(block.event_of_item)))
 
 
 def _part_of(events: Events, positions: np.ndarray) -> Events:

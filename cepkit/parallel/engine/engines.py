@@ -38,6 +38,7 @@ _NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
 _WARM_UP = 20_000  # events of which "measured" counts the work
 
 
+@dataclass(frozen=True, repr=False)
 class ParallelEngine(EngineValue):
     """An engine of agents; the classes below say which."""
 
@@ -145,7 +146,15 @@ class _OfAgents(ParallelEngine):
         """Return how threads work."""
         return Terms()
 
-    def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
+    def run(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        keep: bool = True,
+        trace: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         terms = replace(self.terms(), keep=keep, trace=trace)
@@ -153,9 +162,17 @@ class _OfAgents(ParallelEngine):
         return replace(made, engine=str(self))
 
     def simulate(
-        self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
-        event_bytes=64.0, on_wait=None,
-    ) -> ParallelRun:  # fmt: skip
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        costs: Costs = Costs(),  # noqa: B008
+        arrival: np.ndarray | None = None,
+        keep: bool = False,
+        trace: bool = False,
+        event_bytes: float = 64.0,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches in virtual time; see `ParallelEngine.simulate`."""
         self.check(program)
         terms = replace(self.terms(), keep=keep, trace=trace)
@@ -190,7 +207,7 @@ class Sequential(_OfAgents):
 
     scoped: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         truth("Sequential: scoped", self.scoped)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
@@ -220,7 +237,7 @@ class StateParallel(_OfAgents):
 
     batch: int = 32
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("StateParallel: batch", self.batch, 1)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
@@ -282,7 +299,7 @@ class Hybrid(_OfAgents):
     batch: int = 32
     removal: str = "watermark"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("Hybrid: threads", self.threads, 1, MOST_THREADS)
         whole_number("Hybrid: batch", self.batch, 1)
         for name, value, known in (
@@ -383,7 +400,9 @@ def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
     return tuple(map(tuple, pairs))
 
 
-def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tuple[int, ...]]:
+def _fused_by_load(
+    agents: Agents, loads: Sequence[tuple[float, ...]], threads: int, least: int
+) -> list[tuple[int, ...]]:
     """Return the neighbours to fuse: as few pairs as the number of threads allows, those with least to do.
 
     Agents that any thread serves (``least`` 0) get by with fewer threads than there are pairs.
@@ -392,7 +411,8 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
     work = [sum(load) for load in loads]
     n_pairs = max(0, n - threads // max(1, least))
     # By how many of the last agents are looked at: the least work of so many pairs, and their first agents.
-    best = [[(0.0, ())] + [(inf, ())] * n_pairs]
+    nothing: list[tuple[float, tuple[int, ...]]] = [(inf, ())] * n_pairs
+    best = [[(0.0, ()), *nothing]]
     for a in reversed(range(n)):
         made = list(best[-1])
         for left in range(1, n_pairs + 1 if a in follows else 0):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import column_not_found, whole_number
-from cepkit.events import BOOLEAN, NUMBERS, Events
+from cepkit.events import BOOLEAN, NUMBERS, Events, Source
 from cepkit.plots.timeline.selection import Totals
 from cepkit.plots.timeline.timeline import timeline
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def plot_matches(
     query: Any,
-    source: Any,
+    source: Source,
     events: Events,
     columns: Sequence[str],
     partition_of_match: np.ndarray,
@@ -85,6 +85,6 @@ def plot_matches(
     )
 
 
-def _is_value(name: str, query: Any, source: Any) -> bool:
+def _is_value(name: str, query: Any, source: Source) -> bool:
     of = source.schema.get(name)
     return of is not None and of.kind in NUMBERS and name not in query.order_by and of.kind != BOOLEAN
