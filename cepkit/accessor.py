@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
+from cepkit.events import Frame
 from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
@@ -55,7 +58,7 @@ class CepAccessor:
       match     Find the matches of a query.
     """
 
-    def __init__(self, frame: Any):
+    def __init__(self, frame: Frame):
         self._frame = frame
 
     @takes_query_keywords
@@ -118,7 +121,7 @@ class CepAccessor:
         engine: str | EngineValue = "auto",
         trace: bool = False,
         **keywords: Unpack[QueryKeywords],
-    ) -> Any:
+    ) -> Frame:
         """Return the frame with two extra columns, ``match`` and ``variable``.
 
         Parameters
@@ -325,7 +328,7 @@ class CepAccessor:
         *,
         engine: EngineValue | None = None,
         costs: Costs | str | None = None,
-        arrival: Any = None,
+        arrival: ArrayLike | None = None,
         keep: bool = False,
         trace: bool = False,
         **keywords: Unpack[QueryKeywords],
@@ -493,7 +496,7 @@ class _SparkFinder(MetaPathFinder):
 class _RegisteringLoader(Loader):
     """Loads a module with another loader, then registers the accessor."""
 
-    def __init__(self, loader: Any):
+    def __init__(self, loader: Loader):
         self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
-from cepkit.events import Events, Source
+from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
@@ -48,9 +49,27 @@ if TYPE_CHECKING:
     from cepkit.results.spark.matches import SparkMatches
 
 
+@overload
+def match(
+    frame: pd.DataFrame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches: ...
+@overload
+def match(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches | SparkMatches: ...
 @takes_query_keywords
 def match(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     engine: str | EngineValue = "auto",
@@ -123,15 +142,33 @@ def match(
     return match_source(value, source, native, engine, trace=trace)
 
 
-@takes_query_keywords
+@overload
 def tag(
-    frame: Any,
+    frame: pd.DataFrame,
     query: Query,
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Any:
+) -> pd.DataFrame: ...
+@overload
+def tag(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Frame: ...
+@takes_query_keywords
+def tag(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Frame:
     """Return the input frame with two extra columns, ``match`` and ``variable``.
 
     Parameters
@@ -165,7 +202,7 @@ def tag(
 
 @takes_query_keywords
 def explain(
-    frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> Explanation:
     """Say how a query is read and how it will run, without running it.
 
@@ -211,7 +248,7 @@ def explain(
 
 @takes_query_keywords
 def funnel(
-    frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> FunnelResult:
     """Count how many events and partial matches reach each step of a query.
 
@@ -268,7 +305,7 @@ def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) 
 
 @takes_query_keywords
 def why_not(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     rows: Any = None,
@@ -332,7 +369,7 @@ def why_not(
 
 @takes_query_keywords
 def step(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     most_live: int = 10_000,
@@ -397,12 +434,12 @@ def step(
 
 @takes_query_keywords
 def simulate(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     engine: EngineValue | None = None,
     costs: Costs | str | None = None,
-    arrival: Any = None,
+    arrival: ArrayLike | None = None,
     keep: bool = False,
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
@@ -465,7 +502,7 @@ def simulate(
     return engine.simulate(program, events, costs=costs or Costs(), arrival=arrival, keep=keep, trace=trace)
 
 
-def _arrivals(arrival: Any, events: Events) -> np.ndarray:
+def _arrivals(arrival: ArrayLike, events: Events) -> np.ndarray:
     """Return arrivals by position in the stream, checked."""
     try:
         arrival = np.asarray(arrival, np.float64)
@@ -481,7 +518,7 @@ def _arrivals(arrival: Any, events: Events) -> np.ndarray:
 
 def _program_for(
     function: Callable[..., Any],
-    frame: Any,
+    frame: Frame,
     query: Query,
     engine: str | EngineValue,
     keywords: Mapping[str, Any],
@@ -509,7 +546,7 @@ def _program_for(
 
 @takes_query_keywords
 def explore(
-    frame: Any,
+    frame: Frame,
     query: Query | None = None,
     *,
     value: str | None = None,
@@ -550,7 +587,7 @@ def explore(
     return open_door("explore")(frame, query, value=value, engine=engine, **_checked(explore, keywords))
 
 
-def _checked(function: Callable[..., Any], keywords: Any) -> Any:
+def _checked(function: Callable[..., Any], keywords: QueryKeywords) -> QueryKeywords:
     """Return the keywords of a query after a check of their names."""
     read_arguments(function, keywords)
     return keywords
@@ -559,7 +596,7 @@ def _checked(function: Callable[..., Any], keywords: Any) -> Any:
 def match_source(
     value: RegexQuery | SequenceQuery,
     source: Source,
-    native: Callable[[Any], Any],
+    native: Callable[[Frame], Frame],
     engine: str | EngineValue = "auto",
     *,
     trace: bool = False,
@@ -578,7 +615,7 @@ def match_events(
     program: Program | SequenceProgram,
     source: Source,
     events: Events,
-    native: Callable[[Any], Any],
+    native: Callable[[Frame], Frame],
     engine: Engine,
     progress: Callable[[int], None] | None = None,
 ) -> Matches:
@@ -591,7 +628,7 @@ def match_events(
     return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
-def spark_module(frame: Any) -> Any:
+def spark_module(frame: Frame) -> Any:
     """Return the module for Spark frames when ``frame`` is one, without importing pyspark to ask."""
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
@@ -601,7 +638,7 @@ def spark_module(frame: Any) -> Any:
     return binding
 
 
-def source_of(frame: Any) -> tuple[Source, Callable[[Any], Any]]:
+def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
     """Return the frame as a source of columns, and the way from the source's frames back to its kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
@@ -627,5 +664,5 @@ def source_of(frame: Any) -> tuple[Source, Callable[[Any], Any]]:
     )
 
 
-def _unchanged(frame: Any) -> Any:
+def _unchanged(frame: Frame) -> Frame:
     return frame

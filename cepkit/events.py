@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# A pandas, polars or Spark DataFrame, an Arrow table, or an object with the Arrow stream protocol. Type
+# checkers see no more: polars and pyspark need not be installed, and pyarrow has no type hints.
+Frame: TypeAlias = Any
 
 # A missing value is marked by a special value, so that no kernel needs a second array per column:
 # NaN in floats, the smallest int64 in integers, times and durations, -1 in codes and booleans.
@@ -197,7 +201,7 @@ class Source(Protocol):
         ...
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> Frame:
         """The frame itself."""
         ...
 
@@ -221,14 +225,14 @@ class Source(Protocol):
         """Return the index labels of these row numbers."""
         ...
 
-    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Any:
+    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Frame:
         """Return these rows as a frame; the further columns come first."""
         ...
 
-    def result(self, columns: Mapping[str, Any]) -> Any:
+    def result(self, columns: Mapping[str, Any]) -> Frame:
         """Return result columns as a frame of the same kind."""
         ...
 
-    def tagged(self, columns: Mapping[str, Any]) -> Any:
+    def tagged(self, columns: Mapping[str, Any]) -> Frame:
         """Return the frame with the further columns appended."""
         ...

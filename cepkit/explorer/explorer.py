@@ -10,7 +10,7 @@ from cepkit.api import spark_module
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, nearest
-from cepkit.events import NUMBERS, TEXT, Source
+from cepkit.events import NUMBERS, TEXT, Frame, Source
 from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.marks import count_of_matches
@@ -85,7 +85,7 @@ class Explorer:
     (0, 'drop: price < prev(price) - 2')
     """
 
-    def __init__(self, frame: Any, query: Any = None, *, value: str | None = None, **call: Any):
+    def __init__(self, frame: Frame, query: Any = None, *, value: str | None = None, **call: Any):
         check_keywords("explore", call, (*NAMES, "value", "engine"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
@@ -401,7 +401,7 @@ def _check_value(source: Source, value: str | None, event_type: str | None) -> N
         )
 
 
-def _part(frame: Any, text: str, call: Mapping[str, Any]) -> tuple[Any, str]:
+def _part(frame: Frame, text: str, call: Mapping[str, Any]) -> tuple[Frame, str]:
     """Return the part of a Spark frame that is looked at, by the keys and the order of the query."""
     reading = read_text(text, call) if text.strip() else None
     said = None if reading is None else reading.query

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar
 
 from cepkit.errors import nearest
+from cepkit.language.query_parts import Duration
 
 PARAMETERS = """\
     define : mapping of str to (str or callable), optional
@@ -55,7 +56,7 @@ class QueryKeywords(TypedDict, total=False):
     params: Mapping[str, Any] | None
     partition_by: str | list[str] | None
     order_by: str | list[str] | None
-    within: Any
+    within: Duration | None
     within_closed: bool
     measures: Mapping[str, Any] | None
     event_type: str | None
@@ -74,7 +75,7 @@ class Arguments:
     params: Mapping[str, Any] | None = None
     partition_by: str | list[str] | None = None
     order_by: str | list[str] | None = None
-    within: Any = None
+    within: Duration | None = None
     within_closed: bool = True
     measures: Mapping[str, Any] | None = None
     event_type: str | None = None

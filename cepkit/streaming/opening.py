@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from cepkit.errors import UnsupportedQueryError
+from cepkit.language.query_parts import Duration
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query, as_query
@@ -21,7 +22,7 @@ def stream(
     rows: str = "one",
     threads: int = 1,
     pulse_every: int = 1000,
-    idle_after: Any = None,
+    idle_after: Duration | None = None,
     max_live: int | None = None,
     engine: str = "auto",
     **keywords: Unpack[QueryKeywords],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from cepkit.errors import CepError, whole_number
+from cepkit.language.query_parts import Duration
 from cepkit.streaming.saved import Saved
 
 Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows of each match
@@ -22,7 +23,7 @@ class Options:
     rows: str = "one"
     threads: int = 1
     pulse_every: int = 1000
-    idle_after: Any = None
+    idle_after: Duration | None = None
     max_live: int | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cepkit.api import match_events, source_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.events import TEXT, Column, ColumnType, Events, Source
+from cepkit.events import TEXT, Column, ColumnType, Events, Frame, Source
 from cepkit.explorer.query.constants import SAMPLE
 from cepkit.frames.building import build_events
 from cepkit.language.regex.query import RegexQuery
@@ -47,7 +47,7 @@ class WrappedSource:
         return self._source.duplicates
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> Frame:
         """The frame itself."""
         return self._source.frame
 
@@ -71,15 +71,15 @@ class WrappedSource:
         """Return the index labels of these row numbers."""
         return self._source.index_labels(rows)
 
-    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Any:
+    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Frame:
         """Return these rows as a frame; the further columns come first."""
         return self._source.rows(rows, columns)
 
-    def result(self, columns: Mapping[str, Any]) -> Any:
+    def result(self, columns: Mapping[str, Any]) -> Frame:
         """Return result columns as a frame of the same kind."""
         return self._source.result(columns)
 
-    def tagged(self, columns: Mapping[str, Any]) -> Any:
+    def tagged(self, columns: Mapping[str, Any]) -> Frame:
         """Return the frame with the further columns appended."""
         return self._source.tagged(columns)
 
@@ -113,7 +113,7 @@ class SearchedFrame:
         With rows; as for `cepkit.match`, but not a Spark frame. It must not be changed.
     """
 
-    def __init__(self, frame: Any):
+    def __init__(self, frame: Frame):
         source, self.native = source_of(frame)
         self.frame, self.source = frame, KeptColumns(source)
         self._events: OrderedDict[tuple, Events] = OrderedDict()
