@@ -28,7 +28,7 @@ if _TYPE_CHECKING:
     )
     from cepkit.explorer.explorer import Explorer
     from cepkit.insight.funnel import FunnelResult
-    from cepkit.insight.moments import Moment
+    from cepkit.insight.moments import Moment, PartialMatch
     from cepkit.insight.why_not import WhyNot
     from cepkit.language.builder import all_of, any_of, event, param, seq
     from cepkit.language.expressions.functions import function, pure
@@ -61,7 +61,7 @@ _NAMES_OF_MODULE = {
     "PredicateError ResultTooLargeError UnsupportedQueryError",
     "explorer.explorer": "Explorer",
     "insight.funnel": "FunnelResult",
-    "insight.moments": "Moment",
+    "insight.moments": "Moment PartialMatch",
     "insight.why_not": "WhyNot",
     "language.builder": "all_of any_of event param seq",
     "language.expressions.functions": "function pure",
@@ -86,7 +86,62 @@ _NAMES_OF_MODULE = {
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
 
-__all__ = sorted(_MODULE_OF_NAME)
+# A list, since type checkers read no expression here.
+__all__ = [
+    "RIP",
+    "CepError",
+    "CepWarning",
+    "ColumnNotFoundError",
+    "Costs",
+    "CountEstimate",
+    "DataParallel",
+    "Explanation",
+    "Explorer",
+    "FunnelResult",
+    "Hybrid",
+    "Match",
+    "Matches",
+    "MissingDependencyError",
+    "Moment",
+    "OrderError",
+    "ParallelRun",
+    "PartialMatch",
+    "PatternSyntaxError",
+    "PredicateError",
+    "RegexQuery",
+    "ResultTooLargeError",
+    "SequenceQuery",
+    "Sequential",
+    "SparkMatches",
+    "StateParallel",
+    "Stream",
+    "Trace",
+    "UnsupportedQueryError",
+    "WhyNot",
+    "all_of",
+    "any_of",
+    "corr",
+    "cosine",
+    "event",
+    "explain",
+    "explore",
+    "function",
+    "funnel",
+    "l2",
+    "match",
+    "param",
+    "pure",
+    "regex_query",
+    "seq",
+    "sequence_query",
+    "simulate",
+    "step",
+    "stream",
+    "tag",
+    "var",
+    "view",
+    "why_not",
+]
 
 
 def __getattr__(name: str) -> _Any:

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
+from cepkit.events import Frame
 from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
@@ -43,6 +46,9 @@ _EXAMPLES = {
 class CepAccessor:
     """Temporal patterns in the rows of a frame: ``df.cep.match(...)`` and what belongs to it.
 
+    Type checkers do not know accessors of pandas. ``cepkit.match(df, ...)`` is the same call with types that
+    they check; an editor that asks the running Python, such as Jupyter's, completes ``df.cep.`` as well.
+
     Examples
     --------
     >>> import cepkit as cep
@@ -52,7 +58,7 @@ class CepAccessor:
       match     Find the matches of a query.
     """
 
-    def __init__(self, frame: Any):
+    def __init__(self, frame: Frame):
         self._frame = frame
 
     @takes_query_keywords
@@ -115,7 +121,7 @@ class CepAccessor:
         engine: str | EngineValue = "auto",
         trace: bool = False,
         **keywords: Unpack[QueryKeywords],
-    ) -> Any:
+    ) -> Frame:
         """Return the frame with two extra columns, ``match`` and ``variable``.
 
         Parameters
@@ -322,7 +328,7 @@ class CepAccessor:
         *,
         engine: EngineValue | None = None,
         costs: Costs | str | None = None,
-        arrival: Any = None,
+        arrival: ArrayLike | None = None,
         keep: bool = False,
         trace: bool = False,
         **keywords: Unpack[QueryKeywords],
@@ -458,7 +464,7 @@ _SPARK = "pyspark.sql"
 def register_accessor() -> None:
     """Register the accessor on pandas' DataFrame now, and on Spark's when its module is there."""
     if "cep" in pd.DataFrame.__dict__:  # a notebook may reload the package
-        pd.DataFrame.cep = property(CepAccessor)
+        pd.DataFrame.cep = property(CepAccessor)  # type: ignore[attr-defined]  # pandas' stubs know no accessors
     else:
         pd.api.extensions.register_dataframe_accessor("cep")(CepAccessor)
     if _SPARK in sys.modules and hasattr(sys.modules[_SPARK], "DataFrame"):
@@ -490,7 +496,7 @@ class _SparkFinder(MetaPathFinder):
 class _RegisteringLoader(Loader):
     """Loads a module with another loader, then registers the accessor."""
 
-    def __init__(self, loader: Any):
+    def __init__(self, loader: Loader):
         self._loader = loader
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
-from cepkit.events import Events
+from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
@@ -48,9 +49,27 @@ if TYPE_CHECKING:
     from cepkit.results.spark.matches import SparkMatches
 
 
+@overload
+def match(
+    frame: pd.DataFrame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches: ...
+@overload
+def match(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches | SparkMatches: ...
 @takes_query_keywords
 def match(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     engine: str | EngineValue = "auto",
@@ -123,15 +142,33 @@ def match(
     return match_source(value, source, native, engine, trace=trace)
 
 
-@takes_query_keywords
+@overload
 def tag(
-    frame: Any,
+    frame: pd.DataFrame,
     query: Query,
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Any:
+) -> pd.DataFrame: ...
+@overload
+def tag(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Frame: ...
+@takes_query_keywords
+def tag(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Frame:
     """Return the input frame with two extra columns, ``match`` and ``variable``.
 
     Parameters
@@ -165,7 +202,7 @@ def tag(
 
 @takes_query_keywords
 def explain(
-    frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> Explanation:
     """Say how a query is read and how it will run, without running it.
 
@@ -200,7 +237,7 @@ def explain(
     source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
-    if chosen.run is None:
+    if isinstance(program, Program):
         return Explanation(program, chosen)
     notes = remarks(program, chosen) if chosen.automatic else ()
     if chosen.name != "ordered" or spark:
@@ -211,7 +248,7 @@ def explain(
 
 @takes_query_keywords
 def funnel(
-    frame: Any, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> FunnelResult:
     """Count how many events and partial matches reach each step of a query.
 
@@ -260,15 +297,15 @@ def funnel(
     return _funnel(program, build_events(source, program), chosen)
 
 
-def _funnel(program: Bound, events: Events, engine: Engine) -> FunnelResult:
+def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) -> FunnelResult:
     if isinstance(program, Program):
         return FunnelResult(program.query, count_regex_funnel(program, events))
-    return FunnelResult(program.query, count_funnel(program, events, engine.run))
+    return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
 
 
 @takes_query_keywords
 def why_not(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     rows: Any = None,
@@ -327,12 +364,12 @@ def why_not(
         return funnel_summary(_funnel(program, events, chosen))
     if isinstance(program, Program):
         return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
-    return explain_sequence_rows(program, source, events, chosen.run, rows)
+    return explain_sequence_rows(program, source, events, chosen.of_sequences, rows)
 
 
 @takes_query_keywords
 def step(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     most_live: int = 10_000,
@@ -397,12 +434,12 @@ def step(
 
 @takes_query_keywords
 def simulate(
-    frame: Any,
+    frame: Frame,
     query: Query,
     *,
     engine: EngineValue | None = None,
     costs: Costs | str | None = None,
-    arrival: Any = None,
+    arrival: ArrayLike | None = None,
     keep: bool = False,
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
@@ -449,6 +486,7 @@ def simulate(
     """
     engine = Hybrid() if engine is None else engine
     program, source, _ = _program_for(simulate, frame, query, engine, keywords, sequences_only=True)
+    assert isinstance(program, SequenceProgram)
     check_engine(engine, trace=truth("simulate: trace", trace))
     if not isinstance(engine, ParallelEngine):
         raise CepError(
@@ -464,7 +502,7 @@ def simulate(
     return engine.simulate(program, events, costs=costs or Costs(), arrival=arrival, keep=keep, trace=trace)
 
 
-def _arrivals(arrival: Any, events: Events) -> np.ndarray:
+def _arrivals(arrival: ArrayLike, events: Events) -> np.ndarray:
     """Return arrivals by position in the stream, checked."""
     try:
         arrival = np.asarray(arrival, np.float64)
@@ -480,13 +518,13 @@ def _arrivals(arrival: Any, events: Events) -> np.ndarray:
 
 def _program_for(
     function: Callable[..., Any],
-    frame: Any,
+    frame: Frame,
     query: Query,
     engine: str | EngineValue,
-    keywords: Any,
+    keywords: Mapping[str, Any],
     *,
     sequences_only: bool = False,
-) -> tuple:
+) -> tuple[Program | SequenceProgram, Source, Engine]:
     """Return the program, source and engine of a query for functions that look at events one by one."""
     name = function.__name__
     value = as_query(query, read_arguments(function, keywords))
@@ -508,7 +546,7 @@ def _program_for(
 
 @takes_query_keywords
 def explore(
-    frame: Any,
+    frame: Frame,
     query: Query | None = None,
     *,
     value: str | None = None,
@@ -549,7 +587,7 @@ def explore(
     return open_door("explore")(frame, query, value=value, engine=engine, **_checked(explore, keywords))
 
 
-def _checked(function: Callable[..., Any], keywords: Any) -> Any:
+def _checked(function: Callable[..., Any], keywords: QueryKeywords) -> QueryKeywords:
     """Return the keywords of a query after a check of their names."""
     read_arguments(function, keywords)
     return keywords
@@ -557,8 +595,8 @@ def _checked(function: Callable[..., Any], keywords: Any) -> Any:
 
 def match_source(
     value: RegexQuery | SequenceQuery,
-    source: Any,
-    native: Callable,
+    source: Source,
+    native: Callable[[Frame], Frame],
     engine: str | EngineValue = "auto",
     *,
     trace: bool = False,
@@ -567,30 +605,30 @@ def match_source(
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine, trace=trace)
     events = build_events(source, program)
-    if chosen.run is not None:
+    if isinstance(program, SequenceProgram):
         warn_of_unknown_types(program, events)
     with Progress(events.n_events) as progress:
         return match_events(program, source, events, native, chosen, progress)
 
 
 def match_events(
-    program: Bound,
-    source: Any,
+    program: Program | SequenceProgram,
+    source: Source,
     events: Events,
-    native: Callable,
+    native: Callable[[Frame], Frame],
     engine: Engine,
     progress: Callable[[int], None] | None = None,
 ) -> Matches:
     """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
-    if engine.run is not None:
-        found = report_matches(program, engine.run(program, events))
+    if isinstance(program, SequenceProgram):
+        found = report_matches(program, engine.of_sequences(program, events))
         return Matches(SequenceFound(program, found), source, engine, native)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
-def spark_module(frame: Any) -> Any:
+def spark_module(frame: Frame) -> Any:
     """Return the module for Spark frames when ``frame`` is one, without importing pyspark to ask."""
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
@@ -600,7 +638,7 @@ def spark_module(frame: Any) -> Any:
     return binding
 
 
-def source_of(frame: Any) -> tuple[Any, Callable]:
+def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
     """Return the frame as a source of columns, and the way from the source's frames back to its kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
@@ -626,5 +664,5 @@ def source_of(frame: Any) -> tuple[Any, Callable]:
     )
 
 
-def _unchanged(frame: Any) -> Any:
+def _unchanged(frame: Frame) -> Frame:
     return frame

@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable
+from typing import SupportsIndex, cast
 
 _PACKAGE = __name__.split(".")[0]
 
@@ -142,7 +143,7 @@ def whole_number(what: str, value: object, least: int = 0, most: int | None = No
     if isinstance(value, bool):
         raise CepError(f"{what}={value!r}: expected a whole number")
     try:
-        number = operator.index(value)
+        number = operator.index(cast(SupportsIndex, value))
     except TypeError:
         raise CepError(f"{what}={value!r}: expected a whole number") from None
     if number < least:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A pandas, polars or Spark DataFrame, an Arrow table, or an object with the Arrow stream protocol. Type
+# checkers see no more: polars and pyspark need not be installed, and pyarrow has no type hints.
+Frame: TypeAlias = Any
 
 # A missing value is marked by a special value, so that no kernel needs a second array per column:
 # NaN in floats, the smallest int64 in integers, times and durations, -1 in codes and booleans.
@@ -71,6 +78,13 @@ class Column:
     type: ColumnType
     values: np.ndarray
     categories: np.ndarray | None = None  # objects, (n_categories,): the texts of the codes
+
+    @property
+    def texts(self) -> np.ndarray:
+        """The categories of a text column, objects, (n_categories,)."""
+        if self.categories is None:
+            raise TypeError(f"a column of type {self.type} has no texts")
+        return self.categories
 
     def take(self, rows: np.ndarray | slice) -> Column:
         """Return the column restricted to these rows."""
@@ -156,11 +170,11 @@ def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
     elif len(columns) == 1 and not ordered:
         return columns
     else:
-        every = np.array(sorted({text for column in columns for text in column.categories}), dtype=object)
+        every = np.array(sorted({text for column in columns for text in column.texts}), dtype=object)
     number = {text: code for code, text in enumerate(every)}
     shared = []
     for column in columns:
-        recode = np.array([number[text] for text in column.categories] + [NULL_CODE], dtype=np.int64)
+        recode = np.array([number[text] for text in column.texts] + [NULL_CODE], dtype=np.int64)
         shared.append(replace(column, values=recode[column.values], categories=every))
     return shared
 
@@ -171,12 +185,23 @@ class Source(Protocol):
     Rows are in the order of the frame. ``schema`` maps every column that queries can use to its type.
     """
 
-    n_rows: int
-    schema: Mapping[str, ColumnType]
-    duplicates: frozenset[str]  # column names that occur more than once
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        ...
 
     @property
-    def frame(self) -> Any:
+    def schema(self) -> Mapping[str, ColumnType]:
+        """The type of every column by name."""
+        ...
+
+    @property
+    def duplicates(self) -> frozenset[str]:
+        """Names that several columns have."""
+        ...
+
+    @property
+    def frame(self) -> Frame:
         """The frame itself."""
         ...
 
@@ -192,7 +217,7 @@ class Source(Protocol):
         """Return an array column as a matrix, float64, (n_rows, length); missing values are NaN."""
         ...
 
-    def arrow(self, name: str, rows: np.ndarray) -> Any:
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these row numbers as an Arrow array."""
         ...
 
@@ -200,14 +225,14 @@ class Source(Protocol):
         """Return the index labels of these row numbers."""
         ...
 
-    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Any:
+    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Frame:
         """Return these rows as a frame; the further columns come first."""
         ...
 
-    def result(self, columns: Mapping[str, Any]) -> Any:
+    def result(self, columns: Mapping[str, Any]) -> Frame:
         """Return result columns as a frame of the same kind."""
         ...
 
-    def tagged(self, columns: Mapping[str, Any]) -> Any:
+    def tagged(self, columns: Mapping[str, Any]) -> Frame:
         """Return the frame with the further columns appended."""
         ...

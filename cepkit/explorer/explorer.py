@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from cepkit.api import spark_module
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, nearest
-from cepkit.events import NUMBERS
+from cepkit.events import NUMBERS, TEXT, Frame, Source
 from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.marks import count_of_matches
@@ -27,9 +29,13 @@ from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.present import OF_MATCHES, Presenter
 from cepkit.explorer.running.result import NOT_COUNTED
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import NAMES, check_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.validation import check_columns
+from cepkit.results.matches import Matches
+from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import part_of
 
 _START = (
@@ -79,8 +85,8 @@ class Explorer:
     (0, 'drop: price < prev(price) - 2')
     """
 
-    def __init__(self, frame: Any, query: Any = None, *, value: str | None = None, **call: Any):
-        check_keywords("explore", call, (*NAMES, "engine", "value"))
+    def __init__(self, frame: Frame, query: Any = None, *, value: str | None = None, **call: Any):
+        check_keywords("explore", call, (*NAMES, "value", "engine"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
         text, self._call = ("", dict(call)) if query is None else text_and_call(query, call)
@@ -112,12 +118,12 @@ class Explorer:
         self.board.editor.text = text
 
     @property
-    def query(self):
+    def query(self) -> RegexQuery | SequenceQuery | None:
         """The query of the last result as a value, None before the first."""
         return None if self.matches is None else self.matches.query
 
     @property
-    def matches(self):
+    def matches(self) -> Matches | SparkMatches | None:
         """The result that is shown, as ``df.cep.match`` returns it; None before the first.
 
         The first matches are shown before all of them are counted; `wait` waits for that.
@@ -302,7 +308,7 @@ class Explorer:
             return Reading(text, None, (found,), reading.pieces), None, []
         return reading, program, [*reading.notes, *heard]
 
-    def _show_shape(self, reading: Reading, program: Any) -> bool:
+    def _show_shape(self, reading: Reading, program: Program | SequenceProgram) -> bool:
         """Show the sliders and, of a new shape, the automaton; return whether it is one."""
         sliders = sliders_of(reading, self._data.schema, self._data.sampled)
         shape = shape_of(reading.text, sliders)
@@ -328,8 +334,9 @@ class Explorer:
 
     def _names(self) -> list[str]:
         name = self._call.get("event_type")
-        is_text = name in self._data.schema and self._data.schema[name].kind == "text"
-        return [*(self._data.texts(name)[:200] if is_text else []), *sorted(BUILT_IN_NAMES)]
+        of = None if name is None else self._data.schema.get(name)
+        texts = self._data.texts(name) if name is not None and of is not None and of.kind == TEXT else []
+        return [*texts[:200], *sorted(BUILT_IN_NAMES)]
 
     def _listen(self) -> None:
         board, present = self.board, self._present
@@ -375,13 +382,13 @@ class Explorer:
         return (shown, *metadata) if metadata else shown
 
 
-def _check_columns(source: Any, call: Mapping[str, Any]) -> None:
+def _check_columns(source: Source, call: Mapping[str, Any]) -> None:
     for role in ("partition_by", "order_by", "event_type"):
         given = call.get(role)
         check_columns(source, role, (given,) if isinstance(given, str) else tuple(given or ()))
 
 
-def _check_value(source: Any, value: str | None, event_type: str | None) -> None:
+def _check_value(source: Source, value: str | None, event_type: str | None) -> None:
     """Raise an error for a column that a timeline cannot show."""
     if value is None or value == event_type:
         return
@@ -394,7 +401,7 @@ def _check_value(source: Any, value: str | None, event_type: str | None) -> None
         )
 
 
-def _part(frame: Any, text: str, call: Mapping[str, Any]) -> tuple[Any, str]:
+def _part(frame: Frame, text: str, call: Mapping[str, Any]) -> tuple[Frame, str]:
     """Return the part of a Spark frame that is looked at, by the keys and the order of the query."""
     reading = read_text(text, call) if text.strip() else None
     said = None if reading is None else reading.query

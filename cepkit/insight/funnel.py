@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ class FunnelResult:
         names = ["branch", "step", "event_type", "events", "passing", "partial", "exact", "tried", "passed"]
         frame = pd.DataFrame(rows, columns=[*names, "selectivity", "absent", "share"])
         for name in ("events", "passing", "partial", "tried", "passed", "absent"):
-            frame[name] = _integers(frame[name])
+            frame[name] = _integers(frame, name)
         types = [row.get("event_type") for row in rows]
         if any(not isinstance(value, str | None) for value in types):
             frame["event_type"] = pd.Series(types, dtype=object)  # numbers as they are, not as floats
@@ -168,7 +169,7 @@ class FunnelResult:
         names = ["branch", "step", "condition", "alone", "tried", "passed", "selectivity", "share"]
         frame = pd.DataFrame(rows, columns=names)
         if any(row[names.index("tried")] is None for row in rows):
-            frame = frame.assign(tried=_integers(frame["tried"]), passed=_integers(frame["passed"]))
+            frame = frame.assign(tried=_integers(frame, "tried"), passed=_integers(frame, "passed"))
         return frame.astype({"selectivity": "float64", "share": "float64"})
 
     def count(self) -> Count:
@@ -265,11 +266,12 @@ def _number(count: Count | None) -> dict:
 
 
 def _share(passed: int | None, looked_at: int | None) -> float:
-    return passed / looked_at if looked_at else float("nan")
+    return passed / looked_at if passed is not None and looked_at else float("nan")
 
 
-def _integers(values: pd.Series) -> pd.Series:
-    """Return the values as nullable integers, as objects where one is too large."""
+def _integers(frame: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column as nullable integers, as objects where one is too large."""
+    values = pd.Series(frame[name])
     whole = [None if pd.isna(value) else int(value) for value in values]
     if any(value is not None and value > _LARGEST for value in whole):
         return pd.Series(whole, index=values.index, dtype=object)
@@ -280,7 +282,7 @@ def _matches(count: Count, noun: str = "match") -> str:
     return f"{count} {noun}" + ("es" if count.n != 1 or not count.exact else "")
 
 
-def _losses(branch: BranchFunnel, limits: str):
+def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
     """Yield (share that is kept, sentence) of everything that stops partial matches.
 
     Conditions on an event alone choose events; they stop partial matches only where no event is left.
@@ -291,19 +293,18 @@ def _losses(branch: BranchFunnel, limits: str):
             yield -1.0, f"there is no {_kind(step)} for {step.variable}"
             return
         if step.n_alone == 0:
-            conditions = [one for one in step.conditions if one.alone]
-            worst = min(conditions, key=lambda one: one.passed, default=None)
+            worst = _worst([one for one in step.conditions if one.alone])
             said = "" if worst is None else f" ({_said(worst)})"
             yield 0.0, f"0 of {step.n_of_type:,} {_kind(step)}s can be {step.variable}{said}"
             return
         lost = 0 if step.absent is None else step.absent.n
         is_exact = before is not None and before.partial.exact and step.partial.exact
-        if is_exact and step.partial.n + lost < before.partial.n:
+        if before is not None and is_exact and step.partial.n + lost < before.partial.n:
             n = Count(step.partial.n + lost)
             why = _why(step, limits, branch.share)
             text = f"{_partials(before.partial)} up to {before.variable}, {n} up to {step.variable}{why}"
             yield n.n / before.partial.n, text
-        if lost:
+        if step.absent is not None and lost:
             total = Count(lost + step.partial.n)
             text = f"an absent event ends {_partials(step.absent)} of {total} before {step.variable}"
             yield step.partial.n / total.n, text
@@ -333,11 +334,20 @@ def _why(step: StepCount, limits: str, share: float) -> str:
 
 
 def _tried(step: StepCount, share: float) -> str:
-    joint = [one for one in step.conditions if not one.alone and one.looked_at]
-    worst = min(joint, key=lambda one: one.passed / one.looked_at, default=None)
+    worst = _worst([one for one in step.conditions if not one.alone and one.looked_at], of_tried=True)
     said = "" if worst is None else f" ({_said(worst)})"
     some = "" if share == 1 else f", {_behind(share)}"
     return f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{said}{some}"
+
+
+def _worst(conditions: list[ConditionCount], *, of_tried: bool = False) -> ConditionCount | None:
+    """Return the condition that fewest events passed, or the smallest part of the events tried."""
+
+    def passed(one: ConditionCount) -> float:
+        n = one.passed or 0
+        return n / one.looked_at if of_tried and one.looked_at else n
+
+    return min(conditions, key=passed, default=None)
 
 
 def _behind(share: float) -> str:
@@ -364,7 +374,7 @@ def _kind(step: StepCount) -> str:
     return "event" if step.event_type is None else f"{step.event_type} event"
 
 
-def _said(one) -> str:
+def _said(one: ConditionCount) -> str:
     return f"{one.text}: {one.passed:,} of {one.looked_at:,}"
 
 

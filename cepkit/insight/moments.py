@@ -18,7 +18,7 @@ from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import Reporter
 from cepkit.errors import ResultTooLargeError
-from cepkit.events import Events
+from cepkit.events import Events, Source
 from cepkit.insight.obstacles import Partial
 from cepkit.insight.partial_matches import Branched, RegexPartials, SequencePartials, block_of
 from cepkit.insight.value_text import row_text
@@ -148,7 +148,7 @@ class Moment:
 
 
 def moments_of(
-    program: Program | SequenceProgram, source: Any, events: Events, most_live: int = MOST_LIVE
+    program: Program | SequenceProgram, source: Source, events: Events, most_live: int = MOST_LIVE
 ) -> Iterator[Moment]:
     """Return an iterator over the moments of the events, in stream order.
 
@@ -172,8 +172,11 @@ def moments_of(
     -----
     An event costs time O(live partial matches), in plain Python. No moment is kept.
     """
-    of = _RegexMoments if isinstance(program, Program) else _SequenceMoments
-    made = of(program, _Rows(source, events), events, most_live)
+    rows = _Rows(source, events)
+    if isinstance(program, Program):
+        made = _RegexMoments(program, rows, events)
+    else:
+        made = _SequenceMoments(program, rows, events, most_live)
     return (made.read(k) for k in range(events.n_events))
 
 
@@ -181,7 +184,7 @@ def moments_of(
 class _Row:
     """The row of one event: its values are read when they are asked for."""
 
-    source: Any
+    source: Source
     number: int
 
     def values(self) -> dict[str, Any]:
@@ -193,7 +196,7 @@ class _Row:
 class _Rows:
     """The index labels and rows of events."""
 
-    def __init__(self, source: Any, events: Events):
+    def __init__(self, source: Source, events: Events):
         self.source, self.events = source, events
 
     def labels(self, positions: Iterable[int]) -> dict[int, Any]:
@@ -220,7 +223,7 @@ def names_of_mask(names: tuple[str, ...], mask: int) -> str:
 class _RegexMoments:
     """The moments of a regex; partial matches are told apart by their first events."""
 
-    def __init__(self, program: Program, rows: _Rows, events: Events, most_live: int):
+    def __init__(self, program: Program, rows: _Rows, events: Events):
         self.rows, self.events, self.rank = rows, events, events.rank_by_partition
         self.partials = RegexPartials(program, events)
         self.names = program.automaton.names
@@ -251,8 +254,8 @@ class _RegexMoments:
             for name, starts in shown.items()
         }
         return Moment(
-            k, label[k], **listed,
-            n_began=len(began), n_advanced=len(advanced), n_ended=len(ended), n_live=len(after),
+            k, label[k], listed["began"], listed["advanced"], listed["ended"], listed["live"],
+            listed["completed"], len(began), len(advanced), len(ended), len(after),
             n_elsewhere=self.partials.n_live - len(after),
             states=tuple(sorted(Counter(after.values()).items())), _row=self.rows.row(k),
         )  # fmt: skip
@@ -308,10 +311,10 @@ class _SequenceMoments:
             [k, *(int(position[place]) for some in shown.values() for _, one in some for place in one.path)]
         )
         states = Counter(self.variables[b][one.components[-1]] for b, one in live)
+        listed = {name: tuple(self._partial(one, label) for one in some) for name, some in shown.items()}
         return Moment(
-            k, label[k],
-            **{name: tuple(self._partial(one, label) for one in some) for name, some in shown.items()},
-            **{f"n_{name}": len(some) for name, some in kinds.items()},
+            k, label[k], listed["began"], listed["advanced"], listed["ended"], listed["live"],
+            listed["completed"], *(len(some) for some in kinds.values()),
             n_elsewhere=self.partials.n_live - len(live), n_left_out=len(change.completed) - len(completed),
             states=tuple(sorted(states.items())), _row=self.rows.row(k),
         )  # fmt: skip

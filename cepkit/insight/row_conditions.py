@@ -11,6 +11,7 @@ import numpy as np
 from cepkit.compile.regex.automaton import ANY
 from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.errors import CepError
+from cepkit.events import Source
 from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
 from cepkit.insight.stepping import Stepping
 from cepkit.insight.value_text import cell
@@ -20,7 +21,7 @@ from cepkit.language.regex.patterns import Variable
 
 
 def failing_conditions(
-    program: Program, source: Any, stepping: Stepping, names: tuple[str, ...], start: int, k: int
+    program: Program, source: Source, stepping: Stepping, names: tuple[str, ...], start: int, k: int
 ) -> list[tuple[str, str]]:
     """Return what keeps row ``k`` from a partial match: a predicate's name and a condition that fails.
 
@@ -73,7 +74,9 @@ def _holds(
     return bool(len(last)) and int(last[-1]) == k - low
 
 
-def _values(source: Any, stepping: Stepping, condition: ex.Expression, start: int, k: int) -> Iterator[str]:
+def _values(
+    source: Source, stepping: Stepping, condition: ex.Expression, start: int, k: int
+) -> Iterator[str]:
     """Yield ``close = 23.4`` for what the condition compares, each once."""
     seen: set[ex.Expression] = set()
     for term in _terms(condition):
@@ -94,7 +97,7 @@ def _terms(tree: ex.Expression) -> Iterator[ex.Expression]:
                 yield from _terms(child)
 
 
-def _value(source: Any, stepping: Stepping, term: ex.Expression, start: int, k: int) -> str | None:
+def _value(source: Source, stepping: Stepping, term: ex.Expression, start: int, k: int) -> str | None:
     """Return the value of a simple term as text, None where it is more than a column's value."""
 
     def column(name: str, low: int, high: int) -> list[Any]:

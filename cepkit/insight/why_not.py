@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, nearest
+from cepkit.events import Source
 from cepkit.insight.funnel import FunnelResult
 
 MOST_ROWS = 1000  # expected in one match
@@ -56,7 +57,7 @@ class WhyNot:
             partial match contains it), ``reason`` (what stopped it; empty for the others). Without expected
             events, the rows of `FunnelResult.to_frame`.
         """
-        return self.table.copy()
+        return pd.DataFrame() if self.table is None else self.table.copy()
 
     def _lines(self) -> list[str]:
         return [
@@ -93,7 +94,7 @@ def funnel_summary(result: FunnelResult) -> WhyNot:
 
 
 def named_rows(
-    source: Any, rows: Any, variables: Sequence[str], absent: Sequence[str] = ()
+    source: Source, rows: Any, variables: Sequence[str], absent: Sequence[str] = ()
 ) -> tuple[list[int], list[str | None]]:
     """Return the row numbers that ``rows`` means, and the variable of each or None.
 
@@ -137,7 +138,7 @@ def named_rows(
     return numbers, [name for _, name in pairs]
 
 
-def _index(source: Any) -> pd.Index:
+def _index(source: Source) -> pd.Index:
     frame = getattr(source, "frame", None)
     return frame.index if isinstance(frame, pd.DataFrame) else pd.RangeIndex(source.n_rows)
 

@@ -13,7 +13,7 @@ from cepkit.compile.regex.automaton import ANY
 from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.engines.regex.matching import label_rows
 from cepkit.engines.shared.match_set import MatchSet
-from cepkit.events import Events
+from cepkit.events import Events, Source
 from cepkit.insight.funnel_regex import looks_at_match, row_query
 from cepkit.insight.moments import names_of_mask
 from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
@@ -67,7 +67,7 @@ class Reading:
 
 
 def explain_regex_rows(
-    program: Program, source: Any, events: Events, find: Callable[[], MatchSet], rows: Any
+    program: Program, source: Source, events: Events, find: Callable[[], MatchSet], rows: Any
 ) -> WhyNot:
     """Return why the rows are no match of a regex.
 

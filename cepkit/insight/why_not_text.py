@@ -25,6 +25,7 @@ from cepkit.events import (
     TEXT,
     TIME,
     Events,
+    Source,
     shared_categories,
 )
 from cepkit.insight.funnel_sequences import conditions_alone
@@ -47,7 +48,7 @@ class Words:
     def __init__(
         self,
         program: SequenceProgram,
-        source: Any,
+        source: Source,
         places: Places,
         reading: Reading,
         variable_of: Mapping[int, str],
@@ -458,7 +459,7 @@ def _given(n: int) -> str:
 
 def explain_sequence_rows(
     program: SequenceProgram,
-    source: Any,
+    source: Source,
     events: Events,
     run: Callable[[SequenceProgram, Events], SequenceSet],
     rows: Any,

@@ -7,7 +7,7 @@ Example: ``a, b = event("a", "GOOG"), event("b", "AAPL")`` and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
@@ -61,13 +61,18 @@ def event(variable: str, event_type: str | int | bool | None = None) -> EventPat
     WHERE skip_till_any_match AND b.volume > a.volume * 1.05
     WITHIN 5 min
     """
-    if getattr(event_type, "shape", None) == () and hasattr(event_type, "item"):
-        event_type = event_type.item()  # numpy scalars
-    made = EventPattern(variable, event_type)
+    is_of_numpy = getattr(event_type, "shape", None) == ()
+    made = EventPattern(
+        variable, getattr(event_type, "item", lambda: event_type)() if is_of_numpy else event_type
+    )
     check_name(made)
     return made
 
 
+@overload
+def seq(*parts: SequencePattern) -> SequencePattern: ...
+@overload
+def seq(*parts: pt.Pattern | str) -> pt.Pattern: ...
 def seq(*parts: SequencePattern | pt.Pattern | str) -> SequencePattern | pt.Pattern:
     """Return the parts one after the other: events as a sequence, predicate names as a regex pattern.
 
@@ -78,11 +83,15 @@ def seq(*parts: SequencePattern | pt.Pattern | str) -> SequencePattern | pt.Patt
     >>> str(seq("large", pt.var("rise").plus()))
     'large rise+'
     """
-    if not _are_events("seq", parts):
-        return pt.seq(*parts)
+    if (of_regex := _parts_of_regex("seq", parts)) is not None:
+        return pt.seq(*of_regex)
     return SequenceOf(tuple(map(as_part, parts)), (None,) * len(parts))
 
 
+@overload
+def any_of(*options: SequencePattern) -> SequencePattern: ...
+@overload
+def any_of(*options: pt.Pattern | str) -> pt.Pattern: ...
 def any_of(*options: SequencePattern | pt.Pattern | str) -> SequencePattern | pt.Pattern:
     """Return the alternative of two or more options, events or predicate names.
 
@@ -91,8 +100,8 @@ def any_of(*options: SequencePattern | pt.Pattern | str) -> SequencePattern | pt
     >>> str(any_of(event("a", "A"), event("b", "B"))), str(any_of("rise", "fall"))
     ('OR(A a, B b)', 'rise | fall')
     """
-    if not _are_events("any_of", options):
-        return pt.any_of_patterns(*options)
+    if (of_regex := _parts_of_regex("any_of", options)) is not None:
+        return pt.any_of_patterns(*of_regex)
     return AnyOf(_several("any_of", options))
 
 
@@ -104,7 +113,7 @@ def all_of(*parts: SequencePattern) -> AllOf:
     >>> str(all_of(event("a", "A"), event("b", "B")))
     'AND(A a, B b)'
     """
-    if not _are_events("all_of", parts):
+    if _parts_of_regex("all_of", parts) is not None:
         raise CepError("all_of: its parts must be events, as in all_of(event('a', 'A'), event('b', 'B'))")
     return AllOf(_several("all_of", parts))
 
@@ -148,7 +157,7 @@ class QueryBuilder(WholeQuery, QueryMethods):
 
 
 @extend_query.register
-def _(query: SequencePattern, **said: Any) -> QueryBuilder:
+def _(query: SequencePattern, **said: Any) -> QueryMethods:
     return extend_query(QueryBuilder(make_query(SequenceQuery(query))), **said)
 
 
@@ -160,8 +169,8 @@ def _(query: QueryBuilder, *, where: tuple[Any, ...] = (), **said: Any) -> Query
     return QueryBuilder(make_query(replace(query.query, **read)))
 
 
-def _are_events(function: str, parts: tuple[object, ...]) -> bool:
-    """Return whether the parts are events; raise if only some are, or if one is neither."""
+def _parts_of_regex(function: str, parts: tuple[object, ...]) -> tuple[pt.Pattern | str, ...] | None:
+    """Return the parts of a regex, None when they are events; raise if only some are, or one is neither."""
     kinds = [isinstance(part, SequencePattern | QueryBuilder | SequenceQuery) for part in parts]
     for part, is_event in zip(parts, kinds, strict=True):
         if not is_event and not isinstance(part, str | pt.Pattern):
@@ -174,7 +183,7 @@ def _are_events(function: str, parts: tuple[object, ...]) -> bool:
             f"{function}: events and names of predicates cannot be mixed; {str(odd)!r} is a name of a regex "
             f"pattern; write an event of that type as event('x', {str(odd)!r})"
         )
-    return any(kinds)
+    return None if any(kinds) else tuple(part for part in parts if isinstance(part, str | pt.Pattern))
 
 
 def _several(function: str, parts: tuple[object, ...]) -> tuple[SequencePattern, ...]:

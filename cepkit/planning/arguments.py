@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar
 
 from cepkit.errors import nearest
+from cepkit.language.query_parts import Duration
 
 PARAMETERS = """\
     define : mapping of str to (str or callable), optional
@@ -55,7 +56,7 @@ class QueryKeywords(TypedDict, total=False):
     params: Mapping[str, Any] | None
     partition_by: str | list[str] | None
     order_by: str | list[str] | None
-    within: Any
+    within: Duration | None
     within_closed: bool
     measures: Mapping[str, Any] | None
     event_type: str | None
@@ -74,7 +75,7 @@ class Arguments:
     params: Mapping[str, Any] | None = None
     partition_by: str | list[str] | None = None
     order_by: str | list[str] | None = None
-    within: Any = None
+    within: Duration | None = None
     within_closed: bool = True
     measures: Mapping[str, Any] | None = None
     event_type: str | None = None
@@ -138,7 +139,7 @@ def takes_query_keywords(function: _Function) -> _Function:
     ]
     head = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
     keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    function.__signature__ = own.replace(parameters=[*head, *shown, *keyword_only])  # type: ignore[attr-defined]
+    function.__dict__["__signature__"] = own.replace(parameters=[*head, *shown, *keyword_only])
     if function.__doc__:
         lines = function.__doc__.splitlines(keepends=True)
         indent = " " * (len(lines[-1]) - len(lines[-1].lstrip()) if lines[-1].strip() == "" else 4)

@@ -10,7 +10,6 @@ from functools import partial
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
 from cepkit.engines.counting.engine import counting_unsupported, match_by_counting
 from cepkit.engines.ordered.ordered import ordered_unsupported
 from cepkit.engines.search.search import search_sequence
@@ -44,13 +43,20 @@ class Engine:
 
     name: str
     summary: str
-    reason_against: Callable[[Bound], str | None]
+    reason_against: Callable[[Program | SequenceProgram], str | None]
     run: Callable[[SequenceProgram, Events], SequenceSet] | None = None
     automatic: bool = True
     takes_order: bool = False
     details: Callable[[SequenceProgram], list[tuple[str, str]]] | None = None
 
-    def unsupported(self, program: Bound) -> str | None:
+    @property
+    def of_sequences(self) -> Callable[[SequenceProgram, Events], SequenceSet]:
+        """The function ``run``; the engine of regex queries has none."""
+        if self.run is None:
+            raise TypeError(f"engine {self.name!r} runs no event sequences")
+        return self.run
+
+    def unsupported(self, program: Program | SequenceProgram) -> str | None:
         """Return the reason why the engine cannot run a program, None when it can."""
         if reason := self.reason_against(program):
             return reason
@@ -59,11 +65,11 @@ class Engine:
         return None
 
 
-def _regex_unsupported(program: Bound) -> str | None:
+def _regex_unsupported(program: Program | SequenceProgram) -> str | None:
     return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
 
 
-def _search_unsupported(program: Bound) -> str | None:
+def _search_unsupported(program: Program | SequenceProgram) -> str | None:
     return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
 
 
@@ -146,7 +152,9 @@ def engines() -> dict[str, Engine]:
     return _ENGINES
 
 
-def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: bool = False) -> Engine:
+def choose_engine(
+    program: Program | SequenceProgram, engine: str | EngineValue = "auto", *, trace: bool = False
+) -> Engine:
     """Return the engine that runs ``program``.
 
     Parameters
@@ -170,7 +178,8 @@ def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: 
         chosen = engine.planned(trace=trace)
         if reason := chosen.unsupported(program):
             raise UnsupportedQueryError(f"engine {engine} cannot run this query: {reason}. Engine 'auto' can")
-        engine.check_agents(program)
+        if isinstance(program, SequenceProgram):
+            engine.check_agents(program)
         return chosen
     if engine == "auto":
         return _automatic(program)
@@ -182,7 +191,7 @@ def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: 
     return engines()[engine]
 
 
-def _automatic(program: Bound) -> Engine:
+def _automatic(program: Program | SequenceProgram) -> Engine:
     able = (known for known in _ENGINES.values() if known.automatic and known.unsupported(program) is None)
     if chosen := next(able, None):
         return chosen

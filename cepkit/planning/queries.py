@@ -25,24 +25,26 @@ def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
         isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
     ):
         return _as_sequence(query, given)
-    _check_is_query(query)
+    regex = _check_regex(query)
     _only_for_sequences(
         event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
         strict_time=given.strict_time, after_match=given.after_match, evaluation_order=given.evaluation_order,
     )  # fmt: skip
-    return _as_regex(query, given)
+    return _as_regex(regex, given)
 
 
-def _check_is_query(query: object) -> None:
+def _check_regex(query: object) -> str | Pattern | RegexQuery:
+    """Return a query that is no sequence; raise the error for what is no query."""
     if not isinstance(query, str):
         if not isinstance(query, Pattern | RegexQuery):
             kind = type(query).__name__
             raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
-        return
+        return query
     if not query.strip():
         raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
     if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
         raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
+    return query
 
 
 def _as_sequence(query: Query, given: Arguments) -> SequenceQuery:

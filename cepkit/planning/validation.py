@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.program import compile_regex
-from cepkit.compile.sequences.program import compile_sequence
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.regex.program import Program, compile_regex
+from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.engines.measures.regex_measures import measure, measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures, sequence_measures
 from cepkit.engines.shared.match_set import MatchSet
@@ -23,7 +22,7 @@ from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.query import SequenceQuery
 
 
-def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
+def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
     """Compile ``value`` for a source, with every check that needs no look at the rows; measures included."""
     check_columns(source, "partition_by", value.partition_by)
     check_columns(source, "order_by", value.order_by)
@@ -60,7 +59,7 @@ def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
             raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")
 
 
-def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:
+def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Source) -> None:
     """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
     clock = source.schema.get(value.order_by[0]) if value.order_by else None
     if clock is None or clock.unit is None:
@@ -87,7 +86,7 @@ def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
                 )
 
 
-def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Any) -> None:
+def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Source) -> None:
     for role, expression in [*value.trees(), *(("measures", tree) for _, tree in _measures(value))]:
         names = {part.name for part in expression.walk() if isinstance(part, Attribute | Reference)}
         check_columns(source, role, tuple(sorted(names & source.duplicates)))
@@ -106,7 +105,7 @@ def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
         raise CepError(f"the result would have the columns {twice} twice; name the measures otherwise")
 
 
-def warn_of_unknown_types(program: Bound, events: Events) -> None:
+def warn_of_unknown_types(program: SequenceProgram, events: Events) -> None:
     """Warn of event types that a sequence query names and the column of event types does not have."""
     name = program.query.event_type
     column = events.columns.get(name)

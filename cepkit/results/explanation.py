@@ -6,8 +6,8 @@ import html
 from dataclasses import dataclass
 
 from cepkit.compile.regex.automaton import States, states
+from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine
 from cepkit.results.regex_explanation import regex_lines
@@ -39,7 +39,7 @@ class Explanation:
     pattern      up
     """
 
-    program: Bound
+    program: Program | SequenceProgram
     engine: Engine
     orders: tuple[BranchOrder, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
@@ -68,14 +68,14 @@ class Explanation:
         >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").states.n_states
         3
         """
-        if not self.is_sequence:
+        if isinstance(self.program, Program):
             return states(self.program.automaton)
         from cepkit.plots.automata.nfa import sequence_states
 
         return sequence_states([bound.branch for bound in self.program.branches])[0]
 
     def __str__(self) -> str:
-        if self.is_sequence:
+        if isinstance(self.program, SequenceProgram):
             return "\n".join(sequence_lines(self.program, self.engine, self.orders, self.notes))
         return "\n".join(regex_lines(self.program, self.engine))
 
@@ -111,7 +111,7 @@ class Explanation:
 
     def _texts(self) -> dict[str, str]:
         """Return the text of each predicate of a regex query."""
-        if self.is_sequence:
+        if isinstance(self.program, SequenceProgram):
             return {}
         return {name: str(expression) for name, expression in self.program.query.define}
 

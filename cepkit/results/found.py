@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
-from cepkit.events import Events
+from cepkit.events import Events, Source
 
 DRAWN = 200  # matches of a picture, where they have to be made first
 
@@ -19,88 +20,137 @@ DRAWN = 200  # matches of a picture, where they have to be made first
 class Items(Protocol):
     """The events of some matches: match m has items ``first_item_of_match[m]`` to ``[m + 1]``."""
 
-    event_of_item: np.ndarray  # positions in stream order
-    first_item_of_match: np.ndarray  # int64, (n_matches + 1,)
+    @property
+    def event_of_item(self) -> np.ndarray:
+        """Return the positions of the items in stream order."""
+        ...
+
+    @property
+    def first_item_of_match(self) -> np.ndarray:
+        """Return where the items of each match begin, int64, (n_matches + 1,)."""
+        ...
 
     @property
     def match_of_item(self) -> np.ndarray:
         """Return the match of each item, int64, (n_items,)."""
+        ...
 
 
 class Part(Protocol):
     """Some matches, made as arrays: a `MatchSet` or a `MatchBlock`."""
 
-    first: np.ndarray  # int64, (n_matches,): positions of the first events
-    last: np.ndarray  # int64, (n_matches,): positions of the last events
+    @property
+    def first(self) -> np.ndarray:
+        """Return the positions of the first events, int64, (n_matches,)."""
+        ...
+
+    @property
+    def last(self) -> np.ndarray:
+        """Return the positions of the last events, int64, (n_matches,)."""
+        ...
 
     def __len__(self) -> int: ...
 
     def take(self, matches: np.ndarray | slice) -> Part:
         """Return these matches, in the order given."""
+        ...
 
 
-class FoundMatches(Protocol):
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+
+class FoundMatches(Protocol[AnyPart]):
     """The matches of a program in some events, in canonical order, made when they are asked for."""
 
-    program: Bound
-    whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
-    hint: str  # what a user can ask when nothing matches
+    @property
+    def program(self) -> Program | SequenceProgram:
+        """Return the program whose matches these are."""
+        ...
+
+    @property
+    def whole(self) -> Any:
+        """Return the engine's own object: a `MatchSet` or a `SequenceSet`."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """Return what a user can ask when nothing matches."""
+        ...
 
     @property
     def events(self) -> Events:
         """Return the events that were searched."""
+        ...
 
     @property
     def run(self) -> Any:
         """Return what the engine tells of its run, or None."""
+        ...
 
     def count(self) -> int:
         """Return the exact number of matches."""
+        ...
 
     def any(self) -> bool:
         """Return whether there is a match."""
+        ...
 
     def at_least(self) -> tuple[int, bool]:
         """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        ...
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches."""
+        ...
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
         """Return the positions where matches end, rising, and how many end at each."""
+        ...
 
-    def first(self, n: int) -> Part:
+    def first(self, n: int) -> AnyPart:
         """Return the first ``n`` matches, or all when there are no more."""
+        ...
 
-    def glance(self, n: int) -> Part:
+    def glance(self, n: int) -> AnyPart:
         """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        ...
 
-    def drawn(self) -> Part:
+    def drawn(self) -> AnyPart:
         """Return the matches from which a picture chooses."""
+        ...
 
-    def sample(self, n: int, seed: int) -> Part:
+    def sample(self, n: int, seed: int) -> AnyPart:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        ...
 
-    def take(self, numbers: Sequence[int]) -> Part:
+    def take(self, numbers: Sequence[int]) -> AnyPart:
         """Return the matches of these numbers, in this order."""
+        ...
 
-    def blocks(self, size: int) -> Iterator[Part]:
+    def blocks(self, size: int) -> Iterator[AnyPart]:
         """Yield all matches in blocks of at most ``size``."""
+        ...
 
-    def all(self) -> Part:
+    def all(self) -> AnyPart:
         """Return all matches."""
+        ...
 
-    def narrowed(self, numbers: range) -> FoundMatches:
+    def narrowed(self, numbers: range) -> FoundMatches[AnyPart]:
         """Return the matches of these numbers as a result of their own."""
+        ...
 
-    def measured(self, part: Part, source: Any) -> Mapping[str, Measured]:
+    def measured(self, part: AnyPart, source: Source) -> Mapping[str, Measured]:
         """Return the result columns of a part."""
+        ...
 
-    def items(self, part: Part) -> Items:
+    def items(self, part: AnyPart) -> Items:
         """Return the events of a part."""
+        ...
 
-    def variables(self, part: Part) -> np.ndarray:
+    def variables(self, part: AnyPart) -> np.ndarray:
         """Return the name in the pattern that each item of a part stands for, objects."""
+        ...
 
-    def aggregate(self, source: Any, aggregates: Mapping[str, str]) -> pd.Series:
+    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
+        ...

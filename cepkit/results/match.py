@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.errors import column_not_found
+from cepkit.events import Frame
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Match:
 
     number: int
     measures: dict[str, Any]
-    rows: Any  # a frame of the kind that was searched, with the column ``variable``
+    rows: Frame  # a frame of the kind that was searched, with the column ``variable``
 
     def __getitem__(self, name: str) -> Any:
         """Return a measure by its name."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pandas as pd
 
 from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.errors import CepError, whole_number
+from cepkit.events import Frame, Source
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -24,6 +25,9 @@ from cepkit.results.tagging import lineage_frame, tag_columns
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from cepkit.plots.timeline.selection import Totals
+    from cepkit.widgets.view import View
 
 SHOWN = 10  # matches in a repr
 _TOGETHER = 1000  # matches that iteration makes at once
@@ -56,7 +60,13 @@ class Matches:
     1     1     3
     """
 
-    def __init__(self, found: FoundMatches, source: Any, engine: Engine, native: Callable | None = None):
+    def __init__(
+        self,
+        found: FoundMatches[Any],
+        source: Source,
+        engine: Engine,
+        native: Callable[[Frame], Frame] | None = None,
+    ):
         self._found, self._source, self._engine = found, source, engine
         self._native = native or (lambda frame: frame)
 
@@ -107,6 +117,14 @@ class Matches:
 
     # --- how many
 
+    @overload
+    def count(self, method: Literal["exact"] = "exact", *, samples: int = 10_000, seed: int = 0) -> int: ...
+    @overload
+    def count(
+        self, method: Literal["estimate"], *, samples: int = 10_000, seed: int = 0
+    ) -> CountEstimate: ...
+    @overload
+    def count(self, method: str, *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate: ...
     def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
         """Return the number of matches, an integer of any size, or an estimate of it.
 
@@ -190,7 +208,7 @@ class Matches:
 
     # --- some of them
 
-    def head(self, n: int = 5) -> Any:
+    def head(self, n: int = 5) -> Frame:
         """Return the first ``n`` matches as a frame, as `to_frame` would.
 
         Examples
@@ -204,7 +222,7 @@ class Matches:
         """
         return self._frame(self._found.first(whole_number("n", n)))
 
-    def sample(self, n: int, seed: int = 0) -> Any:
+    def sample(self, n: int, seed: int = 0) -> Frame:
         """Return ``n`` matches drawn uniformly without replacement, as a frame in the order of the matches.
 
         Parameters
@@ -225,7 +243,7 @@ class Matches:
         """
         return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
-    def take(self, numbers: Sequence[int]) -> Any:
+    def take(self, numbers: Sequence[int]) -> Frame:
         """Return the matches of these numbers, in this order, as a frame; no other match is kept for them.
 
         Raises
@@ -247,6 +265,10 @@ class Matches:
         n = self.count()
         return self._frame(self._found.take([number_of(number, n) for number in numbers]))
 
+    @overload
+    def __getitem__(self, key: int) -> Match: ...
+    @overload
+    def __getitem__(self, key: slice) -> Matches: ...
     def __getitem__(self, key: int | slice) -> Match | Matches:
         """Return a match by its number, or the matches of a slice.
 
@@ -280,7 +302,7 @@ class Matches:
 
     # --- frames
 
-    def chunks(self, size: int = 65_536) -> Iterator[Any]:
+    def chunks(self, size: int = 65_536) -> Iterator[Frame]:
         """Return an iterator over all matches as frames of at most ``size`` rows, in bounded memory.
 
         Examples
@@ -295,7 +317,7 @@ class Matches:
         size = whole_number("size", size, 1)
         return (self._frame(part) for part in self._found.blocks(size))
 
-    def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Any:
+    def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Frame:
         """Return the matches as a frame of the kind that was searched.
 
         Parameters
@@ -349,10 +371,10 @@ class Matches:
         check_limit(self.count(), limit)
         return self._found.all()
 
-    def _frame(self, part: Part):
+    def _frame(self, part: Part) -> Frame:
         return self._native(self._measured(part))
 
-    def _measured(self, part: Part):
+    def _measured(self, part: Part) -> Frame:
         return self._source.result(self._found.measured(part, self._source))
 
     def aggregate(self, **aggregates: str) -> pd.Series:
@@ -432,7 +454,7 @@ class Matches:
         first = number_of(number, self.count())
         return lineage_frame(self._found, self._found.take([first]), first, self._source)
 
-    def tag(self) -> Any:
+    def tag(self) -> Frame:
         """Return the searched frame with two more columns, ``match`` and ``variable``, null where none.
 
         Raises
@@ -514,7 +536,7 @@ class Matches:
             value=value, partitions=partitions, max_events=max_events,
         )  # fmt: skip
 
-    def _totals(self, part: Part, n_partitions: int):
+    def _totals(self, part: Part, n_partitions: int) -> Totals:
         """Return the numbers for a picture that has ``part``, without making more matches."""
         from cepkit.plots.timeline.selection import Totals
 
@@ -534,7 +556,7 @@ class Matches:
         n, is_exact = self._found.at_least()
         return max(n, n_seen), is_exact  # a look at a smaller part may find what the first one did not
 
-    def view(self, what: str = "lineage", **settings: Any) -> Any:
+    def view(self, what: str = "lineage", **settings: Any) -> View:
         """Return a view to look into: a widget in a notebook, else a picture.
 
         Parameters
@@ -612,7 +634,7 @@ class Matches:
         return head + self._shown.to_html(max_rows=SHOWN, border=0) + more
 
 
-def as_pandas(frame: Any) -> pd.DataFrame:
+def as_pandas(frame: Frame) -> pd.DataFrame:
     """Return a frame of results as a pandas one.
 
     Examples

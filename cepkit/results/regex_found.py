@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from cepkit.engines.measures.regex_measures import Measured, measure
 from cepkit.engines.regex.matching import Run, label_rows
 from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import Lineage, MatchSet
-from cepkit.events import Events
+from cepkit.events import Events, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ class RegexFound:
         whole = self.whole.take(np.arange(numbers.start, numbers.stop, numbers.step))
         return RegexFound(self.program, whole, self.run)
 
-    def measured(self, part: MatchSet, source: Any) -> dict[str, Measured]:
+    def measured(self, part: MatchSet, source: Source) -> dict[str, Measured]:
         """Return the result columns of a part."""
         return measure(self.program.query, part, source)
 
@@ -98,6 +97,6 @@ class RegexFound:
         """Return the name in the pattern that each item of a part stands for, objects."""
         return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, part)]
 
-    def aggregate(self, source: Any, aggregates: Mapping[str, str]) -> pd.Series:
+    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
         return aggregate_regex(self.program, self.whole, source, aggregates)

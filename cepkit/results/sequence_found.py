@@ -16,7 +16,7 @@ from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import ResultTooLargeError
-from cepkit.events import Events
+from cepkit.events import Events, Source
 from cepkit.language.numbers import count_text
 from cepkit.results.arguments import LIMIT
 from cepkit.results.found import DRAWN
@@ -106,7 +106,7 @@ class SequenceFound:
             )
         return SequenceFound(self.program, KnownMatches(self.events, self.whole.take(list(numbers))))
 
-    def measured(self, part: MatchBlock, source: Any) -> dict[str, Measured]:
+    def measured(self, part: MatchBlock, source: Source) -> dict[str, Measured]:
         """Return the result columns of a part."""
         return sequence_measures(self.program, self.events, part, source)
 
@@ -119,6 +119,6 @@ class SequenceFound:
         names = np.array(self.program.query.variables, dtype=object)
         return names[variables_of_items(self.program, part)]
 
-    def aggregate(self, source: Any, aggregates: Mapping[str, str]) -> pd.Series:
+    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
         return aggregate_matches(self.program, self.whole, source, aggregates)

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
+from cepkit.events import Source
 from cepkit.results.found import FoundMatches, Part
 
 
-def lineage_frame(found: FoundMatches, part: Part, first_number: int, source: Any) -> pd.DataFrame:
+def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, source: Source) -> pd.DataFrame:
     """Return ``match``, ``variable``, ``position`` and ``index`` of every row of a part.
 
     Parameters
@@ -40,7 +41,7 @@ def lineage_frame(found: FoundMatches, part: Part, first_number: int, source: An
     )
 
 
-def tag_columns(found: FoundMatches, part: Part) -> dict[str, Any]:
+def tag_columns(found: FoundMatches[Any], part: Part) -> dict[str, Any]:
     """Return the columns ``match`` and ``variable`` of every row of the frame, null where none matched.
 
     Raises

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from cepkit.errors import UnsupportedQueryError
-from cepkit.planning.arguments import Arguments
+from cepkit.language.query_parts import Duration
+from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query, as_query
 from cepkit.streaming.batches import kind_of_batch, schema_of
@@ -14,45 +14,34 @@ from cepkit.streaming.search import Options
 from cepkit.streaming.stream import Stream
 
 
+@takes_query_keywords
 def stream(
     query: Query,
     schema: Any,
     *,
-    define: Mapping[str, Any] | None = None,
-    params: Mapping[str, Any] | None = None,
-    partition_by: str | list[str] | None = None,
-    order_by: str | list[str] | None = None,
-    within: Any = None,
-    within_closed: bool = True,
-    measures: Mapping[str, Any] | None = None,
-    event_type: str | None = None,
-    strategy: str | None = None,
-    scope: str = "run",
-    strict_time: bool = False,
-    after_match: str | None = None,
     rows: str = "one",
     threads: int = 1,
     pulse_every: int = 1000,
-    idle_after: Any = None,
+    idle_after: Duration | None = None,
     max_live: int | None = None,
     engine: str = "auto",
+    **keywords: Unpack[QueryKeywords],
 ) -> Stream:
     """Open a stream, which takes batches of events and returns the matches that end in them.
 
     `Stream.push` takes a batch. However a stream is cut into batches, the matches are those that
     `cepkit.match` finds in all rows at once. ``cepkit.stream.load(path)`` opens a stream that `Stream.save`
-    saved.
+    saved; type checkers know it as `cepkit.Stream.load`.
 
     Parameters
     ----------
-    query, define, params, partition_by, order_by, within, within_closed, measures
+    query : str, pattern or query
         As for `cepkit.match`.
-    event_type, strategy, scope, strict_time, after_match
-        As for `cepkit.match`; only for sequence queries.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``,
         ``"int64 not null"`` for integers that are never missing. Of a frame, which may be empty, only the
         types count.
+    **keywords
     rows : str
         ``"one"``: a result row per match. ``"all"``: the matched rows, after the columns ``match`` (its
         number in the stream) and ``variable``.
@@ -80,6 +69,8 @@ def stream(
     ------
     CepError
         As `cepkit.match` raises; also for a schema that cannot be read, and for threads without keys.
+    TypeError
+        For unknown keywords, with the nearest name.
     UnsupportedQueryError
         For an argument that this kind of query does not take. Also when the query orders texts of a column
         without ordered categories: a stream's texts come one by one, and codes cannot keep their order.
@@ -104,11 +95,7 @@ def stream(
     Stream of '. rise+ drop': 5 events, 1 match, 1 row kept
     """
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    given = Arguments(
-        define, params, partition_by, order_by, within, within_closed, measures,
-        event_type, strategy, scope, strict_time, after_match,
-    )  # fmt: skip
-    value = as_query(query, given)
+    value = as_query(query, read_arguments(stream, keywords))
     check_engine(engine)
     if engine != "auto":
         raise UnsupportedQueryError(
@@ -118,4 +105,4 @@ def stream(
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
 
 
-stream.load = Stream.load
+stream.__dict__["load"] = Stream.load

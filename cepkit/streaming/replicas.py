@@ -164,7 +164,7 @@ class Matcher:
     kernel: Kernel = field(init=False)
     lookback: int = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", self.program.matching(self.inputs))
         # Labels are found by running through a match's rows again, with what prev() saw before the first one.
         terms = (*self.program.plan.terms(), *self.program.plan.slots)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from cepkit.errors import CepError, whole_number
+from cepkit.language.query_parts import Duration
 from cepkit.streaming.saved import Saved
 
 Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows of each match
@@ -22,10 +23,10 @@ class Options:
     rows: str = "one"
     threads: int = 1
     pulse_every: int = 1000
-    idle_after: Any = None
+    idle_after: Duration | None = None
     max_live: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.rows not in ("one", "all"):
             raise CepError(f"rows={self.rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
         whole_number("threads", self.threads, 1)
@@ -37,12 +38,35 @@ class Options:
 class Search(Protocol):
     """The search for the matches of a query in events that come batch by batch, in stream order."""
 
-    empty: pa.Table  # results of no match, without their number
-    column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
-    n_keys: int  # partition keys that are remembered
-    n_evicted: int  # keys that were forgotten after a pause
-    n_ended: int  # partial matches that ended with a forgotten key
-    n_retained: int  # rows kept for later matches
+    @property
+    def empty(self) -> pa.Table:
+        """Return results of no match, without their number."""
+        ...
+
+    @property
+    def column_of_result(self) -> Mapping[str, str]:
+        """Return the columns of results that are columns of the stream."""
+        ...
+
+    @property
+    def n_keys(self) -> int:
+        """Return how many partition keys are remembered."""
+        ...
+
+    @property
+    def n_evicted(self) -> int:
+        """Return how many keys were forgotten after a pause."""
+        ...
+
+    @property
+    def n_ended(self) -> int:
+        """Return how many partial matches ended with a forgotten key."""
+        ...
+
+    @property
+    def n_retained(self) -> int:
+        """Return how many rows are kept for later matches."""
+        ...
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Take the next events, and return the matches that are complete.
@@ -56,21 +80,28 @@ class Search(Protocol):
         n_before : int
             How many events were taken before.
         """
+        ...
 
     def released(self) -> Ready:
         """Return the matches that are complete and in order by now, without waiting."""
+        ...
 
     def flushed(self, n_events: int) -> Ready:
         """Wait until the events taken are searched, and return the matches that are complete."""
+        ...
 
     def finished(self, n_events: int) -> Ready:
         """Return all matches that are left, when no event follows."""
+        ...
 
     def stop(self) -> None:
         """End the threads, if any."""
+        ...
 
     def packed(self, n_events: int) -> Saved:
         """Return what a file holds of the search."""
+        ...
 
     def unpack(self, saved: Saved) -> None:
         """Take over what `packed` returned; the search was opened with the same query and options."""
+        ...

@@ -39,8 +39,11 @@ class Stream:
                 f"rows='all' adds the columns 'match' and 'variable'; the schema has {taken}, rename"
             )
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
-        search = SequenceSearch if isinstance(query, SequenceQuery) else RegexSearch
-        self._search: Search = search(query, schema, options)
+        self._search: Search = (
+            SequenceSearch(query, schema, options)
+            if isinstance(query, SequenceQuery)
+            else RegexSearch(query, schema, options)
+        )
         self._newest: pa.Table | None = None  # the order columns of the newest event
         self._n_events = self._n_matches = 0
         self._closed = False

@@ -30,6 +30,7 @@ LIST_FULL, QUEUE_FULL, WORK_LIMIT = 1, 2, 3
 class Program(Bound):
     """A regex query bound to the columns of a schema; ``plan`` places its conditions."""
 
+    query: RegexQuery
     plan: Plan
 
     def terms(self) -> Iterator[Term]:

@@ -86,6 +86,7 @@ class Window:
 class SequenceProgram(Bound):
     """A sequence query bound to the columns of one schema."""
 
+    query: SequenceQuery
     branches: tuple[BoundBranch, ...]
     window: Window = field(default_factory=Window)
 

@@ -14,6 +14,7 @@ import numpy as np
 from cepkit.compile.shared.terms import Constant, Derived, Prepared, Table, Term
 from cepkit.errors import PredicateError
 from cepkit.events import TEXT, Column, ColumnType, shared_categories
+from cepkit.language.expressions.functions import RegisteredFunction
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Bound(ABC):
     derived: Mapping[str, Derived | Prepared]
     text_groups: tuple[frozenset[str], ...]
     ordered_text: frozenset[str]
-    functions: Mapping[str, object]
+    functions: Mapping[str, RegisteredFunction]
 
     @abstractmethod
     def terms(self) -> Iterator[Term]:

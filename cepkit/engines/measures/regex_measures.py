@@ -57,13 +57,18 @@ _TEXT = {"starts_with": pc.starts_with, "ends_with": pc.ends_with, "contains": p
 class Rows(Protocol):
     """Where the values of rows come from; the frames' sources are such."""
 
-    schema: Mapping[str, object]
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """Return the types of the columns by name."""
+        ...
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column at these row numbers."""
+        ...
 
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix, a row each."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

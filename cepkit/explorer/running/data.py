@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cepkit.api import match_events, source_of
-from cepkit.compile.shared.bound_query import Bound
-from cepkit.events import TEXT, Column, Events
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.events import TEXT, Column, ColumnType, Events, Frame, Source
 from cepkit.explorer.query.constants import SAMPLE
 from cepkit.frames.building import build_events
 from cepkit.language.regex.query import RegexQuery
@@ -23,15 +25,71 @@ KEPT = 4  # tables of events for different columns, keys or orders
 FEW_TEXTS = 12  # that a note on a column lists
 
 
-class KeptColumns:
+class WrappedSource:
+    """A source that asks another one; subclasses change some of the answers."""
+
+    def __init__(self, source: Source):
+        self._source = source
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self._source.n_rows
+
+    @property
+    def schema(self) -> Mapping[str, ColumnType]:
+        """The type of every column by name."""
+        return self._source.schema
+
+    @property
+    def duplicates(self) -> frozenset[str]:
+        """Names that several columns have."""
+        return self._source.duplicates
+
+    @property
+    def frame(self) -> Frame:
+        """The frame itself."""
+        return self._source.frame
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        return self._source.column(name)
+
+    def item(self, name: str, index: int) -> Column:
+        """Return an item of a list column."""
+        return self._source.item(name, index)
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix."""
+        return self._source.vectors(name)
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these row numbers."""
+        return self._source.arrow(name, rows)
+
+    def index_labels(self, rows: np.ndarray) -> Any:
+        """Return the index labels of these row numbers."""
+        return self._source.index_labels(rows)
+
+    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Frame:
+        """Return these rows as a frame; the further columns come first."""
+        return self._source.rows(rows, columns)
+
+    def result(self, columns: Mapping[str, Any]) -> Frame:
+        """Return result columns as a frame of the same kind."""
+        return self._source.result(columns)
+
+    def tagged(self, columns: Mapping[str, Any]) -> Frame:
+        """Return the frame with the further columns appended."""
+        return self._source.tagged(columns)
+
+
+class KeptColumns(WrappedSource):
     """A source of columns that reads each column once."""
 
-    def __init__(self, source: Any):
-        self._source = source
+    def __init__(self, source: Source):
+        super().__init__(source)
         self._columns: dict[tuple, Column] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -55,21 +113,21 @@ class SearchedFrame:
         With rows; as for `cepkit.match`, but not a Spark frame. It must not be changed.
     """
 
-    def __init__(self, frame: Any):
+    def __init__(self, frame: Frame):
         source, self.native = source_of(frame)
         self.frame, self.source = frame, KeptColumns(source)
         self._events: OrderedDict[tuple, Events] = OrderedDict()
 
     @property
-    def schema(self) -> Mapping[str, Any]:
+    def schema(self) -> Mapping[str, ColumnType]:
         """The types of the columns."""
         return self.source.schema
 
-    def compiled(self, query: RegexQuery | SequenceQuery) -> Bound:
+    def compiled(self, query: RegexQuery | SequenceQuery) -> Program | SequenceProgram:
         """Return a query bound to the columns, with every check that needs no look at the rows."""
         return compile_checked(query, self.source)
 
-    def events(self, program: Bound) -> Events:
+    def events(self, program: Program | SequenceProgram) -> Events:
         """Return the events as a program needs them; the same ones while it reads the same columns."""
         query = program.query
         derived = tuple(sorted((name, repr(of)) for name, of in program.derived.items()))
@@ -83,7 +141,7 @@ class SearchedFrame:
 
     def run(
         self,
-        program: Bound,
+        program: Program | SequenceProgram,
         engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> Matches:

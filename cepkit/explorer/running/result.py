@@ -18,7 +18,7 @@ from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.reason_traits import reason_traits
-from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.data import SearchedFrame, WrappedSource
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.running.series import Series, described, drawable, series_of
 from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
@@ -36,16 +36,12 @@ COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
 _LARGEST = 2**63
 
 
-class _WithoutLabels:
+class _WithoutLabels(WrappedSource):
     """A source whose rows are asked for by their numbers: labels of an index may stand for several rows."""
 
-    frame = None
-
-    def __init__(self, source: Any):
-        self._source = source
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+    @property
+    def frame(self) -> None:
+        """None: nobody finds an index here."""
 
 
 @dataclass(frozen=True)

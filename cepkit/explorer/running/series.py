@@ -21,6 +21,7 @@ from cepkit.events import (
     TIME,
     Column,
     Events,
+    Source,
 )
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
@@ -89,7 +90,7 @@ class Series:
 
 
 def series_of(
-    program: Bound, source: Any, events: Events, partition: int | None, value: str | None = None
+    program: Bound, source: Source, events: Events, partition: int | None, value: str | None = None
 ) -> Series:
     """Return the events of a partition, or of all with None, with what is drawn of them.
 
@@ -140,7 +141,7 @@ def _type_column(program: Bound) -> str | None:
     return program.query.event_type if isinstance(program, SequenceProgram) else None
 
 
-def drawable(program: Bound, source: Any) -> list[str]:
+def drawable(program: Bound, source: Source) -> list[str]:
     """Return the columns that a timeline can show, best first: types in lanes, numbers as a line.
 
     Numbers that the query looks at come before others; its keys and its clock are left out.

@@ -9,7 +9,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 from cepkit.errors import CepError, PredicateError, nearest
 from cepkit.language.expressions.trees import AGGREGATES
@@ -71,7 +71,13 @@ class RegisteredFunction:
 
 _REGISTRY: dict[str, RegisteredFunction] = {}
 
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
+
+@overload
+def pure(function: _Call, *, name: str | None = None) -> _Call: ...
+@overload
+def pure(function: None = None, *, name: str | None = None) -> Callable[[_Call], _Call]: ...
 def pure(function: Callable | None = None, *, name: str | None = None) -> Callable:
     """Register a function for predicate text and declare that it is pure; usable as a decorator.
 
@@ -107,6 +113,10 @@ def pure(function: Callable | None = None, *, name: str | None = None) -> Callab
     return _register(function, name, is_pure=True)
 
 
+@overload
+def function(function: _Call, *, name: str | None = None) -> _Call: ...
+@overload
+def function(function: None = None, *, name: str | None = None) -> Callable[[_Call], _Call]: ...
 def function(function: Callable | None = None, *, name: str | None = None) -> Callable:
     """Register a function for predicate text without declaring it pure; usable as a decorator.
 
@@ -174,7 +184,7 @@ def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Call
         return lambda late: _register(late, name, is_pure=is_pure)
     if not callable(call):
         raise CepError(f"expected a function to register, got {type(call).__name__}; pass a name as name='…'")
-    name = name if name is not None else getattr(call, "__name__", "")
+    name = str(getattr(call, "__name__", "")) if name is None else name
     if not name.isidentifier():
         raise PredicateError(
             f"a function needs an identifier as its name, {name!r} is not one; give one: name='…'"

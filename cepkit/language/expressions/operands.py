@@ -37,8 +37,6 @@ class Operand:
 
     expression: ex.Expression
 
-    __hash__ = None
-
     def __str__(self) -> str:
         return str(self.expression)
 
@@ -352,7 +350,7 @@ class EarlierEvents(Aggregates):
         return ex.Reference(self.variable, name, ex.ALL_BEFORE)
 
 
-def value_of(variable: str, name: str, index: str | int | None = None) -> Operand:
+def value_of(variable: str, name: object, index: str | int | None = None) -> Operand:
     """Return the value of column ``name`` at an event of ``variable``."""
     if not isinstance(name, str):
         raise CepError(f"{variable}[…]: expected the name of a column as text, got {type(name).__name__}")

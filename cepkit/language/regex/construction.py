@@ -132,7 +132,13 @@ def _pattern(pattern: str | Pattern, sources: dict[str, str]) -> Pattern:
     return parse_pattern(sources["pattern"])
 
 
-def _trees(argument, noun, given, sources, called) -> tuple[tuple[str, ex.Expression], ...]:
+def _trees(
+    argument: str,
+    noun: str,
+    given: Mapping[str, Any] | None,
+    sources: dict[str, str],
+    called: dict[str, fn.RegisteredFunction],
+) -> tuple[tuple[str, ex.Expression], ...]:
     if given is not None and not isinstance(given, Mapping):
         raise CepError(f"{argument}: expected a mapping of names to expressions, got {type(given).__name__}")
     trees: dict[str, ex.Expression] = {}
@@ -157,7 +163,7 @@ def _trees(argument, noun, given, sources, called) -> tuple[tuple[str, ex.Expres
     return tuple(trees.items())
 
 
-def _text(value: str | ex.Expression, role: str) -> str:
+def _text(value: object, role: str) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, ex.Expression):

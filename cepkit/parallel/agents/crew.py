@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import inf
 from numbers import Real
 
 from cepkit.errors import CepError
@@ -50,7 +50,7 @@ class Costs:
     delivery: float = 0.0
     match: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if isinstance(self.comparison, Sequence) and not isinstance(self.comparison, str):
             object.__setattr__(self, "comparison", tuple(self.comparison))
         for field in fields(self):
@@ -58,7 +58,7 @@ class Costs:
             if field.name == "match" and value is None:
                 continue
             for cost in value if field.name == "comparison" and isinstance(value, tuple) else (value,):
-                if not isinstance(cost, Real) or not (isfinite(cost) and cost >= 0):
+                if not isinstance(cost, Real) or not 0 <= float(cost) < inf:
                     raise CepError(f"Costs: {field.name}={value!r}. Give nanoseconds, 0 or more")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -229,27 +229,43 @@ def sum_runs(
     for run, own in zip(runs, unit, strict=True):
         of_unit[own] = max(of_unit[own], run.most_bytes)
 
-    totals = ("looked", "compared", "taken", "sent", "looped", "n_locks", "left")
+    def total(arrays: Iterable[np.ndarray]) -> np.ndarray:
+        return np.sum(list(arrays), axis=0)
+
     return ParallelRun(
-        engine=engine, measured=runs[0].measured, n_matches=n, makespan=makespan, busy=busy,
-        agents=runs[0].agents, **{name: sum(getattr(run, name) for run in runs) for name in totals},
-        n_units=len(runs), most_bytes=float(of_unit.sum()),
+        engine=engine,
+        measured=runs[0].measured,
+        n_matches=n,
+        makespan=makespan,
+        busy=busy,
+        agents=runs[0].agents,
+        looked=total(run.looked for run in runs),
+        compared=total(run.compared for run in runs),
+        taken=total(run.taken for run in runs),
+        sent=total(run.sent for run in runs),
+        looped=total(run.looped for run in runs),
+        n_locks=sum(run.n_locks for run in runs),
+        n_units=len(runs),
+        most_bytes=float(of_unit.sum()),
         mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
         greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
-        trace=_join_traces(runs, len(busy), unit) if runs[0].trace is not None else None,
+        left=sum(run.left for run in runs),
+        trace=_join_traces([run.trace for run in runs if run.trace is not None], len(busy), unit),
         block=joined([run.block for run in runs]),
-        found_at=np.concatenate([run.found_at for run in runs]),
-    )  # fmt: skip
+        found_at=np.concatenate([run.found_at for run in runs if run.found_at is not None]),
+    )
 
 
-def _join_traces(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Trace:
+def _join_traces(traces: list[Trace], n_threads: int, unit: list[int]) -> Trace | None:
     """Return the traces of a stream's parts as one, with the summed lengths of queues and buffers."""
+    if not traces:
+        return None
     done = [
-        run.trace.done._replace(thread=np.where(run.trace.done.thread < 0, SOURCE_THREAD, own))
-        for run, own in zip(runs, unit, strict=True)
+        trace.done._replace(thread=np.where(trace.done.thread < 0, SOURCE_THREAD, own))
+        for trace, own in zip(traces, unit, strict=True)
     ]
-    read = [run.trace.lengths_read for run in runs]
-    part = np.repeat(np.arange(len(runs)), [len(of.time) for of in read])
+    read = [trace.lengths_read for trace in traces]
+    part = np.repeat(np.arange(len(traces)), [len(of.time) for of in read])
     time, agent, *lengths = (np.concatenate(column) for column in zip(*read, strict=True))
     # First the change of each reading by part and agent, then the sum of all changes by agent.
     order = np.lexsort((time, agent, part))
@@ -264,7 +280,7 @@ def _join_traces(runs: list[ParallelRun], n_threads: int, unit: list[int]) -> Tr
         before = (running - change)[is_first_of_agent]
         summed_lengths.append(running - before[group] if len(group) else running)
     return Trace(
-        runs[0].measured, n_threads, runs[0].agents,
+        traces[0].measured, n_threads, traces[0].agents,
         Actions(*(np.concatenate(column) for column in zip(*done, strict=True))),
         Lengths(time[order][in_time], agent[order][in_time], *summed_lengths),
     )  # fmt: skip

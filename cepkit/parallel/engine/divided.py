@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -49,6 +50,7 @@ class _Divided(ParallelEngine):
         """Return the parts."""
 
     @property
+    @abstractmethod
     def n_threads(self) -> int:
         """Number of threads."""
         return self.threads
@@ -57,13 +59,21 @@ class _Divided(ParallelEngine):
         """Return the crew of each part: one thread."""
         return ONE_BY_ONE
 
-    def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
+    def run(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        keep: bool = True,
+        trace: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         parts = self.parts(program, events)
         settings = RunSettings(keep=keep or self._filters(program), trace=trace)
         for _, agents, _ in parts:  # make code and arrays, which parts may share, before the clock starts
-            agents.join, agents.world, agents.arrays_of_events  # noqa: B018
+            _ = agents.join, agents.world, agents.arrays_of_events
         made = [
             (unit, partial(AgentRun, agents, ONE_BY_ONE, settings, own=_own(chunk)))
             for unit, agents, chunk in parts
@@ -78,9 +88,17 @@ class _Divided(ParallelEngine):
         return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, True, trace)
 
     def simulate(
-        self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
-        event_bytes=64.0, on_wait=None,
-    ) -> ParallelRun:  # fmt: skip
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        costs: Costs = Costs(),  # noqa: B008
+        arrival: np.ndarray | None = None,
+        keep: bool = False,
+        trace: bool = False,
+        event_bytes: float = 64.0,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches in virtual time; see `ParallelEngine.simulate`.
 
         A thread begins its next part when it has finished the previous one and the first event has arrived.
@@ -113,7 +131,17 @@ class _Divided(ParallelEngine):
     ) -> ParallelRun:
         return run
 
-    def _sum(self, program, events, alone, makespan, busy, units, measured, trace) -> ParallelRun:
+    def _sum(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        alone: list[ParallelRun],
+        makespan: float,
+        busy: np.ndarray,
+        units: list[int],
+        measured: bool,
+        trace: bool,
+    ) -> ParallelRun:
         if not alone:
             settings = RunSettings(keep=False, trace=trace)
             nothing = run_agents(Agents(program, events), ONE_BY_ONE, settings)
@@ -158,11 +186,11 @@ class RIP(_Divided):
     multiple: float | None = None
     start_filter: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("RIP: threads", self.threads, 1, MOST_THREADS)
         truth("RIP: start_filter", self.start_filter)
         if self.multiple is not None and not (
-            isinstance(self.multiple, Real) and 1 <= self.multiple < float("inf")
+            isinstance(self.multiple, Real) and 1 <= float(self.multiple) < float("inf")
         ):
             raise CepError(f"RIP: multiple={self.multiple!r}. Give a number of windows, 1 or more")
         if self.chunk is not None:
@@ -182,6 +210,11 @@ class RIP(_Divided):
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self.threads
+
     def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
         """Return the parts."""
         agents = Agents(program, events)
@@ -191,7 +224,7 @@ class RIP(_Divided):
         end = looked_at(places)[1]
         if self.multiple is not None:
             time = places.time[places.place_of_position]
-            within, start_filter = float(program.window.within), self.start_filter
+            within, start_filter = float(program.window.within or 0), self.start_filter
             chunks = interval_chunks(time, within, self.multiple, self.threads, start_filter=start_filter)
         else:
             size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
@@ -203,7 +236,7 @@ class RIP(_Divided):
     def _own_matches(
         self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
-        if not self._filters(part.agents.program):
+        if part.chunk is None or run.found_at is None or not self._filters(part.agents.program):
             return run
         first, (begin, stop) = run.block.first, part.chunk.own
         own = np.flatnonzero((first >= begin) & (first < stop))
@@ -242,13 +275,18 @@ class DataParallel(_Divided):
     threads: int = 2
     how: str = "least_loaded"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program; None if it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads."""
+        return self.threads
 
     def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
         """Return the parts; positions count a part's own events."""
@@ -264,8 +302,7 @@ class DataParallel(_Divided):
         self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         block = run.block
-        row_of_item = part.agents.events.row_of_event[block.event_of_item]
-        return replace(run, block=replace(block, event_of_item=row_of_item))
+        return replace(run, block=replace(block, event_of_item=part.agents.events.rows(block.event_of_item)))
 
 
 def _part_of(events: Events, positions: np.ndarray) -> Events:

@@ -34,6 +34,7 @@ _NO_EVENTS = Events(0, {}, np.zeros(0, np.int32), 0)
 _WARM_UP = 20_000  # first events whose work "measured" counts
 
 
+@dataclass(frozen=True, repr=False)
 class ParallelEngine(EngineValue):
     """The base of all parallel engines."""
 
@@ -141,7 +142,15 @@ class _OfAgents(ParallelEngine):
         """Return the settings of a run."""
         return RunSettings()
 
-    def run(self, program, events, *, keep=True, trace=False, on_wait=None) -> ParallelRun:
+    def run(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        keep: bool = True,
+        trace: bool = False,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
@@ -149,9 +158,17 @@ class _OfAgents(ParallelEngine):
         return replace(made, engine=str(self))
 
     def simulate(
-        self, program, events, *, costs=Costs(), arrival=None, keep=False, trace=False,  # noqa: B008
-        event_bytes=64.0, on_wait=None,
-    ) -> ParallelRun:  # fmt: skip
+        self,
+        program: SequenceProgram,
+        events: Events,
+        *,
+        costs: Costs = Costs(),  # noqa: B008
+        arrival: np.ndarray | None = None,
+        keep: bool = False,
+        trace: bool = False,
+        event_bytes: float = 64.0,
+        on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:
         """Find the matches in virtual time; see `ParallelEngine.simulate`."""
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
@@ -186,7 +203,7 @@ class Sequential(_OfAgents):
 
     scoped: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         truth("Sequential: scoped", self.scoped)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
@@ -216,7 +233,7 @@ class StateParallel(_OfAgents):
 
     batch: int = 32
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("StateParallel: batch", self.batch, 1)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
@@ -279,7 +296,7 @@ class Hybrid(_OfAgents):
     batch: int = 32
     removal: str = "watermark"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole_number("Hybrid: threads", self.threads, 1, MOST_THREADS)
         whole_number("Hybrid: batch", self.batch, 1)
         for name, value, known in (
@@ -380,7 +397,9 @@ def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
     return tuple(map(tuple, pairs))
 
 
-def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tuple[int, ...]]:
+def _fused_by_load(
+    agents: Agents, loads: Sequence[tuple[float, ...]], threads: int, least: int
+) -> list[tuple[int, ...]]:
     """Return the pairs to fuse: as few as the number of threads allows, with the least load.
 
     With ``least`` 0, any thread serves any agent, and too few threads are no error.
@@ -389,7 +408,8 @@ def _fused_by_load(agents: Agents, loads, threads: int, least: int) -> list[tupl
     work = [sum(load) for load in loads]
     n_pairs = max(0, n - threads // max(1, least))
     # best[k][p]: the least load of p pairs among the last k agents, and the first agents of the pairs.
-    best = [[(0.0, ())] + [(inf, ())] * n_pairs]
+    nothing: list[tuple[float, tuple[int, ...]]] = [(inf, ())] * n_pairs
+    best = [[(0.0, ()), *nothing]]
     for a in reversed(range(n)):
         made = list(best[-1])
         for left in range(1, n_pairs + 1 if a in follows else 0):

@@ -77,7 +77,7 @@ class AgentRates:
     send_cost: tuple[float, ...] | float = 50.0
     bytes_per_event: tuple[float, ...] | float = 16.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         n = len(self.rates)
         if not n:
             raise CepError("rates is empty. A pattern has at least one component")

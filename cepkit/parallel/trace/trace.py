@@ -119,7 +119,7 @@ class Trace:
     done: Actions
     lengths_read: Lengths = field(default_factory=lambda: Lengths(*(np.zeros(0) for _ in Lengths._fields)))
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "n_threads", whole_number("trace: n_threads", self.n_threads))
         object.__setattr__(self, "agents", tuple(self.agents))
         if len(set(self.agents)) < len(self.agents) or not all(isinstance(of, str) for of in self.agents):

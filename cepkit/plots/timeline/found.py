@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import column_not_found, whole_number
-from cepkit.events import BOOLEAN, NUMBERS, Events
+from cepkit.events import BOOLEAN, NUMBERS, Events, Source
 from cepkit.plots.timeline.selection import Totals
 from cepkit.plots.timeline.timeline import timeline
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plot_matches(
-    query: Any, source: Any, events: Events, columns: Sequence[str], partition_of_match: np.ndarray,
+    query: Any, source: Source, events: Events, columns: Sequence[str], partition_of_match: np.ndarray,
     marks: Callable[[np.ndarray], pd.DataFrame], totals: Callable[[int], Totals], *, value: str | None,
     partitions: int, max_events: int,
 ) -> go.Figure:  # fmt: skip
@@ -72,6 +72,6 @@ def plot_matches(
     )  # fmt: skip
 
 
-def _is_value(name: str, query: Any, source: Any) -> bool:
+def _is_value(name: str, query: Any, source: Source) -> bool:
     of = source.schema.get(name)
     return of is not None and of.kind in NUMBERS and name not in query.order_by and of.kind != BOOLEAN

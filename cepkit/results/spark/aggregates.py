@@ -22,6 +22,7 @@ def parts_of(name: str, text: str) -> list[ex.Aggregate]:
     ['sum(b.x)', 'count(b.x)']
     """
     tree = parse_expression(text, role=f"aggregate {name!r}", references=True)
+    assert isinstance(tree, ex.Aggregate)  # results refuse other texts before
     functions = ("sum", "count") if tree.function == "avg" else (tree.function,)
     return [replace(tree, function=function) for function in functions]
 

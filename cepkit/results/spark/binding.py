@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import ColumnType
 from cepkit.frames.spark import EmptySource
 from cepkit.frames.spark_slices import slices_of
+from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
@@ -80,7 +82,9 @@ def match(
     return matches
 
 
-def bind(frame: DataFrame, value: RegexQuery | SequenceQuery) -> tuple[Bound, EmptySource]:
+def bind(
+    frame: DataFrame, value: RegexQuery | SequenceQuery
+) -> tuple[Program | SequenceProgram, EmptySource]:
     """Return the query bound to the frame, and the frame's columns; no job runs. Raises as `match`."""
     if frame.isStreaming:
         raise UnsupportedQueryError(
@@ -110,7 +114,7 @@ def _warn_of_one_task(or_with: str = "") -> None:
     )
 
 
-def _check_functions(functions: dict[str, object]) -> None:
+def _check_functions(functions: Mapping[str, RegisteredFunction]) -> None:
     from pyspark import cloudpickle
 
     impure = [name for name, function in functions.items() if not function.pure]
@@ -130,7 +134,7 @@ def _check_functions(functions: dict[str, object]) -> None:
 
 def _n_tasks(frame: DataFrame) -> int:
     try:
-        return max(1, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+        return max(1, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or _DEFAULT_TASKS))
     except ValueError:  # some clusters say "auto"
         return _DEFAULT_TASKS
 

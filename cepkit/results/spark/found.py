@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pandas as pd
 
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-class SparkFound(ABC):
+OneProgram = TypeVar("OneProgram", Program, SequenceProgram)
+
+
+class SparkFound(ABC, Generic[OneProgram]):
     """What Spark's tasks find of a query, as `SparkMatches` asks for it.
 
     A match is told from others by its place: the order and partition columns at its last event and, where
@@ -32,7 +36,7 @@ class SparkFound(ABC):
 
     has_ranks: bool
 
-    def __init__(self, frame: DataFrame, source: EmptySource, program: Bound, engine: Engine):
+    def __init__(self, frame: DataFrame, source: EmptySource, program: OneProgram, engine: Engine):
         self.frame, self.source, self.program, self.engine = frame, source, program, engine
         self._columns = tasks.needed_columns(program, source)
         self.measured = self._run(self._tell_measures)  # the result columns of every match, then its place
@@ -137,7 +141,7 @@ class SparkFound(ABC):
         trees = [tree for own in parts.values() for tree in own]
         nodes = [node for tree in trees for node in tree.walk()]
         used = {node.name for node in nodes if isinstance(node, ex.Reference | ex.Attribute)}
-        used &= set(self.source.names)
+        used = set(self.source.names) & used
         tasks.check_convertible(self.source, used)
         columns = [name for name in self.source.names if name in {*used, *self._columns}]
         run = self._run(self._tell_aggregates(tuple(map(str, trees))), columns)
@@ -174,7 +178,9 @@ class SparkFound(ABC):
         # The condition keeps Spark from leaving out the column where nobody looks at it.
         return numbered.withColumn("number", number).where("number >= 0")
 
-    def _with_rows(self, tell: Callable, columns: list[str], limit: int | None = None):
+    def _with_rows(
+        self, tell: Callable, columns: list[str], limit: int | None = None
+    ) -> tuple[DataFrame, list[str]]:
         """Return rows: their variable ``r0``, ``columns``, the place of their match; and its names."""
         tasks.check_convertible(self.source, columns)
         for name in columns:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pandas as pd
 
@@ -19,6 +19,8 @@ from cepkit.results.spark.found import SparkFound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from cepkit.widgets.view import View
 
 _ONE_BY_ONE = (
     "matches in a Spark frame are not taken one by one: they are made on its machines, and may be any "
@@ -60,7 +62,7 @@ class SparkMatches:
     nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs
     """
 
-    def __init__(self, found: SparkFound):
+    def __init__(self, found: SparkFound[Any]):
         self._found = found
 
     # --- what ran
@@ -182,7 +184,7 @@ class SparkMatches:
         """
         return self._found.sample(whole_number("n", n), whole_number("seed", seed))
 
-    def take(self, numbers: Sequence[int]) -> Any:
+    def take(self, numbers: Sequence[int]) -> NoReturn:
         """Raise the reason why matches in a Spark frame are not taken by their numbers.
 
         Raises
@@ -198,17 +200,17 @@ class SparkMatches:
         """
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
-    def __getitem__(self, key: int | slice) -> Any:
+    def __getitem__(self, key: int | slice) -> NoReturn:
         """Raise the reason why matches in a Spark frame are not taken by their numbers."""
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> NoReturn:
         """Raise the reason why matches in a Spark frame are not taken one by one."""
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
     # --- frames
 
-    def chunks(self, size: int = 65_536) -> Iterator[Any]:
+    def chunks(self, size: int = 65_536) -> NoReturn:
         """Raise the reason why matches in a Spark frame do not come in chunks.
 
         Raises
@@ -348,7 +350,7 @@ class SparkMatches:
         """
         return open_door("explore")(self._found.frame, self.query)
 
-    def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> Any:
+    def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> NoReturn:
         """Raise the reason why matches in a Spark frame are not drawn, with the ways to see a part of them.
 
         Raises
@@ -364,7 +366,7 @@ class SparkMatches:
         """
         raise UnsupportedQueryError(_NOT_DRAWN)
 
-    def view(self, what: str = "lineage", **settings: Any) -> Any:
+    def view(self, what: str = "lineage", **settings: Any) -> View:
         """Return a view of the matches in a part of the frame that is small enough to look into.
 
         Parameters

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from cepkit.compile.regex.program import Program
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import MatchSet
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class RegexOnSpark(SparkFound):
+class RegexOnSpark(SparkFound[Program]):
     """Matches of contiguous rows; no two matches end at the same event."""
 
     has_ranks = False
@@ -32,7 +33,7 @@ class RegexOnSpark(SparkFound):
         from pyspark.sql import functions as F
 
         counts = self._run(tasks.counted)
-        return clearly(lambda: counts.agg(F.sum("c0")).first()[0]) or 0
+        return clearly(counts.agg(F.sum("c0")).collect)[0][0] or 0
 
     def any(self) -> bool:
         """Return whether there is a match."""
@@ -79,7 +80,7 @@ class RegexOnSpark(SparkFound):
     @property
     def names(self) -> list[str]:
         """Names of the result's columns."""
-        return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.query))]
+        return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.program.query))]
 
     def _numbers(self, limit: int | None) -> DataFrame:
         return self._numbered(self._run(tasks.placed, limit=limit), self._event_columns(0), limit)

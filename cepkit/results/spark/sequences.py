@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class SequencesOnSpark(SparkFound):
+class SequencesOnSpark(SparkFound[SequenceProgram]):
     """Matches of an event sequence; several may end at one event, so a place has a rank.
 
     Without ``partition_by`` tasks share a stream by time when a window limits matches; see
@@ -97,14 +97,14 @@ class SequencesOnSpark(SparkFound):
 
     def _run(self, tell: tasks.Tell, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
         return tasks.run_tasks(
-            self.frame, self.source, self.program, self.engine.run,
+            self.frame, self.source, self.program, self.engine.of_sequences,
             self._columns if columns is None else columns, tell, slices=self._slices, limit=limit,
         )  # fmt: skip
 
     @property
     def names(self) -> list[str]:
         """Names of the result's columns."""
-        query = self.query
+        query = self.program.query
         measures = default_measures(query) if query.measures is None else query.measures
         return [*query.partition_by, *(name for name, _ in measures)]
 
