@@ -359,7 +359,7 @@ def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
+class SequenceAggregates:
     """Tells aggregates over the events of all matches; ``texts`` as `aggregate_matches` reads them."""
 
     texts: tuple[str, ...]

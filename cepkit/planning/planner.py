@@ -1,4 +1,4 @@
-"""Which engine runs a query: the table of engines, each with the reason why it cannot."""
+"""The choice of the engine for a query, from a table of engines that say why they cannot run it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.counting.engine import counting_unsupported, match_by_counting
 from cepkit.engines.ordered.ordered import ordered_unsupported
 from cepkit.engines.search.search import search_sequence
@@ -30,28 +30,28 @@ class Engine:
     name, summary : str
         As users see them.
     reason_against : callable
-        Takes a program; returns why the engine cannot run it, or None. It need not look at
-        ``evaluation_order``: `unsupported` does.
+        Takes a program; returns why the engine cannot run it, or None. It may ignore ``evaluation_order``,
+        which `unsupported` checks.
     run : callable, optional
         Takes a sequence program and events; returns all matches, before any after-match policy.
     automatic : bool
-        Whether ``"auto"`` may choose it; the others run when they are named.
+        Whether ``"auto"`` may choose it. Other engines run only when the user names them.
     takes_order : bool
-        Whether it runs queries that say their own ``evaluation_order``.
+        Whether it runs queries with their own ``evaluation_order``.
     details : callable, optional
         Takes a program that the engine can run; returns labels and texts for `explain`.
     """
 
     name: str
     summary: str
-    reason_against: Callable[[Bound], str | None]
+    reason_against: Callable[[BoundQuery], str | None]
     run: Callable[[SequenceProgram, Events], SequenceSet] | None = None
     automatic: bool = True
     takes_order: bool = False
     details: Callable[[SequenceProgram], list[tuple[str, str]]] | None = None
 
-    def unsupported(self, program: Bound) -> str | None:
-        """Return the reason why the engine cannot run a program, None when it can."""
+    def unsupported(self, program: BoundQuery) -> str | None:
+        """Return why the engine cannot run a program, or None if it can."""
         if reason := self.reason_against(program):
             return reason
         if isinstance(program, SequenceProgram) and program.query.evaluation_order and not self.takes_order:
@@ -59,11 +59,11 @@ class Engine:
         return None
 
 
-def _regex_unsupported(program: Bound) -> str | None:
+def _regex_unsupported(program: BoundQuery) -> str | None:
     return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
 
 
-def _search_unsupported(program: Bound) -> str | None:
+def _search_unsupported(program: BoundQuery) -> str | None:
     return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
 
 
@@ -78,13 +78,13 @@ class EngineValue(ABC):
 
     @abstractmethod
     def planned(self, *, trace: bool) -> Engine:
-        """Return the engine of the table that runs this value; ``trace``: it records every step."""
+        """Return the table's engine for this value; with ``trace`` it records every step."""
 
     def check_agents(self, program: SequenceProgram) -> None:  # noqa: B027 - most engines fit all agents
         """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
 
 
-# In the order in which "auto" tries those that it may choose. Wings add theirs with `register_engine`.
+# "auto" tries the engines in this order. Wings add theirs with `register_engine`.
 _ENGINES: dict[str, Engine] = {
     "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
     "chain": Engine(
@@ -104,10 +104,7 @@ _ENGINES: dict[str, Engine] = {
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
 }
-
-
-# Classes of engines that are values, each with an example.
-_VALUES: dict[str, str] = {}
+_VALUES: dict[str, str] = {}  # classes of engines that are values, each with an example
 
 
 def register_engine(engine: Engine) -> None:
@@ -130,23 +127,23 @@ _remarks: list[tuple[str, Remark]] = []
 
 
 def register_remark(label: str, remark: Remark) -> None:
-    """Add what `explain` says of a program and the engine chosen for it, under a label."""
+    """Add a remark that `explain` prints under ``label`` for a program and its engine."""
     _remarks.append((label, remark))
 
 
 def remarks(program: SequenceProgram, engine: Engine) -> tuple[tuple[str, str], ...]:
-    """Return what wings say of a program and the engine chosen for it, as labels and texts."""
+    """Return the wings' remarks on a program and its engine, as labels and texts."""
     load_wings()
     return tuple((label, remark(program, engine)) for label, remark in _remarks)
 
 
 def engines() -> dict[str, Engine]:
-    """Return the table of all engines by name, those of the wings included."""
+    """Return all engines by name, including those of the wings."""
     load_wings()
     return _ENGINES
 
 
-def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: bool = False) -> Engine:
+def choose_engine(program: BoundQuery, engine: str | EngineValue = "auto", *, trace: bool = False) -> Engine:
     """Return the engine that runs ``program``.
 
     Parameters
@@ -154,16 +151,16 @@ def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: 
     program : Program or SequenceProgram
         The bound query.
     engine : str or EngineValue
-        ``"auto"``: the first automatic one that can; else the one of this name, or the value.
+        ``"auto"`` takes the first automatic engine that can run the program. Otherwise a name or a value.
     trace : bool
-        Whether it is to write down every step.
+        Whether the engine must record every step.
 
     Raises
     ------
     CepError
         For an unknown name.
     UnsupportedQueryError
-        When the named engine cannot run the query; quotes its reason and lists the engines that can.
+        When the named engine cannot run the query. Quotes its reason and lists the engines that can.
     """
     check_engine(engine, trace=trace)
     if isinstance(engine, EngineValue):
@@ -182,7 +179,7 @@ def choose_engine(program: Bound, engine: str | EngineValue = "auto", *, trace: 
     return engines()[engine]
 
 
-def _automatic(program: Bound) -> Engine:
+def _automatic(program: BoundQuery) -> Engine:
     able = (known for known in _ENGINES.values() if known.automatic and known.unsupported(program) is None)
     if chosen := next(able, None):
         return chosen
@@ -194,14 +191,14 @@ def _automatic(program: Bound) -> Engine:
 
 
 def _class_meant(name: str) -> str | None:
-    """Return the class of engines that a text names, if one."""
+    """Return the class of engines that a misspelt name means, or None."""
     plain = "".join(filter(str.isalpha, name.partition("(")[0])).lower().removeprefix("cep")
     of_text = {known.lower(): known for known in _VALUES}
     return next((of_text[near] for near in get_close_matches(plain, of_text, 1)), None)
 
 
 def check_engine(engine: str | EngineValue, *, trace: bool = False) -> None:
-    """Raise the error for a name that no engine has, or for one that records no trace when it is asked to."""
+    """Raise the error for an unknown engine, or for an engine that cannot record the requested trace."""
     is_value = isinstance(engine, EngineValue)
     if isinstance(engine, type) and issubclass(engine, EngineValue):
         raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_VALUES[engine.__name__]}")

@@ -1,4 +1,4 @@
-"""A query compiled for a frame, with every check and warning that needs no look at the rows."""
+"""Compilation of a query for a frame, with every check and warning that needs no rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.measures.regex_measures import measure, measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures, sequence_measures
 from cepkit.engines.shared.match_set import MatchSet
@@ -23,8 +23,8 @@ from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.query import SequenceQuery
 
 
-def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
-    """Compile ``value`` for a source, with every check that needs no look at the rows; measures included."""
+def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> BoundQuery:
+    """Compile ``value`` for a source, with every check that needs no rows, also of the measures."""
     check_columns(source, "partition_by", value.partition_by)
     check_columns(source, "order_by", value.order_by)
     _check_ambiguous_names(value, source)
@@ -52,7 +52,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Any) -> Bound:
 
 
 def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
-    """Raise the error for names that are not columns, or that several columns have."""
+    """Raise the error for names that no column has or that several columns have."""
     for name in names:
         if name not in source.schema:
             raise column_not_found(role, name, source.schema)
@@ -61,7 +61,7 @@ def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
 
 
 def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> None:
-    """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
+    """Warn of a window without a unit on a clock with a unit: on another clock it lasts another time."""
     clock = source.schema.get(value.order_by[0]) if value.order_by else None
     if clock is None or clock.unit is None:
         return
@@ -70,7 +70,7 @@ def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Any) -> N
         if said is not None and not isinstance(said, str | timedelta):
             warn(
                 f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
-                f"write '{said} {clock.unit}', or the unit that is meant",
+                f"write '{said} {clock.unit}', or the unit that you mean",
             )
 
 
@@ -83,7 +83,8 @@ def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
                 kept = node.right if isinstance(node.left, Literal) else node.left
                 wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
                 warn(
-                    f"{role}: '{node}' is never true, nothing equals or differs from NULL; write '{wanted}'",
+                    f"{role}: '{node}' is never true because nothing equals or differs from NULL; "
+                    f"write '{wanted}'",
                 )
 
 
@@ -103,10 +104,10 @@ def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
     names = [*value.partition_by, *(name for name, _ in _measures(value))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise CepError(f"the result would have the columns {twice} twice; name the measures otherwise")
+        raise CepError(f"the result would have the columns {twice} twice; give the measures other names")
 
 
-def warn_of_unknown_types(program: Bound, events: Events) -> None:
+def warn_of_unknown_types(program: BoundQuery, events: Events) -> None:
     """Warn of event types that a sequence query names and the column of event types does not have."""
     name = program.query.event_type
     column = events.columns.get(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cepkit.compile.regex.automaton import States, states
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine
 from cepkit.results.regex_explanation import regex_lines
@@ -39,7 +39,7 @@ class Explanation:
     pattern      up
     """
 
-    program: Bound
+    program: BoundQuery
     engine: Engine
     orders: tuple[BranchOrder, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()

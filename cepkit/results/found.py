@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.events import Events
@@ -42,7 +42,7 @@ class Part(Protocol):
 class FoundMatches(Protocol):
     """The matches of a program in some events, in canonical order, made when they are asked for."""
 
-    program: Bound
+    program: BoundQuery
     whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
     hint: str  # what a user can ask when nothing matches
 

@@ -21,7 +21,7 @@ READ, INT1, INT2, INT3 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int64, 3, 
 SHORT1 = 'T.Array(T.int16, 1, "C")'
 
 
-class PathWriter(ConditionWriter):
+class GraphPathWriter(ConditionWriter):
     """Writes modules of kernels that follow the paths of one graph; see `ConditionWriter` for the parameters.
 
     ``values`` are the arguments that conditions read: the places of the entries, limits by absent events,

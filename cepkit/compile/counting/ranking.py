@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, PathWriter
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, GraphPathWriter
 
 DIGIT = 31  # bits of a digit of a large number
 # Places in the report of counting, then in the report of the descent.
@@ -10,7 +10,7 @@ STATE, ENTRY, COUNTED = range(3)
 LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 
 
-def write_window_counts(writer: PathWriter) -> str:
+def write_window_counts(writer: GraphPathWriter) -> str:
     """Write the kernels that count the paths within a window, and find the paths of a line by their numbers.
 
     Returns
@@ -38,7 +38,7 @@ def write_window_counts(writer: PathWriter) -> str:
     return writer.path_module(helpers, *kernels)
 
 
-def write_fitting(writer: PathWriter) -> str:
+def write_fitting(writer: GraphPathWriter) -> str:
     """Write the kernel that checks which rows of entries, one per state of a line, are paths.
 
     Returns
@@ -56,7 +56,7 @@ def write_fitting(writer: PathWriter) -> str:
     return writer.path_module(helpers, (_FITS, types))
 
 
-def write_window_digits(writer: PathWriter) -> str:
+def write_window_digits(writer: GraphPathWriter) -> str:
     """Write the counting kernel for numbers of any size: ``count[cell, n]`` is digit n to the base 2^31.
 
     Returns
@@ -70,7 +70,7 @@ def write_window_digits(writer: PathWriter) -> str:
     return writer.path_module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
 
 
-def write_descent(writer: PathWriter) -> str:
+def write_descent(writer: GraphPathWriter) -> str:
     """Write the kernel that finds a match by its number among those that end at one event.
 
     Returns

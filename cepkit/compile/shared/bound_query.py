@@ -17,7 +17,7 @@ from cepkit.events import TEXT, Column, ColumnType, shared_categories
 
 
 @dataclass(frozen=True)
-class Bound(ABC):
+class BoundQuery(ABC):
     """A query bound to the columns of a schema; programs add their layout.
 
     Parameters

@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.counting.aggregates import aggregate, ratio
 from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
@@ -29,7 +29,7 @@ from cepkit.events import NULL_INTEGER, Events
 _FEW_MATCHES = 24  # up to so many are found one by one
 
 
-def counting_unsupported(program: Bound) -> str | None:
+def counting_unsupported(program: BoundQuery) -> str | None:
     """Return why the counting engine cannot run a program, None when it can; completes "it …"."""
     if not isinstance(program, SequenceProgram):
         return "runs event sequences only"

@@ -29,7 +29,7 @@ class Entries:
     latest : ndarray of int64, shape (n_cells,)
         By state and entry: the latest place at which a path that ends there begins, or -1.
     values : tuple
-        The arguments that conditions read; see `PathWriter`.
+        The arguments that conditions read; see `GraphPathWriter`.
     """
 
     place: np.ndarray

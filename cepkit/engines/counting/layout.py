@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
-from cepkit.compile.counting.path_source import PathWriter
+from cepkit.compile.counting.path_source import GraphPathWriter
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.engines.shared.kernels import dtypes_of, kernel
 from cepkit.engines.shared.places import Places, accepted_places
@@ -48,9 +48,9 @@ class Layout:
         self._path_kernels: dict[tuple[Callable, str], Callable] = {}
 
     @cached_property
-    def writer(self) -> PathWriter:
+    def writer(self) -> GraphPathWriter:
         """The writer of kernels for paths. It knows the columns and constants of all kernels of the graph."""
-        return self.written("paths", write=partial(PathWriter, self.program, self.graph, self.dtypes))
+        return self.written("paths", write=partial(GraphPathWriter, self.program, self.graph, self.dtypes))
 
     def written(self, *key: object, write: Callable[[], object]) -> Any:
         """Return what ``write`` returns. It is called once per key, program and graph."""
@@ -75,7 +75,7 @@ class Layout:
         """Return the compiled kernel."""
         return kernel(self.program, made.text, made.name)
 
-    def path_kernel(self, write: Callable[[PathWriter], str], name: str) -> Callable:
+    def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
         if (write, name) not in self._path_kernels:
             text = self.written(write, write=partial(write, self.writer))

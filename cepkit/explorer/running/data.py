@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.api import match_events, source_of
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.events import TEXT, Column, Events
 from cepkit.explorer.query.constants import SAMPLE
 from cepkit.frames.building import build_events
@@ -65,11 +65,11 @@ class SearchedFrame:
         """The types of the columns."""
         return self.source.schema
 
-    def compiled(self, query: RegexQuery | SequenceQuery) -> Bound:
+    def compiled(self, query: RegexQuery | SequenceQuery) -> BoundQuery:
         """Return a query bound to the columns, with every check that needs no look at the rows."""
         return compile_checked(query, self.source)
 
-    def events(self, program: Bound) -> Events:
+    def events(self, program: BoundQuery) -> Events:
         """Return the events as a program needs them; the same ones while it reads the same columns."""
         query = program.query
         derived = tuple(sorted((name, repr(of)) for name, of in program.derived.items()))
@@ -83,7 +83,7 @@ class SearchedFrame:
 
     def run(
         self,
-        program: Bound,
+        program: BoundQuery,
         engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> Matches:

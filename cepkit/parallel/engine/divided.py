@@ -32,7 +32,7 @@ from cepkit.parallel.simulation.simulation import simulate_agents
 _CHUNKS_PER_THREAD = 16
 
 
-class Part(NamedTuple):
+class StreamPart(NamedTuple):
     """A part of a stream: the thread that finds its matches, its agents, and its chunk, if it is one."""
 
     unit: int
@@ -45,7 +45,7 @@ class _Divided(ParallelEngine):
     """Independent parts of a stream, each found by one thread, event by event."""
 
     @abstractmethod
-    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+    def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts."""
 
     @property
@@ -109,7 +109,7 @@ class _Divided(ParallelEngine):
         return False
 
     def _own_matches(
-        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
+        self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         return run
 
@@ -181,7 +181,7 @@ class RIP(_Divided):
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
-    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+    def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts."""
         agents = Agents(program, events)
         places = agents.places
@@ -197,10 +197,10 @@ class RIP(_Divided):
             chunks = rip_chunks(end, size, self.threads)
         if program.query.evaluation_order and self.start_filter:
             chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
-        return [Part(chunk.unit, agents, chunk) for chunk in chunks]
+        return [StreamPart(chunk.unit, agents, chunk) for chunk in chunks]
 
     def _own_matches(
-        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
+        self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         if not self._filters(part.agents.program):
             return run
@@ -249,18 +249,18 @@ class DataParallel(_Divided):
         """Return why the engine cannot run a program, None when it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
 
-    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+    def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts; positions are those of a part's own events."""
         unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
         made = []
         for r in range(self.threads):
             positions = np.flatnonzero(unit == r)
             if len(positions):
-                made.append(Part(r, Agents(program, _part_of(events, positions)), None))
+                made.append(StreamPart(r, Agents(program, _part_of(events, positions)), None))
         return made
 
     def _own_matches(
-        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
+        self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         block = run.block
         row_of_item = part.agents.events.row_of_event[block.event_of_item]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import ColumnType
 from cepkit.frames.spark import EmptySource
@@ -80,7 +80,7 @@ def match(
     return matches
 
 
-def bind(frame: DataFrame, value: RegexQuery | SequenceQuery) -> tuple[Bound, EmptySource]:
+def bind(frame: DataFrame, value: RegexQuery | SequenceQuery) -> tuple[BoundQuery, EmptySource]:
     """Return the query bound to the frame, and the frame's columns; no job runs. Raises as `match`."""
     if frame.isStreaming:
         raise UnsupportedQueryError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.errors import CepError
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
@@ -32,7 +32,7 @@ class SparkFound(ABC):
 
     has_ranks: bool
 
-    def __init__(self, frame: DataFrame, source: EmptySource, program: Bound, engine: Engine):
+    def __init__(self, frame: DataFrame, source: EmptySource, program: BoundQuery, engine: Engine):
         self.frame, self.source, self.program, self.engine = frame, source, program, engine
         self._columns = tasks.needed_columns(program, source)
         self.measured = self._run(self._tell_measures)  # the result columns of every match, then its place

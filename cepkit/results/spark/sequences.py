@@ -77,7 +77,7 @@ class SequencesOnSpark(SparkFound):
         aggregate_matches(self.program, none, self.source, aggregates)
 
     def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
-        return tasks.Aggregated(texts)
+        return tasks.SequenceAggregates(texts)
 
     def tag(self) -> DataFrame:
         """Return the searched frame with ``match`` and ``variable``; a row of several matches is an error."""
