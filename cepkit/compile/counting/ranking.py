@@ -5,7 +5,7 @@ from __future__ import annotations
 from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, GraphPathWriter
 
 DIGIT = 31  # bits of a digit of a large number
-# Places in the report of counting, then in the report of the descent.
+# Indices in the report of counting, then in the report of the descent.
 STATE, ENTRY, COUNTED = range(3)
 LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 
@@ -80,7 +80,7 @@ def write_descent(writer: GraphPathWriter) -> str:
         entry, states, stays, nexts, ways, path_state, candidates, report)`` begins with the event
         ``entry[0]`` in the states ``states[0]`` and the number ``rest``, in digits. It skips candidates for
         the event before, and subtracts the numbers of their matches, until the rest is smaller than the next
-        one's. ``ways[d, s]`` is the number of ways in which the events after depth d can go on from state s.
+        one's. ``ways[d, s]`` is the number of ways to continue from state s with the events after depth d.
 
     Notes
     -----
@@ -155,7 +155,7 @@ _DIGITS_OF_CELL = """            for n in range(len(sums)):
                 count[cell[s] + i, n] = z & 2147483647
                 carry = z >> 31"""
 
-# Finds a match's events from the last to the first: it skips entries, 64 at a time and then one by one, while
+# Finds a match's events from the last to the first. It skips entries, 64 at a time and then one by one, while
 # the number is not below the count of their paths.
 _DRAW = """def draw(begin, work_limit, lows, cell, low, high, VALUES, count, last, rank, out):
     work = 0
