@@ -1,4 +1,4 @@
-"""The accessor ``df.cep`` on pandas and Spark DataFrames; it imports no pyspark and nothing that matches."""
+"""The accessor ``df.cep`` on pandas and Spark DataFrames. It imports neither pyspark nor engines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _EXAMPLES = {
 
 
 class CepAccessor:
-    """Temporal patterns in the rows of a frame: ``df.cep.match(...)`` and what belongs to it.
+    """Temporal patterns in the rows of a frame: ``df.cep.match(...)`` and related methods.
 
     Type checkers do not know accessors of pandas. ``cepkit.match(df, ...)`` is the same call with types that
     they check; an editor that asks the running Python, such as Jupyter's, completes ``df.cep.`` as well.
@@ -86,8 +86,8 @@ class CepAccessor:
         Returns
         -------
         Matches or SparkMatches
-            In the order of their last row. ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
-            ``explore()`` look into them.
+            Ordered by their last row. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``,
+            ``plot()`` and ``explore()``.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class CepAccessor:
         Raises
         ------
         UnsupportedQueryError
-            For Spark frames, and for patterns of very many alternatives.
+            For Spark frames, and for sequences with too many alternatives.
 
         Examples
         --------
@@ -346,7 +346,7 @@ class CepAccessor:
         costs : Costs or "measured", optional
             Costs of a thread's steps; default: those of `cepkit.Costs`.
         arrival : array of float, shape (n_rows,), optional
-            When each row reaches the engine, in ns, not falling in stream order. None: all at once.
+            When each row reaches the engine, in ns, nondecreasing in stream order. None: all at once.
         keep : bool
             Whether the run keeps the matches; otherwise it counts them.
         trace : bool
@@ -408,8 +408,8 @@ class CepAccessor:
         Returns
         -------
         Explorer
-            ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it. Of a Spark frame
-            it shows a sample of at most 100,000 rows; ``run_on_all()`` runs the query on all of it.
+            ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it. For a Spark
+            frame, it shows a sample of at most 100,000 rows; ``run_on_all()`` runs the query on all rows.
 
         Raises
         ------
@@ -449,7 +449,7 @@ _HEAD = "df.cep finds temporal patterns in the rows of df; help(df.cep.match) ex
 
 
 def _methods() -> list[tuple[str, str, str]]:
-    """Return name, first line of the docstring and an example of every method."""
+    """Return the name, the docstring's first line and an example of every method."""
     return [
         (name, (inspect.getdoc(getattr(CepAccessor, name)) or "").partition("\n")[0], code)
         for name, code in _EXAMPLES.items()
@@ -462,7 +462,7 @@ _SPARK = "pyspark.sql"
 
 
 def register_accessor() -> None:
-    """Register the accessor on pandas' DataFrame now, and on Spark's when its module is there."""
+    """Register the accessor on pandas' DataFrame now, and on Spark's when its module is imported."""
     if "cep" in pd.DataFrame.__dict__:  # a notebook may reload the package
         pd.DataFrame.cep = property(CepAccessor)  # type: ignore[attr-defined]  # pandas' stubs know no accessors
     else:
@@ -478,7 +478,7 @@ def _register_on_spark(module: ModuleType) -> None:
 
 
 class _SparkFinder(MetaPathFinder):
-    """Finds pyspark.sql as Python does, and registers the accessor after it is loaded."""
+    """Finds pyspark.sql as Python does, and registers the accessor once it is loaded."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

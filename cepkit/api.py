@@ -1,4 +1,4 @@
-"""What users call: match, tag and explain on any frame; the accessor ``df.cep`` has the same as methods."""
+"""The functions that users call on any frame. The accessor ``df.cep`` has the same functions as methods."""
 
 from __future__ import annotations
 
@@ -83,37 +83,37 @@ def match(
     frame : DataFrame or table
         A pandas, polars or Spark DataFrame, an Arrow table, or any object with the Arrow stream protocol.
     query : str, pattern or query
-        Text that begins with ``PATTERN`` is an event sequence in SASE's language; so is what `cepkit.seq`,
-        `cepkit.all_of` and `cepkit.any_of` make of events. Other text is a regex over the names in ``define``
-        and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a regex. The match
-        that ends first is reported; among those that end there, the one that starts first. The search then
-        continues after its last row.
+        Text that begins with ``PATTERN`` is an event sequence in SASE's language. `cepkit.seq`,
+        `cepkit.all_of` and `cepkit.any_of` build event sequences, too. Other text is a regex over the names
+        in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a
+        regex. The match that ends first is reported. If several end there, the one that starts first is
+        reported. The search then continues after its last row.
     **keywords
     engine : str or engine
-        ``"auto"``, or the name of an engine; a wrong name lists them all. ``"linked"`` (LinkedCEP),
-        ``"sase_runs"`` and ``"siddhi_like_runs"`` run only when they are named, and ``matches.run`` says what
-        they did. Parallel engines are values: `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`,
-        `cepkit.StateParallel`, `cepkit.Sequential`.
+        ``"auto"`` or the name of an engine. The error for a wrong name lists all names. ``"linked"``
+        (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run only when you name them;
+        ``matches.run`` then reports what they did. Parallel engines are values: `cepkit.Hybrid`,
+        `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
 
     Returns
     -------
     Matches or SparkMatches
-        In the order of their last row; matches of sequences with the same last row are ordered backwards,
-        event by event.
+        Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
+        and so on backwards.
 
     Raises
     ------
     CepError
-        Before any work starts, as one of its subclasses: for text that cannot be read (with its place),
-        unknown columns (with the nearest name), and types that do not fit.
+        A subclass, raised before any work starts: for text that cannot be read (with its place), unknown
+        columns (with the nearest name), and types that do not fit.
     TypeError
         For unknown keywords, with the nearest name.
 
     Notes
     -----
-    Time O(rows x live starts), on as many threads as pay. Ctrl-C ends a run within about a tenth of a second.
+    Time O(rows x live starts), on as many threads as make it faster. Ctrl-C ends a run within about 0.1 s.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
 
     Examples
@@ -197,7 +197,7 @@ def tag(
     >>> tagged["variable"].tolist()
     [<NA>, 'up', 'up', 'down']
     """
-    return match(frame, query, engine=engine, trace=trace, **_checked(tag, keywords)).tag()
+    return match(frame, query, engine=engine, trace=trace, **_check_names(tag, keywords)).tag()
 
 
 @takes_query_keywords
@@ -206,7 +206,7 @@ def explain(
 ) -> Explanation:
     """Say how a query is read and how it will run, without running it.
 
-    Where the order of the search depends on the events, a sample of them is measured.
+    If the search order depends on the events, `explain` measures a sample of them.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def explain(
     Returns
     -------
     Explanation
-        Prints as text; in a notebook with the automaton drawn.
+        Prints as text; a notebook also draws the automaton.
 
     Examples
     --------
@@ -268,15 +268,15 @@ def funnel(
     Raises
     ------
     UnsupportedQueryError
-        For Spark frames, and sequences of very many alternatives.
+        For Spark frames, and for sequences with too many alternatives.
     CepError
         As `match`.
 
     Notes
     -----
-    The numbers of a step are those of the pattern cut off after it. Counts are exact. Where walking over the
-    partial matches of a sequence takes too long, they are lower bounds and say so (``≥``). A regex is run
-    once for each part of its pattern.
+    The numbers of a step are those of the pattern cut off after it. Counts are exact. If walking over the
+    partial matches of a sequence takes too long, the counts are lower bounds, marked with ``≥``. A regex is
+    run once for each part of its pattern.
 
     Examples
     --------
@@ -320,14 +320,14 @@ def why_not(
         As for `match`; Spark frames are refused.
     **keywords
     rows : labels, or mapping of str to label or labels, optional
-        The events you expected in one match: index labels (of tables row numbers), in any order, or by the
-        variable that each should be. A match of a regex has every row of its partition from its first to its
-        last. None: where most partial matches are lost, see `funnel`.
+        The events that you expected in one match: index labels (row numbers for tables) in any order, or a
+        mapping from variables to labels. A regex match has every row of its partition from its first to its
+        last. None: say where most partial matches are lost, see `funnel`.
 
     Returns
     -------
     WhyNot
-        Prints as text: how the events are read best, how far they get, and what stops them.
+        Prints as text: the best reading of the events, how far they get, and what stops them.
 
     Raises
     ------
@@ -338,8 +338,8 @@ def why_not(
 
     Notes
     -----
-    Everything is decided by the code of the engines' kernels, run as Python on the events concerned. For a
-    regex, time is quadratic in the number of rows named. Events that fulfil all conditions are looked up
+    The code of the engines' kernels decides every condition. It runs as Python on the events concerned. For
+    a regex, time is quadratic in the number of named rows. Events that fulfil all conditions are looked up
     among the matches, so the query is run once.
 
     Examples
@@ -444,7 +444,7 @@ def simulate(
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
 ) -> ParallelRun:
-    """Run a parallel engine in virtual time: any number of threads, the same every time, exact matches.
+    """Run a parallel engine in virtual time: reproducible, with exact matches, on any number of threads.
 
     Parameters
     ----------
@@ -455,14 +455,14 @@ def simulate(
         `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel` or `cepkit.Sequential`;
         default: ``Hybrid()``.
     costs : Costs or "measured", optional
-        What a thread's steps take; default: those of `cepkit.Costs`. ``"measured"``: as on this machine, for
-        this query, by a run of a part of the events.
+        Costs of a thread's steps; default: those of `cepkit.Costs`. ``"measured"`` measures them for this
+        query on this machine, in a run of a part of the events.
     arrival : array of float, shape (n_rows,), optional
-        When each row reaches the engine, ns, not falling in the order of the stream; None: all at once.
+        When each row reaches the engine, in ns, nondecreasing in stream order. None: all at once.
     keep : bool
-        Whether the run keeps the matches; else it counts them.
+        Whether the run keeps the matches; otherwise it counts them.
     trace : bool
-        Whether every step is written down.
+        Whether the run records every step.
 
     Returns
     -------
@@ -472,7 +472,7 @@ def simulate(
     Raises
     ------
     CepError
-        As `match`; when there are too few threads, or arrivals do not fit the rows.
+        As `match`; when there are too few threads, or when the arrivals do not fit the rows.
 
     Examples
     --------
@@ -503,16 +503,16 @@ def simulate(
 
 
 def _arrivals(arrival: ArrayLike, events: Events) -> np.ndarray:
-    """Return arrivals by position in the stream, checked."""
+    """Check arrivals by row and return them by position in the stream."""
     try:
         arrival = np.asarray(arrival, np.float64)
     except (TypeError, ValueError):
-        raise CepError("arrival: numbers are meant, nanoseconds for each row") from None
+        raise CepError("arrival: expected numbers, the nanoseconds of each row") from None
     if arrival.shape != (events.n_events,):
-        raise CepError(f"arrival: shape {arrival.shape} for {events.n_events} rows; there must be one each")
+        raise CepError(f"arrival: shape {arrival.shape} for {events.n_events} rows; give one number per row")
     arrival = arrival[events.rows(np.arange(events.n_events))]
     if not (np.all(np.diff(arrival, prepend=0.0) >= 0) and np.all(np.isfinite(arrival))):
-        raise CepError("arrival: times must be finite and not fall in the order of the stream, from 0 on")
+        raise CepError("arrival: times must be finite, at least 0, and must not fall in stream order")
     return arrival
 
 
@@ -525,18 +525,18 @@ def _program_for(
     *,
     sequences_only: bool = False,
 ) -> tuple[Program | SequenceProgram, Source, Engine]:
-    """Return the program, source and engine of a query for functions that look at events one by one."""
+    """Return the program, source and engine of a query for functions that read events one by one."""
     name = function.__name__
     value = as_query(query, read_arguments(function, keywords))
     check_engine(engine)
     if sequences_only and not isinstance(value, SequenceQuery):
         raise UnsupportedQueryError(
-            f"{name}() looks at event sequences, and this is a regex query; explain() says how it is "
+            f"{name}() takes event sequences only, and this is a regex query; explain() says how it is "
             "read, and funnel() how far rows get"
         )
     if spark_module(frame):
         raise UnsupportedQueryError(
-            f"{name}() looks at the rows one by one, which a Spark frame does not have at hand; take a "
+            f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
             f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
         )
     source = source_of(frame)[0]
@@ -558,8 +558,8 @@ def explore(
     Parameters
     ----------
     frame, query, engine
-        As for `match`; the query may be typed later. Of a Spark frame the explorer shows a sample of at most
-        100,000 rows, and ``run_on_all`` runs the query on all of it.
+        As for `match`; the query may be typed later. For a Spark frame, the explorer shows a sample of at
+        most 100,000 rows, and ``run_on_all`` runs the query on all rows.
     **keywords
     value : str, optional
         Column of numbers that the timeline draws; default: the first one that the query looks at.
@@ -584,11 +584,11 @@ def explore(
     >>> cep.explore(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"}).wait()
     Explorer(7 rows, done, 2 matches)
     """
-    return open_door("explore")(frame, query, value=value, engine=engine, **_checked(explore, keywords))
+    return open_door("explore")(frame, query, value=value, engine=engine, **_check_names(explore, keywords))
 
 
-def _checked(function: Callable[..., Any], keywords: QueryKeywords) -> QueryKeywords:
-    """Return the keywords of a query after a check of their names."""
+def _check_names(function: Callable[..., Any], keywords: QueryKeywords) -> QueryKeywords:
+    """Check the names of a query's keywords and return the keywords."""
     read_arguments(function, keywords)
     return keywords
 
@@ -619,7 +619,7 @@ def match_events(
     engine: Engine,
     progress: Callable[[int], None] | None = None,
 ) -> Matches:
-    """Run a compiled query on the events of its source; ``progress`` gets numbers of events of a regex."""
+    """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
     if isinstance(program, SequenceProgram):
         found = report_matches(program, engine.of_sequences(program, events))
         return Matches(SequenceFound(program, found), source, engine, native)
@@ -629,7 +629,7 @@ def match_events(
 
 
 def spark_module(frame: Frame) -> Any:
-    """Return the module for Spark frames when ``frame`` is one, without importing pyspark to ask."""
+    """Return the module for Spark frames if ``frame`` is one, else None. Never imports pyspark."""
     sql = sys.modules.get("pyspark.sql")
     if sql is None or not isinstance(frame, sql.DataFrame):
         return None
@@ -639,7 +639,7 @@ def spark_module(frame: Frame) -> Any:
 
 
 def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
-    """Return the frame as a source of columns, and the way from the source's frames back to its kind."""
+    """Return the frame as a source of columns, and a function that converts results to the frame's kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
     if isinstance(frame, pa.Table):

@@ -1,7 +1,4 @@
-"""Long work: it can be cancelled from another thread, it can use threads, and it shows a progress bar.
-
-This module knows nothing of events, queries and engines.
-"""
+"""Cancellation, threads and progress bars for long work. This module knows no events, queries or engines."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ from typing import TypeVar
 SILENT_S = 2.0  # before the bar appears, so that short runs stay silent
 REPORT_S = 0.1  # least time between two reports
 _LOOK_S = 0.05  # a thread that waits for others runs a checkpoint this often
-_END_S = 0.001  # the same while cancelled threads come to their end
+_END_S = 0.001  # the same after the threads were cancelled
 T = TypeVar("T")
 
 
 class Cancelled(BaseException):
-    """Somebody cancelled the work; not an `Exception`, so that code which handles errors lets it pass."""
+    """The work was cancelled. Not an `Exception`, so that code that handles errors lets it pass."""
 
 
 class Cancellation:
-    """Says whether some work is still wanted; any thread may cancel it.
+    """A switch with which any thread can cancel some work.
 
     Parameters
     ----------
@@ -41,7 +38,7 @@ class Cancellation:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the work is not wanted any more."""
+        """Whether this or ``outer`` was cancelled."""
         return self._is_cancelled or (self._outer is not None and self._outer.is_cancelled)
 
 
@@ -49,9 +46,9 @@ _current: ContextVar[Cancellation | None] = ContextVar("cepkit cancellation", de
 
 
 def checkpoint() -> None:
-    """End the work of this thread here if it was cancelled.
+    """Raise `Cancelled` if the work of this thread was cancelled.
 
-    Loops call this between two calls of a kernel; it takes about 0.1 µs.
+    Loops call this between two calls of a kernel. It takes about 0.1 µs.
 
     Raises
     ------
@@ -101,9 +98,9 @@ def run_on_threads(
     work : callable
         Takes a number.
     n : int
-        How many numbers.
+        Number of calls.
     threads : int
-        The number of threads; each takes the next number when it is done with one.
+        Number of threads. Each takes the next number when it is done with one.
     on_wait : callable, optional
         The caller's thread calls it about 20 times a second while it waits. An exception ends all threads.
     stop : callable, optional
@@ -167,7 +164,7 @@ def run_on_threads(
 
 
 class ShareDone:
-    """Count events; report the share of the work that is done, about ten times a second.
+    """Counts events, and reports the finished share of the work about ten times a second.
 
     Call it with the number of events done since the last call, from any thread.
     """
@@ -186,7 +183,7 @@ class ShareDone:
 
 
 class Progress:
-    """Count events; show a progress bar when a run takes more than two seconds.
+    """Counts events, and shows a progress bar when a run takes more than two seconds.
 
     Use it as a context manager and call it with the number of events done since the last call.
     """

@@ -99,7 +99,7 @@ MISTAKES = {
     "unknown keyword value": (
         "rise", {"define": RISE, "engine": "spark"}, CepError, ["engine 'spark' is not known"],
     ),
-    "no query at all": (3, {}, CepError, ["a query is text, a pattern or a query made before, got int"]),
+    "no query at all": (3, {}, CepError, ["a query is text, a pattern or a query object; got int"]),
 }  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Engines: what runs a compiled query over events."""
+"""Engines, which run a compiled query over events."""

@@ -1,4 +1,4 @@
-"""After-match policies: which matches a reported match takes away from the ones behind it."""
+"""After-match policies: the later matches that a reported match removes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
     Parameters
     ----------
     program : SequenceProgram
-        Its query says the policy and, for two of them, the variable.
+        Its query has the policy and, for two policies, the variable.
     found : SequenceSet
         All matches.
 
     Returns
     -------
     SequenceSet
-        ``found`` itself under ``none``, else the matches that are reported.
+        ``found`` itself for the policy ``none``, otherwise the reported matches.
 
     Raises
     ------
     ResultTooLargeError
-        When there are more than ``MOST_LOOKED_AT`` matches: each must be looked at.
+        For more than ``MOST_LOOKED_AT`` matches, because the policy looks at each.
 
     Notes
     -----
@@ -61,27 +61,27 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
 
 
 class Reporter:
-    """Goes through the matches in order; remembers per partition what reported ones have taken."""
+    """Selects the reported matches in order, and remembers per partition which later ones they discard."""
 
     def __init__(self, program: SequenceProgram):
         self.program = program
         self.policy, self.variable = program.query.after_match
         self.horizon: dict[int, int] = {}  # matches of the partition that start before this are discarded
-        self.taken: set[int] = set()  # starts that are taken
+        self.taken: set[int] = set()  # first events of reported matches
 
     def reported(
         self, block: MatchBlock, partition_of_match: np.ndarray, position: np.ndarray | None = None
     ) -> MatchBlock:
-        """Return the matches of ``block`` that are reported.
+        """Return the reported matches of ``block``.
 
         Parameters
         ----------
         block : MatchBlock
-            The next matches in canonical order; all that share a last event are in one block.
+            The next matches in canonical order. All matches with the same last event are in one block.
         partition_of_match : ndarray of int, shape (n_matches,)
-            The same code for the same partition in every block.
+            Partition codes. A partition has the same code in every block.
         position : ndarray of int64, shape (n_events,), optional
-            Place in the stream of the block's events, where they are not places themselves.
+            Stream position of each event number in the block; None if the numbers are stream positions.
         """
         first, last = block.first, block.last
         horizons = self._horizons(block)
@@ -106,10 +106,7 @@ class Reporter:
         return block.take(np.flatnonzero(keep))
 
     def _horizons(self, block: MatchBlock) -> np.ndarray | None:
-        """Return the event up to which, or before which, a reported match lets no other start.
-
-        None: it takes its start.
-        """
+        """Return, for each match, the event before which no other may start; None for ``to_next``."""
         if self.policy == "past_last":
             return block.last
         if self.policy == "to_next":
@@ -119,5 +116,5 @@ class Reporter:
         matches, events = block.match_of_item[own], block.event_of_item[own]
         if self.policy == "to_first":
             matches, events = matches[::-1], events[::-1]
-        horizon[matches] = events  # of several the last one written counts
+        horizon[matches] = events  # if a match has several, the last assignment wins
         return horizon

@@ -1,4 +1,4 @@
-"""Aggregates over the events of all matches: counted where the engine can, else match by match."""
+"""Aggregates over the events of all matches, by counting if the engine can, otherwise match by match."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FUNCTIONS = ("count", "sum", "avg", "min", "max")
 class Wanted:
     """One aggregate: ``function`` of ``column`` over the events of ``variable``.
 
-    ``variable`` None: the number of matches; ``column`` None: the number of events.
+    Without a variable, it is the number of matches. Without a column, it is the number of events.
     """
 
     function: str
@@ -45,7 +45,7 @@ def aggregate_matches(
     PredicateError
         When a text is not one aggregate of one column of a variable, or the column has no numbers.
     ColumnNotFoundError
-        When the column is not there.
+        For an unknown column.
     """
     known = program.query.variables
     wanted = {name: read_aggregate(name, text, known, source.schema) for name, text in aggregates.items()}
@@ -59,7 +59,7 @@ def aggregate_matches(
     for name, one in wanted.items():
         if one.variable is None:
             results[name] = found.count()
-        elif (made := _by_counting(found, one, values.get(name))) is not None:
+        elif (made := _count_aggregate(found, one, values.get(name))) is not None:
             results[name] = made[0]
         else:
             waiting[name] = one
@@ -70,7 +70,7 @@ def aggregate_matches(
 
 
 def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[str, object]) -> Wanted:
-    """Return what the text of an aggregate asks for.
+    """Parse the text of an aggregate.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[s
     PredicateError
         When the text is not one aggregate of one column of a variable.
     ColumnNotFoundError
-        When the column is not there.
+        For an unknown column.
 
     Examples
     --------
@@ -112,14 +112,16 @@ def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[s
             f"Variables: {list(known)}"
         )
     if column is None and tree.function != "count":
-        raise PredicateError(f"{role}: {tree.function}() of which column of {variable!r}?")
+        raise PredicateError(
+            f"{role}: {tree.function}() needs a column of {variable!r}, as in {tree.function}({variable}.x)"
+        )
     if column is not None and column not in schema:
         raise column_not_found(role, column, schema)
     return Wanted(tree.function, variable, column)
 
 
 def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column's values at every position, and whether each is there."""
+    """Return the column's value at every position, and which values are present."""
     array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -138,8 +140,8 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
     return values, present
 
 
-def _by_counting(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
-    """Return the aggregate in a tuple where the engine counts it, else None."""
+def _count_aggregate(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
+    """Return the aggregate in a tuple if the engine counts it, else None."""
     if not isinstance(found, CountedMatches):
         return None
     return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
@@ -151,7 +153,7 @@ def aggregate_parts(
     wanted: Mapping[str, Wanted],
     values: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
-    """Return aggregates over matches that are made part by part.
+    """Return aggregates over matches that come in parts.
 
     Parameters
     ----------
@@ -162,7 +164,7 @@ def aggregate_parts(
     wanted : mapping of str to Wanted
         A ``variable`` of None takes every event.
     values : mapping of str to (ndarray, ndarray)
-        As `values_of_events` returns them, for those with a column.
+        The results of `values_of_events` for the aggregates with a column.
     """
     total = dict.fromkeys(wanted, 0)
     count = dict.fromkeys(wanted, 0)
@@ -184,7 +186,7 @@ def aggregate_parts(
                 better = min if one.function == "min" else max
                 best[name] = better(best.get(name, extreme), extreme)
             elif one.function in ("sum", "avg"):
-                total[name] += _exact_sum(taken)
+                total[name] += _sum_exactly(taken)
     made = {}
     for name, one in wanted.items():
         n = count[name]
@@ -198,8 +200,8 @@ def aggregate_parts(
     return made
 
 
-def _exact_sum(values: np.ndarray) -> int | float:
-    """Return the sum; of integers without overflow."""
+def _sum_exactly(values: np.ndarray) -> int | float:
+    """Return the sum; integers do not overflow."""
     if values.dtype.kind == "f":
         return float(values.sum())
     return int((values >> 32).sum()) * 2**32 + int((values & 0xFFFFFFFF).sum())

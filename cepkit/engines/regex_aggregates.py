@@ -34,7 +34,7 @@ def aggregate_regex(
     PredicateError
         When a text is not one aggregate of one column, or the column has no numbers.
     ColumnNotFoundError
-        When the column is not there.
+        For an unknown column.
     """
     known = tuple(dict.fromkeys(program.automaton.names))
     wanted = {name: _read(name, text, known, source) for name, text in aggregates.items()}
@@ -56,7 +56,7 @@ def aggregate_regex(
 
 
 def _read(name: str, text: str, known: tuple[str, ...], source: Rows) -> Wanted:
-    """Return what a text asks for; a column alone means the column of every matched row."""
+    """Parse the text of an aggregate; a column without a variable means every matched row."""
     names = tuple(variable for variable in known if variable != ANY)
     role = f"aggregate {name!r}"
     tree = parse_expression(text, role=role, references=True)

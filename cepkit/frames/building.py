@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.measures.vectors import prepared_columns
 from cepkit.errors import CepError, OrderError
 from cepkit.events import (
@@ -25,8 +25,8 @@ from cepkit.planning.validation import check_columns
 from cepkit.progress import checkpoint
 
 
-def build_events(source: Source, program: Bound) -> Events:
-    """Return the events of a frame with the columns that ``program`` needs.
+def build_events(source: Source, program: BoundQuery) -> Events:
+    """Return the events of a frame as ``program`` needs them.
 
     Raises
     ------

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cepkit.cache import cache_folder
 from cepkit.compile.regex.program import Program, compile_regex
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.measures.regex_measures import Measured, Picked, measure
 from cepkit.engines.regex.matching import label_rows, match_regex
 from cepkit.engines.regex_aggregates import aggregate_regex
@@ -75,8 +75,8 @@ def _arrow_type(of: DataType, timezone: str) -> pa.DataType | None:
         return None
 
 
-def needed_columns(program: Bound, source: EmptySource) -> list[str]:
-    """Return the columns that matching and measuring read, in the frame's order.
+def needed_columns(program: BoundQuery, source: EmptySource) -> list[str]:
+    """Return the columns that matching and measuring look at, in the frame's order.
 
     Raises
     ------

@@ -353,7 +353,7 @@ def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Results
 
 @dataclass(frozen=True, slots=True)
 class SequenceTaskAggregates:
-    """Aggregates over the events of all matches; ``texts`` are texts for `aggregate_matches`."""
+    """Tells aggregates over the events of all matches; ``texts`` as `aggregate_matches` reads them."""
 
     texts: tuple[str, ...]
 

@@ -25,7 +25,7 @@ MOST_LIVE = 300  # partial matches of a sequence
 EXAMPLES = 3
 
 
-class States(Protocol):
+class LiveStates(Protocol):
     """The states of an automaton, by which live partial matches are counted."""
 
     @property
@@ -95,7 +95,7 @@ class Stepping:
     partition : int or None
         None: all events. A sequence with strict steps goes through all of them anyway: they look at the
         events between, whatever their partition.
-    states : States, optional
+    states : LiveStates, optional
         By which live partial matches are counted; None: they are not.
     ends : ndarray of int64, optional
         Positions where matches of the result end, rising. After one of a regex there is a clean slate.
@@ -106,7 +106,7 @@ class Stepping:
         program: Program | SequenceProgram,
         events: Events,
         partition: int | None,
-        states: States | None = None,
+        states: LiveStates | None = None,
         ends: np.ndarray | None = None,
     ):
         self.program, self.events, self.states = program, events, states

@@ -36,7 +36,7 @@ MOST_PARTIALS = 4  # partial matches that a row meets and that are described
 
 
 @dataclass
-class Reading:
+class SpanReading:
     """Rows of one partition read as the beginning of a match.
 
     Parameters
@@ -125,7 +125,7 @@ class _Explainer:
         partition = int(self.events.partition_of_event[self.positions[0]])
         self.stepping = Stepping(self.program, self.events, partition)
         own = [self.stepping.index_of(position) for position in self.positions]
-        reading = Reading(own[0], own[-1])
+        reading = SpanReading(own[0], own[-1])
         if len(own) <= own[-1] - own[0]:
             return self._with_gap(reading, own)
         self._read(reading)
@@ -147,12 +147,12 @@ class _Explainer:
     def _row_at(self, k: int) -> str:
         return self.row(self.stepping.position_of(k))
 
-    def _answer(self, head: str, reading: Reading, more: Sequence[str] = ()) -> WhyNot:
+    def _answer(self, head: str, reading: SpanReading, more: Sequence[str] = ()) -> WhyNot:
         return WhyNot(
             head, tuple(reading.reasons), tuple(reading.kinds), tuple(more), False, None, self._table(reading)
         )
 
-    def _table(self, reading: Reading, spelled: Sequence[str] | None = None) -> pd.DataFrame:
+    def _table(self, reading: SpanReading, spelled: Sequence[str] | None = None) -> pd.DataFrame:
         n = len(self.positions)
         if spelled is None:
             spelled = [names_of_mask(self.names, mask) for mask in reading.masks]
@@ -177,7 +177,7 @@ class _Explainer:
             return None
         most = found[int(np.argmax(counts))]
         other = self._key(self.positions[int(np.argmax(codes == most))])
-        reading = Reading(0, len(self.positions) - 1)
+        reading = SpanReading(0, len(self.positions) - 1)
         for position, code in zip(self.positions, codes, strict=True):
             if code != most:
                 reading.stop(
@@ -189,7 +189,7 @@ class _Explainer:
         row, by = self.events.rows(np.array([position])), self.program.query.partition_by
         return ", ".join(f"{name} {cell(self.source.arrow(name, row).to_pylist()[0])}" for name in by)
 
-    def _with_gap(self, reading: Reading, own: list[int]) -> WhyNot:
+    def _with_gap(self, reading: SpanReading, own: list[int]) -> WhyNot:
         """Return the answer for rows with others of their partition between them."""
         between = sorted(set(range(own[0], own[-1])) - set(own))
         n_more = len(between) - 1
@@ -209,7 +209,7 @@ class _Explainer:
 
     # --- reading them
 
-    def _read(self, reading: Reading) -> None:
+    def _read(self, reading: SpanReading) -> None:
         """Read the rows as a match that begins with the first of them, whatever other matches there are."""
         low, automaton = reading.low, self.program.automaton
         front = max(0, low - rows_looked_back(self.program.query))
@@ -240,7 +240,7 @@ class _Explainer:
             needed = names_of_mask(self.names, wanted)
             reading.stop("missing", f"after {self._row_at(reading.high)} the pattern still needs {needed}")
 
-    def _stop_at(self, reading: Reading, k: int, wanted: int, meant: int) -> None:
+    def _stop_at(self, reading: SpanReading, k: int, wanted: int, meant: int) -> None:
         """Note why row ``k`` is none of the positions that the pattern wants there."""
         row, needed = self._row_at(k), names_of_mask(self.names, wanted)
         if not wanted & meant:
@@ -265,7 +265,7 @@ class _Explainer:
 
     # --- rows that spell the pattern
 
-    def _standing(self, reading: Reading, span: str) -> WhyNot:
+    def _standing(self, reading: SpanReading, span: str) -> WhyNot:
         """Return whether the match is reported, or which one is instead."""
         found, stepping = self.find(), self.stepping
         first, last = (stepping.position_of(k) for k in (reading.low, reading.high))

@@ -25,7 +25,7 @@ _MOST_NUMBERED = 1_000_000  # matches with one last event among which one is loo
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowReading:
     """Events as components of one branch, in stream order.
 
     Parameters
@@ -54,7 +54,9 @@ class Reading:
     more_fillers: bool = False
 
 
-def read_events(places: Places, wanted: Sequence[int], variable_of: dict[int, str] | None = None) -> Reading:
+def read_events(
+    places: Places, wanted: Sequence[int], variable_of: dict[int, str] | None = None
+) -> RowReading:
     """Return the reading of events that gets furthest.
 
     Parameters
@@ -72,7 +74,7 @@ def read_events(places: Places, wanted: Sequence[int], variable_of: dict[int, st
     """
     position = places.position_of_place
     ordered = sorted(wanted, key=lambda place: int(position[place]))
-    best: Reading | None = None
+    best: RowReading | None = None
     for number, bound in enumerate(places.program.branches):
         reader = _Reader(places, bound, number, ordered, variable_of or {})
         found = reader.best()
@@ -83,7 +85,7 @@ def read_events(places: Places, wanted: Sequence[int], variable_of: dict[int, st
     return chosen.with_fillers(best)
 
 
-def _score(reading: Reading) -> tuple:
+def _score(reading: RowReading) -> tuple:
     """Return what makes a reading better: nothing in its way, no misfit, events reached, fewer obstacles."""
     kinds = [obstacle.kind for obstacle in reading.obstacles]
     misfits = sum(component is None for component in reading.components)
@@ -104,7 +106,7 @@ class _Reader:
 
     # --- readings
 
-    def best(self) -> Reading:
+    def best(self) -> RowReading:
         """Return the best reading of all events."""
         if strays := self._strays():
             return self._without(strays)
@@ -121,7 +123,7 @@ class _Reader:
                 components[i] = obstacle.component
         reached = self._reach([(self.wanted[i], of[i]) for i in kept])
         first_misfit = min(i for i in range(len(self.wanted)) if i not in of)
-        return Reading(
+        return RowReading(
             self.number, tuple(self.wanted), tuple(components), min(reached, first_misfit), tuple(obstacles)
         )
 
@@ -132,7 +134,7 @@ class _Reader:
         [(most, _)] = of_partition.most_common(1)
         return [place for place in self.wanted if start[place] != most]
 
-    def _without(self, strays: list[int]) -> Reading:
+    def _without(self, strays: list[int]) -> RowReading:
         """Return the reading of the events of one partition, in which the others are only in the way."""
         kept = [place for place in self.wanted if place not in strays]
         found = _Reader(self.places, self.bound, self.number, kept, self.variable_of).best()
@@ -143,9 +145,9 @@ class _Reader:
         reached = min(found.reached, min(self.wanted.index(place) for place in strays))
         obstacles = tuple(Obstacle("partition", of[place], (place, kept[0])) for place in strays)
         components = tuple(of[place] for place in self.wanted)
-        return Reading(self.number, tuple(self.wanted), components, reached, obstacles)
+        return RowReading(self.number, tuple(self.wanted), components, reached, obstacles)
 
-    def _with_gap(self, fits: list[list[int]]) -> Reading | None:
+    def _with_gap(self, fits: list[list[int]]) -> RowReading | None:
         """Return the reading in which one component has no event, and each event all it needs alone."""
         holds = self.extender.conditions.failing_alone
         own = [
@@ -228,9 +230,9 @@ class _Reader:
             partial = partial.grown(place, c)
         return len(events)
 
-    def _furthest(self, fits: list[list[int]]) -> Reading:
+    def _furthest(self, fits: list[list[int]]) -> RowReading:
         """Return the reading in which most events are a partial match, then with the fewest obstacles."""
-        best: Reading | None = None
+        best: RowReading | None = None
         waiting: list[tuple[Partial, int]] = [(Partial(), 0)]
         n_steps = 0
         while waiting and n_steps < MOST_STEPS:
@@ -260,12 +262,12 @@ class _Reader:
     def _rest_fits(self, fits, i: int, c: int, partial: Partial) -> bool:
         return self._reachable({(c, partial.size(c) + 1)}, fits[i + 1 :])
 
-    def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> Reading:
+    def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> RowReading:
         if best is not None and best.reached > i:
             return best
         components = [*partial.components, *([] if c is None else [c])]
         components += self._rest(components, fits)
-        made = Reading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
+        made = RowReading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
         return made if best is None or _score(made) > _score(best) else best
 
     def _rest(self, components: list[int], fits: list[list[int]]) -> list[int]:
@@ -282,7 +284,7 @@ class _Reader:
                     break
         return made[len(components) :]
 
-    def with_fillers(self, reading: Reading) -> Reading:
+    def with_fillers(self, reading: RowReading) -> RowReading:
         """Return the reading with what stops the events that could be the component that has none."""
         obstacle = next((one for one in reading.obstacles if one.kind == "missing"), None)
         if obstacle is None:
@@ -328,7 +330,7 @@ class Standing:
     taker: MatchBlock | None = None
 
 
-def standing(program: SequenceProgram, found: SequenceSet, reading: Reading, places: Places) -> Standing:
+def standing(program: SequenceProgram, found: SequenceSet, reading: RowReading, places: Places) -> Standing:
     """Return the number of the match that ``reading`` is, or which match left it out.
 
     Parameters
@@ -344,7 +346,7 @@ def standing(program: SequenceProgram, found: SequenceSet, reading: Reading, pla
     return Standing(None, _taker(program, found, reported, position, reading))
 
 
-def _number(found: SequenceSet, position: np.ndarray, reading: Reading) -> int | None:
+def _number(found: SequenceSet, position: np.ndarray, reading: RowReading) -> int | None:
     ends, counts = found.ends()
     at = int(np.searchsorted(ends, position[-1]))
     if at == len(ends) or ends[at] != position[-1] or int(counts[at]) > _MOST_NUMBERED:
@@ -354,7 +356,7 @@ def _number(found: SequenceSet, position: np.ndarray, reading: Reading) -> int |
     return None if same is None else sum(int(count) for count in counts[:at]) + same
 
 
-def _same(block: MatchBlock, position: np.ndarray, reading: Reading) -> int | None:
+def _same(block: MatchBlock, position: np.ndarray, reading: RowReading) -> int | None:
     n_items = np.diff(block.first_item_of_match)
     for m in np.flatnonzero((n_items == len(position)) & (block.branch_of_match == reading.branch)):
         items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])

@@ -32,7 +32,7 @@ from cepkit.insight.funnel_sequences import conditions_alone
 from cepkit.insight.obstacles import Obstacle
 from cepkit.insight.value_text import row_text
 from cepkit.insight.why_not import WhyNot, named_rows
-from cepkit.insight.why_not_sequences import Reading, Standing, read_events, standing
+from cepkit.insight.why_not_sequences import RowReading, Standing, read_events, standing
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
@@ -50,7 +50,7 @@ class Words:
         program: SequenceProgram,
         source: Source,
         places: Places,
-        reading: Reading,
+        reading: RowReading,
         variable_of: Mapping[int, str],
     ):
         self.program, self.query, self.source, self.places = program, program.query, source, places

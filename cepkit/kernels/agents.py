@@ -9,12 +9,12 @@ passes on the results. Nothing is locked while pairs are tested::
                    EVENT_HEAD..TAIL        EVENTS_LOW..NEXT   │ a batch joins
                                                               │ the other log ──► partial queue …
      stage s - 1 ► partial queue ──take──► partial log ◄──────┘       │
-                   HEAD..TAIL              PARTIALS_LOW..NEXT         └─► ``Found`` after the last stage
+                   HEAD..TAIL              PARTIALS_LOW..NEXT         └─► ``FullMatches`` after the last stage
 
-**Records.** ``Network`` describes the run and never changes. ``Blocks`` holds the partial matches: a block is
-a group of rows that belong to one stage and move together. ``Found`` holds the matches. ``Own`` has one row
-per thread (the last one is the source), and only this thread writes it. ``control`` holds the shared numbers,
-each on its own cache line; threads access them only through `cepkit.kernels.atomic`.
+**Records.** ``Network`` describes the run and never changes. ``ItemBlocks`` holds the partial matches: a
+block is a group of rows that belong to one stage and move together. ``FullMatches`` holds the matches.
+``Own`` has one row per thread (the last one is the source), and only this thread writes it. ``control`` holds
+the shared numbers, each on its own cache line; threads access them only through `cepkit.kernels.atomic`.
 
 **Life of a partial match.** The state of its block says where it is::
 
@@ -22,7 +22,7 @@ each on its own cache line; threads access them only through `cepkit.kernels.ato
        _add_partial       _publish       _end_step    _remove_expired          _free_retired
 
 1. An event of a first stage begins a partial match (`_deliver`). A join extends one (`_join_batch`).
-2. `_route_hits` copies the result into the thread's open block, or into ``Found`` after the last stage.
+2. `_route_hits` copies the result into the thread's open block, or into ``FullMatches`` after the last stage.
 3. A full block, and any open block at the end of a step, is closed and published: it enters the queue of its
    stage. A thread may also keep the block (OWN_CHAIN) and continue with it without the queue.
 4. A thread takes the block and joins it with the event log. The block stays WAITING until that step ends.
@@ -83,11 +83,11 @@ ITEM, LOOK, COMPARE, LOCK, SEND = range(5)
 # Indices of ``Network.options``.
 (ALLOCATION, BATCH, CHUNK, IS_SCOPED, REMOVAL, IS_KEPT, START_END, BACKLOG, IS_TRACED, IS_REAL,
  SOURCE_BY_THREADS, ROUTE, IS_RISING, IS_TIMED) = range(14)  # fmt: skip
-# Columns of ``Blocks.header``; rows of ``Blocks.limits``; states of a block.
+# Columns of ``ItemBlocks.header``; rows of ``ItemBlocks.limits``; states of a block.
 STAGE, N_ROWS, LEAST_LAST, MOST_LIMIT, LONGEST, PASS_OF, CHAIN = range(7)
 LAST, LIMIT = range(2)
 FREE, FILLING, WAITING, HELD, RETIRED = range(5)
-# Fields of an entry of ``Blocks.log``.
+# Fields of an entry of ``ItemBlocks.log``.
 NUMBER, TICKET, LOW, HIGH, IS_ALIVE = range(5)
 # Indices of ``control``, the numbers that threads share, each on its own cache line: those of the run, of a
 # stage, and of a thread.
@@ -131,7 +131,7 @@ class Network(NamedTuple):
     options: np.ndarray  # int64, (14,)
 
 
-class Blocks(NamedTuple):
+class ItemBlocks(NamedTuple):
     """Partial matches by block and row, and the state of the blocks."""
 
     items: np.ndarray  # int64, (n_blocks, n_rows, width): places, component by component
@@ -145,7 +145,7 @@ class Blocks(NamedTuple):
     memo: np.ndarray  # int64, (n,): tests of pairs of events; see `cepkit.parallel.compile.join_source`
 
 
-class Found(NamedTuple):
+class FullMatches(NamedTuple):
     """Matches in the order of discovery."""
 
     items: np.ndarray  # int64, (n, width)
@@ -189,8 +189,8 @@ _TYPES = (
     COMPLETES,
     T.Tuple(_WORLD),  # inputs of conditions; see `cepkit.parallel.compile.join_source`
     T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
-    T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), Blocks),
-    T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), Found),
+    T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), ItemBlocks),
+    T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), FullMatches),
     T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
     *_arrays("i1", "f2"),
 )

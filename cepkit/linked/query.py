@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.term_writing import stored_dtype
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
@@ -31,7 +31,7 @@ from cepkit.linked.value_source import write_values
 # --- what the engines run -----------------------------------------------------------------------------------
 
 
-def linked_query_unsupported(program: Bound) -> str | None:
+def linked_query_unsupported(program: BoundQuery) -> str | None:
     """Return why LinkedCEP and the run engines cannot run a program, None when they can."""
     if not isinstance(program, SequenceProgram):
         return "it runs event sequences only"

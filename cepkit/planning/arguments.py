@@ -1,4 +1,4 @@
-"""The keywords that belong to a query, defined once for every call that takes them; it knows no query."""
+"""The keywords of a query, defined once for every call that takes them. This module knows no queries."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class QueryKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a call says besides its query."""
+    """The keywords of a call that belong to its query."""
 
     define: Mapping[str, Any] | None = None
     params: Mapping[str, Any] | None = None
@@ -96,10 +96,10 @@ def read_arguments(function: Callable[..., Any], keywords: Mapping[str, Any]) ->
     Parameters
     ----------
     function : callable
-        The function that was called, documented by `takes_query_keywords`; its own keywords are proposed,
-        too, when one is misspelt.
+        The called function, decorated with `takes_query_keywords`. The error for a misspelt keyword also
+        proposes the function's own keywords.
     keywords : mapping of str to value
-        What it was called with besides its own parameters.
+        The keywords of the call that are not the function's own parameters.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def read_arguments(function: Callable[..., Any], keywords: Mapping[str, Any]) ->
 
 
 def check_keywords(call: str, keywords: Mapping[str, Any], *known: tuple[str, ...]) -> None:
-    """Raise the error for keywords that are not known, in the same words for every call."""
+    """Raise TypeError for an unknown keyword, with the same message for every call."""
     names = [name for group in known for name in group]
     if wrong := next((name for name in keywords if name not in names), None):
         raise TypeError(
@@ -127,7 +127,7 @@ def _own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 def takes_query_keywords(function: _Function) -> _Function:
     """Show the keywords of a query in the signature and the docstring of a function with ``**keywords``.
 
-    The docstring has a line ``**keywords`` where they are described.
+    Their descriptions replace the line ``**keywords`` of the docstring.
     """
     own = inspect.signature(function)
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -1,4 +1,4 @@
-"""Cost formulas of evaluation plans as pure functions of rates and selectivities."""
+"""Cost formulas of evaluation plans: pure functions of rates and selectivities."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import permutations
 from math import factorial
 
-MOST_PERMUTED = 6  # components of which all orders are tried
-LAST_LEVEL = 1 / 16  # of the cost of a test, where tests stand in a row: of the order that was seen
+MOST_PERMUTED = 6  # all orders of up to this many components are tried
+LAST_LEVEL = 1 / 16  # relative cost of a test at the last level, of the measured order of magnitude
 
 Selectivity = tuple[frozenset[int], float]
 
@@ -23,13 +23,13 @@ def partial_matches(
     Parameters
     ----------
     order : sequence of int
-        The components, the first to be looked for first.
+        The components in search order.
     n_events : sequence of float, by component
-        How many events there are of it.
+        Number of events that the component accepts.
     in_window : sequence of float, by component
-        How many of them are expected in one window.
+        Expected number of these events in one window.
     selectivities : sequence of (frozenset of int, float)
-        The components that a condition links, and the share of their events' combinations that fulfil it.
+        The components that a condition reads, and the share of event combinations that fulfil it.
 
     Returns
     -------
@@ -37,12 +37,12 @@ def partial_matches(
 
     Notes
     -----
-    Of k events in one window, the first begins it and the others come in one of (k - 1)! orders. Conditions
-    count as independent of each other.
+    With k events in one window, the first begins it and the others come in one of (k - 1)! orders. The
+    formula treats conditions as independent.
     Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
     Applications", PVLDB 11(11), 2018: the cost of order-based plans.
-    Differs: there a sequence is a conjunction with conditions on time, whose selectivities are given; here
-    their share is 1 / (k - 1)!, as for events that come independently. Events per window are measured.
+    Differs: in the paper, a sequence is a conjunction with conditions on time that have given selectivities.
+    Here their share is 1 / (k - 1)!, as for independent arrivals. Events per window are measured.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def left_deep_cost(
     in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
 ) -> float:
-    """Return the number of partial matches of all lengths under an order; as `partial_matches`."""
+    """Return the expected number of partial matches of all lengths. Parameters as in `partial_matches`."""
     return sum(partial_matches(order, n_events, in_window, selectivities))
 
 
@@ -77,14 +77,14 @@ def nested_search_cost(
     in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
 ) -> float:
-    """Return the combinations of events that a nested search tests under an order; as `partial_matches`.
+    """Return how many combinations of events a nested search tests. Parameters as in `partial_matches`.
 
     Notes
     -----
-    At each level every partial match meets the next component's events before a condition on these can hold
-    or not; at the last level they are tested in a row, by vector instructions, and count less.
+    At each level, the search tests every partial match with every event of the next component in its window.
+    At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
     Source: left-deep plans as in `left_deep_cost`.
-    Differs: what is tested counts, not what passes: here a test costs as much as keeping its result.
+    Differs: counts tests, not combinations that pass, since a test costs as much here as keeping its result.
 
     Examples
     --------
@@ -98,10 +98,7 @@ def nested_search_cost(
     return sum(tested[:-1]) + (tested[-1] * LAST_LEVEL if len(order) > 1 else tested[-1])
 
 
-Cost = Callable[
-    [Sequence[int], Sequence[float], Sequence[float], Sequence[Selectivity]],
-    float,
-]
+Cost = Callable[[Sequence[int], Sequence[float], Sequence[float], Sequence[Selectivity]], float]
 
 
 def cheapest_order(
@@ -110,13 +107,13 @@ def cheapest_order(
     selectivities: Sequence[Selectivity],
     cost: Cost = left_deep_cost,
 ) -> tuple[int, ...]:
-    """Return the order of the least cost; of equal ones the one nearest to the pattern's.
+    """Return the cheapest order; among equally cheap orders, the one closest to the pattern's.
 
     Notes
     -----
-    Up to ``MOST_PERMUTED`` components all orders are compared; of more, each next component is the one with
-    which the order so far costs least.
-    Source: Kolchinsky, Schuster 2018: greedy orders; exhaustive ones for few.
+    With up to ``MOST_PERMUTED`` components, all orders are compared. With more, the search is greedy: each
+    step takes the component that keeps the order so far cheapest.
+    Source: Kolchinsky, Schuster 2018: greedy orders, and exhaustive search for few components.
 
     Examples
     --------
@@ -125,13 +122,13 @@ def cheapest_order(
     """
     n = len(n_events)
 
-    def rounded(order: tuple[int, ...]) -> float:
-        # Equal costs are equal whatever the order of their factors.
+    def round_cost(order: tuple[int, ...]) -> float:
+        # Costs are equal if they differ only in the order of their factors.
         return float(f"{cost(order, n_events, in_window, selectivities):.9g}")
 
     if n <= MOST_PERMUTED:
-        return min(permutations(range(n)), key=rounded)
+        return min(permutations(range(n)), key=round_cost)
     order: tuple[int, ...] = ()
     while len(order) < n:
-        order = min(((*order, c) for c in range(n) if c not in order), key=rounded)
+        order = min(((*order, c) for c in range(n) if c not in order), key=round_cost)
     return order

@@ -1,4 +1,4 @@
-"""Which engine runs a query: the table of engines, each with the reason why it cannot."""
+"""The choice of the engine for a query, from a table of engines that say why they cannot run it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Engine:
     name, summary : str
         As users see them.
     reason_against : callable
-        Takes a program; returns why the engine cannot run it, or None. It need not look at
-        ``evaluation_order``: `unsupported` does.
+        Takes a program; returns why the engine cannot run it, or None. It may ignore ``evaluation_order``,
+        which `unsupported` checks.
     run : callable, optional
         Takes a sequence program and events; returns all matches, before any after-match policy.
     automatic : bool
-        Whether ``"auto"`` may choose it; the others run when they are named.
+        Whether ``"auto"`` may choose it. Other engines run only when the user names them.
     takes_order : bool
-        Whether it runs queries that say their own ``evaluation_order``.
+        Whether it runs queries with their own ``evaluation_order``.
     details : callable, optional
         Takes a program that the engine can run; returns labels and texts for `explain`.
     """
@@ -84,13 +84,13 @@ class EngineValue(ABC):
 
     @abstractmethod
     def planned(self, *, trace: bool) -> Engine:
-        """Return the engine of the table that runs this value; ``trace``: it records every step."""
+        """Return the table's engine for this value; with ``trace`` it records every step."""
 
     def check_agents(self, program: SequenceProgram) -> None:  # noqa: B027 - most engines fit all agents
         """Raise CepError when the engine's values do not fit the agents of a program that it can run."""
 
 
-# In the order in which "auto" tries those that it may choose. Wings add theirs with `register_engine`.
+# "auto" tries the engines in this order. Wings add theirs with `register_engine`.
 _ENGINES: dict[str, Engine] = {
     "regex": Engine("regex", "generated kernel over contiguous rows of a partition", _regex_unsupported),
     "chain": Engine(
@@ -110,10 +110,7 @@ _ENGINES: dict[str, Engine] = {
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
 }
-
-
-# Classes of engines that are values, each with an example.
-_VALUES: dict[str, str] = {}
+_VALUES: dict[str, str] = {}  # classes of engines that are values, each with an example
 
 
 def register_engine(engine: Engine) -> None:
@@ -136,18 +133,18 @@ _remarks: list[tuple[str, Remark]] = []
 
 
 def register_remark(label: str, remark: Remark) -> None:
-    """Add what `explain` says of a program and the engine chosen for it, under a label."""
+    """Add a remark that `explain` prints under ``label`` for a program and its engine."""
     _remarks.append((label, remark))
 
 
 def remarks(program: SequenceProgram, engine: Engine) -> tuple[tuple[str, str], ...]:
-    """Return what wings say of a program and the engine chosen for it, as labels and texts."""
+    """Return the wings' remarks on a program and its engine, as labels and texts."""
     load_wings()
     return tuple((label, remark(program, engine)) for label, remark in _remarks)
 
 
 def engines() -> dict[str, Engine]:
-    """Return the table of all engines by name, those of the wings included."""
+    """Return all engines by name, including those of the wings."""
     load_wings()
     return _ENGINES
 
@@ -162,16 +159,16 @@ def choose_engine(
     program : Program or SequenceProgram
         The bound query.
     engine : str or EngineValue
-        ``"auto"``: the first automatic one that can; else the one of this name, or the value.
+        ``"auto"`` takes the first automatic engine that can run the program. Otherwise a name or a value.
     trace : bool
-        Whether it is to write down every step.
+        Whether the engine must record every step.
 
     Raises
     ------
     CepError
         For an unknown name.
     UnsupportedQueryError
-        When the named engine cannot run the query; quotes its reason and lists the engines that can.
+        When the named engine cannot run the query. Quotes its reason and lists the engines that can.
     """
     check_engine(engine, trace=trace)
     if isinstance(engine, EngineValue):
@@ -203,14 +200,14 @@ def _automatic(program: Program | SequenceProgram) -> Engine:
 
 
 def _class_meant(name: str) -> str | None:
-    """Return the class of engines that a text names, if one."""
+    """Return the class of engines that a misspelt name means, or None."""
     plain = "".join(filter(str.isalpha, name.partition("(")[0])).lower().removeprefix("cep")
     of_text = {known.lower(): known for known in _VALUES}
     return next((of_text[near] for near in get_close_matches(plain, of_text, 1)), None)
 
 
 def check_engine(engine: str | EngineValue, *, trace: bool = False) -> None:
-    """Raise the error for a name that no engine has, or for one that records no trace when it is asked to."""
+    """Raise the error for an unknown engine, or for an engine that cannot record the requested trace."""
     is_value = isinstance(engine, EngineValue)
     if isinstance(engine, type) and issubclass(engine, EngineValue):
         raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_VALUES[engine.__name__]}")

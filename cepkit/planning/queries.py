@@ -1,4 +1,4 @@
-"""Queries as values: text, patterns and builders, put together with the keywords of a call."""
+"""Queries as values, made from text, patterns or builders and the keywords of a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Query = str | Pattern | RegexQuery | SequenceQuery | QueryMethods
 
 
 def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
-    """Return the query as a value; what it says itself cannot be said again beside it."""
+    """Return the query as a value. Keywords cannot repeat what the query itself contains."""
     if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
         isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
     ):
@@ -38,7 +38,7 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
     if not isinstance(query, str):
         if not isinstance(query, Pattern | RegexQuery):
             kind = type(query).__name__
-            raise CepError(f"a query is text, a pattern or a query made before, got {kind}")
+            raise CepError(f"a query is text, a pattern or a query object; got {kind}")
         return query
     if not query.strip():
         raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
@@ -50,7 +50,7 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
 def _as_sequence(query: Query, given: Arguments) -> SequenceQuery:
     if given.define:
         raise CepError(
-            "define belongs to regex patterns; the conditions of an event sequence stand in its WHERE"
+            "define belongs to regex patterns; write the conditions of an event sequence in its WHERE"
         )
     said = {
         item.name: getattr(given, item.name)
@@ -97,6 +97,6 @@ def _only_for_sequences(**keywords: Any) -> None:
     given = [name for name, value in keywords.items() if value]
     if given:
         raise UnsupportedQueryError(
-            f"{given} belong to event sequences; a regex query matches contiguous rows with one meaning: "
-            "earliest end, then earliest start, then anew"
+            f"{given} belong to event sequences; a regex query matches contiguous rows in one way: the "
+            "earliest end, then the earliest start, then the same after that match"
         )

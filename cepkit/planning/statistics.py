@@ -1,4 +1,4 @@
-"""Rates of events and selectivities of conditions, measured on a sample of the places of events."""
+"""Rates of events and selectivities of conditions, measured on a sample of the events."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-TUPLES = 2_000  # that each condition is tested with
+TUPLES = 2_000  # combinations of events that test each condition
 _ANCHORS = 2_000  # events of each component whose windows are counted
-_FIRSTS = 100_000  # events among which the first of a combination is drawn
+_FIRSTS = 100_000  # most events from which the first of a combination is drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Measured:
     Parameters
     ----------
     name : str
-        For people.
+        As users see it.
     components : frozenset of int
-        What it looks at.
+        The components that it reads.
     n_tested, n_held : int
-        Combinations of events in the order and window of the pattern.
+        Number of combinations of events, in the order and window of the pattern.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Measured:
 
     @property
     def selectivity(self) -> float:
-        """The expected share that holds: 0.5 when nothing was tested, and never 0 or 1.
+        """The expected share that holds: 0.5 if nothing was tested, and never 0 or 1.
 
         Source: Laplace's rule of succession.
         """
@@ -43,16 +43,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a cost is computed from.
+    """The input of the cost formulas.
 
     Parameters
     ----------
     n_events : tuple of int, by component
-        How many events it accepts.
+        Number of events that the component accepts.
     in_window : tuple of float, by component
-        Mean number of them in a window behind an event of the pattern.
+        Mean number of these events in a window after an event of the pattern.
     conditions : tuple of Measured
-        Those that look at several components.
+        The conditions that read several components.
     """
 
     n_events: tuple[int, ...]
@@ -73,13 +73,14 @@ def measure_rates(
     Parameters
     ----------
     members : sequence of ndarray of int64
-        By component the places of the events that it accepts, rising.
+        For each component, the places of the events that it accepts, ascending.
     later, window_end : ndarray of int64, shape (n_places,)
-        By place the first one that may follow in a match, and the first one out of the window.
+        For each place, the first one that may follow it in a match, and the first one outside its window.
 
     Notes
     -----
-    Windows behind up to 2,000 events of each component, evenly chosen. Time O(n_components^2 log n_places).
+    Uses the windows after up to 2,000 evenly spaced events per component. Time O(n_components^2 log
+    n_places).
     """
     anchors = np.concatenate([_evenly(own, _ANCHORS) for own in members])
     n_events = tuple(map(len, members))
@@ -104,19 +105,19 @@ def measure_condition(
     Parameters
     ----------
     name, components
-        As of `Measured`.
+        See `Measured`.
     holds : callable
-        Takes places, int64 of shape (n, n_components), those of other components arbitrary; returns whether
-        the condition holds for each row.
+        Takes places, int64 of shape (n, n_components), arbitrary for other components. Returns whether the
+        condition holds for each row.
     members, later, window_end
-        As of `measure_rates`.
+        See `measure_rates`.
     seed : int
         The same seed draws the same combinations.
 
     Notes
     -----
-    At most ``TUPLES`` combinations; all pairs are equally likely, further events between them are drawn from
-    what lies there.
+    Draws at most ``TUPLES`` combinations. All pairs of first and last events are equally likely; the events
+    between them are drawn from those in between.
     """
     drawn = combinations(sorted(components), members, later, window_end, np.random.default_rng(seed))
     n_held = int(np.count_nonzero(holds(drawn))) if len(drawn) else 0
@@ -130,7 +131,7 @@ def combinations(
     window_end: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return drawn events of rising components in order and in one window; as `measure_condition`."""
+    """Draw events of ascending components, in order and in one window; see `measure_condition`."""
     first = _evenly(members[components[0]], _FIRSTS)
     if len(components) == 1:
         first = _evenly(first, TUPLES)
@@ -139,13 +140,13 @@ def combinations(
         return made
     last = members[components[-1]]
     low, high = np.searchsorted(last, later[first]), np.searchsorted(last, window_end[first])
-    n_behind = np.cumsum(np.maximum(high - low, 0))
-    total = int(n_behind[-1]) if len(n_behind) else 0
+    n_after = np.cumsum(np.maximum(high - low, 0))
+    total = int(n_after[-1]) if len(n_after) else 0
     ranks = np.arange(total) if total <= TUPLES else rng.integers(0, total, TUPLES)
-    of = np.searchsorted(n_behind, ranks, side="right")
+    of = np.searchsorted(n_after, ranks, side="right")
     made = np.zeros((len(ranks), len(members)), np.int64)
     made[:, components[0]] = first[of]
-    made[:, components[-1]] = last[high[of] - (n_behind[of] - ranks)]
+    made[:, components[-1]] = last[high[of] - (n_after[of] - ranks)]
     for before, c in pairwise(components[:-1]):
         low = np.searchsorted(members[c], later[made[:, before]])
         n_between = np.searchsorted(members[c], made[:, components[-1]]) - low

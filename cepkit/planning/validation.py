@@ -1,4 +1,4 @@
-"""A query compiled for a frame, with every check and warning that needs no look at the rows."""
+"""Compilation of a query for a frame, with every check and warning that needs no rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cepkit.language.sequences.query import SequenceQuery
 
 
 def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
-    """Compile ``value`` for a source, with every check that needs no look at the rows; measures included."""
+    """Compile ``value`` for a source, with every check that needs no rows, also of the measures."""
     check_columns(source, "partition_by", value.partition_by)
     check_columns(source, "order_by", value.order_by)
     _check_ambiguous_names(value, source)
@@ -51,7 +51,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Progra
 
 
 def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
-    """Raise the error for names that are not columns, or that several columns have."""
+    """Raise the error for names that no column has or that several columns have."""
     for name in names:
         if name not in source.schema:
             raise column_not_found(role, name, source.schema)
@@ -60,7 +60,7 @@ def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
 
 
 def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Source) -> None:
-    """Warn of a window without a unit on a clock that has one: elsewhere the number means another time."""
+    """Warn of a window without a unit on a clock with a unit: on another clock it lasts another time."""
     clock = source.schema.get(value.order_by[0]) if value.order_by else None
     if clock is None or clock.unit is None:
         return
@@ -69,7 +69,7 @@ def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Source) -
         if said is not None and not isinstance(said, str | timedelta):
             warn(
                 f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
-                f"write '{said} {clock.unit}', or the unit that is meant",
+                f"write '{said} {clock.unit}', or the unit that you mean",
             )
 
 
@@ -82,7 +82,8 @@ def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
                 kept = node.right if isinstance(node.left, Literal) else node.left
                 wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
                 warn(
-                    f"{role}: '{node}' is never true, nothing equals or differs from NULL; write '{wanted}'",
+                    f"{role}: '{node}' is never true because nothing equals or differs from NULL; "
+                    f"write '{wanted}'",
                 )
 
 
@@ -102,7 +103,7 @@ def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
     names = [*value.partition_by, *(name for name, _ in _measures(value))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise CepError(f"the result would have the columns {twice} twice; name the measures otherwise")
+        raise CepError(f"the result would have the columns {twice} twice; give the measures other names")
 
 
 def warn_of_unknown_types(program: SequenceProgram, events: Events) -> None:

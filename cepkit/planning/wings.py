@@ -1,4 +1,4 @@
-"""How the wings of the house are loaded: rooms above planning whose engines run only when they are named."""
+"""Loads the wings: packages above planning with engines that run only when the user names them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _loaders: list[Callable[[], None]] = []
 
 
 def add_wings(load: Callable[[], None]) -> None:
-    """Add a function that imports wings; `load_wings` calls it once."""
+    """Register a function that imports wings; `load_wings` calls it once."""
     _loaders.append(load)
 
 
 def load_wings() -> None:
-    """Import all wings, so that their engines are registered."""
+    """Import all wings, which register their engines."""
     while _loaders:
         _loaders.pop()()

@@ -21,7 +21,7 @@ from cepkit.planning.validation import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.codes import KeyCodes
 from cepkit.streaming.coding import BatchCoder, keys_of_batch
-from cepkit.streaming.replicas import Found, Matcher, Replica, ReplicaThreads, Share, gather
+from cepkit.streaming.replicas import Matcher, Replica, ReplicaMatches, ReplicaThreads, Share, gather
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready
 
@@ -60,7 +60,7 @@ class RegexSearch:
             Replica(matcher, _key_text(query, self._keys, r, self.n_threads)) for r in range(self.n_threads)
         ]
         self._threads: ReplicaThreads | None = None
-        self._ready: list[tuple[Found, int]] = []
+        self._ready: list[tuple[ReplicaMatches, int]] = []
         self.n_evicted = 0
 
     # --- events in, matches out
@@ -112,8 +112,8 @@ class RegexSearch:
             else:
                 self._threads.forget(r, own)
 
-    def _in_turn(self) -> list[tuple[Found, int]]:
-        """Return the matches whose turn it is: in which `Found`, and which match of it."""
+    def _in_turn(self) -> list[tuple[ReplicaMatches, int]]:
+        """Return the matches whose turn it is: each is a `ReplicaMatches` and the number of a match."""
         ready, self._ready = self._ready, []
         return ready if self._threads is None else ready + self._threads.released()
 
@@ -182,7 +182,7 @@ class RegexSearch:
             replica.unpack(saved.part(f"replica{r}"))
         self.n_evicted = saved.header["n_evicted"]
         first_row = np.concatenate([[0], np.cumsum(saved.arrays["ready/n_rows"])])
-        ready = Found(saved.arrays["ready/last"], saved.tables["ready"], first_row)
+        ready = ReplicaMatches(saved.arrays["ready/last"], saved.tables["ready"], first_row)
         self._ready = [(ready, m) for m in range(len(ready.last))]
 
     def _table_of_keys(self) -> pa.Table:

@@ -84,7 +84,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReplicaMatches:
     """Results of matches by last event: those of match m are ``table[first_row[m]:first_row[m + 1]]``."""
 
     last: np.ndarray  # int64, (n_matches,): position of the last event
@@ -127,7 +127,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _TableRows:
     """A table as measures read it."""
 
     table: pa.Table
@@ -177,25 +177,25 @@ class Matcher:
         columns = self.inputs.columns if self.rows == "all" else {}
         return Kept(none, none, np.empty(0, np.int32), self.result_columns.empty_table(), dict(columns))
 
-    def results(self, rows: Kept, matches: MatchSet, columns: Mapping[str, Column]) -> Found:
+    def results(self, rows: Kept, matches: MatchSet, columns: Mapping[str, Column]) -> ReplicaMatches:
         """Return what the matches give, in their order."""
         last = rows.position[matches.events.rows(matches.last)]
         if self.rows == "one":
-            measured = measure(self.program.query, matches, _Rows(rows.table, self.program.schema))
+            measured = measure(self.program.query, matches, _TableRows(rows.table, self.program.schema))
             if self.program.query.measures is None and not self.program.query.order_by:
                 measured["first_position"] = pa.array(rows.position[matches.events.rows(matches.first)])
                 measured["last_position"] = pa.array(last)
-            source = _Rows(rows.table, self.program.schema)
+            source = _TableRows(rows.table, self.program.schema)
             table = {
                 name: source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
                 for name, values in measured.items()
             }
-            return Found(last, pa.table(table), np.arange(len(last) + 1))
+            return ReplicaMatches(last, pa.table(table), np.arange(len(last) + 1))
         names = np.array(self.program.automaton.names, dtype=object)
         variables = pa.array(names[label_rows(self.program, matches)], pa.string())
         lineage = matches.lineage
         table = rows.table.take(pa.array(matches.events.rows(lineage.event_of_item.astype(np.int64))))
-        return Found(last, table.add_column(0, "variable", variables), lineage.first_item_of_match)
+        return ReplicaMatches(last, table.add_column(0, "variable", variables), lineage.first_item_of_match)
 
 
 def _rows_before(term: Term) -> int:
@@ -223,7 +223,7 @@ class Replica:
         self.kept = matcher.nothing_kept()
         self._drop_at = 0
 
-    def work(self, share: Share) -> Found | None:
+    def work(self, share: Share) -> ReplicaMatches | None:
         """Advance over a share and return what ends in it; None for nothing.
 
         Whatever goes wrong, the state is then as before.
@@ -269,7 +269,7 @@ class Replica:
 
     def _results(
         self, rows: Kept, first: np.ndarray, last: np.ndarray, columns: Mapping[str, Column]
-    ) -> Found:
+    ) -> ReplicaMatches:
         matched = np.unique(rows.partition[np.searchsorted(rows.number, last)])
         code_of_partition = np.full(self.n_partitions, -1, np.int32)
         code_of_partition[matched] = np.arange(len(matched))
@@ -405,8 +405,8 @@ class ReplicaThreads:
         self._pulsed = stop
         self.check()
 
-    def released(self) -> list[tuple[Found, int]]:
-        """Return the results that nothing can precede any more: in which `Found`, and which match of it."""
+    def released(self) -> list[tuple[ReplicaMatches, int]]:
+        """Return the results that nothing can precede, each as `ReplicaMatches` and a number in it."""
         with self._outlet.lock:
             return self._outlet.merge.release()
 
@@ -462,7 +462,7 @@ def _handle(number: int, message: tuple | np.ndarray, outlet: _Outlet, replica: 
         outlet.merge.pulse(number, stop - 1)
 
 
-def gather(released: list[tuple[Found, int]], empty: pa.Table) -> tuple[pa.Table, np.ndarray]:
+def gather(released: list[tuple[ReplicaMatches, int]], empty: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """Return the results of released matches as one table, and the number of rows of each match."""
     tables, first_row_of_found, n_rows = [empty], {}, 0
     for found, _ in released:

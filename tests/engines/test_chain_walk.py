@@ -205,7 +205,7 @@ def check(case: Case, rows: list[dict], values: Random, *, searched: bool = Fals
         sample = plain(walk.sample(n, values.randint(0, 99), counts))
         assert len(sample) == min(n, len(expected)) == len(set(sample))
         assert sample == [match for match in expected if match in set(sample)]
-    with pytest.raises(IndexError, match="is not there"):
+    with pytest.raises(IndexError, match="no match has the number"):
         walk.take([len(expected)], counts)
     if searched:
         assert plain(joined([search_sequence(program, events).ending(0, len(rows))])) == expected

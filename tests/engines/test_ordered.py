@@ -16,7 +16,7 @@ import pytest
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
-from cepkit.engines.shared.searched_matches import gathered
+from cepkit.engines.shared.searched_matches import gather_calls
 from cepkit.engines.shared.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
@@ -192,7 +192,7 @@ def test_no_call_is_made_that_is_not_needed(most, most_calls, n_calls, n_found, 
     def two(call):
         return MatchBlock(np.array([call, call]), np.zeros(2, np.int16), np.arange(3), np.zeros(2, np.int16))
 
-    block, whole = gathered(found(), most, most_calls)
+    block, whole = gather_calls(found(), most, most_calls)
     assert (len(calls), len(block), whole) == (n_calls, n_found, is_whole)
     assert block.first.tolist() == [call for call in calls for _ in range(2)]
 

@@ -14,7 +14,7 @@ from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.insight.obstacles import KINDS, Obstacle
-from cepkit.insight.why_not_sequences import Reading, read_events, standing
+from cepkit.insight.why_not_sequences import RowReading, read_events, standing
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
@@ -37,7 +37,7 @@ def all_matches(case: gs.Case):
     return sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
 
 
-def read(places: Places, positions, variables=None) -> Reading:
+def read(places: Places, positions, variables=None) -> RowReading:
     wanted = [int(places.place_of_position[position]) for position in positions]
     named = dict(zip(wanted, variables, strict=True)) if variables else None
     return read_events(places, wanted, named)
@@ -107,7 +107,7 @@ def test_random_cases_have_reasons_of_every_kind():
     assert set(KINDS) - set().union(*SEEN.values()) <= rare
 
 
-def lines_of(case: gs.Case, program, found: Reading):
+def lines_of(case: gs.Case, program, found: RowReading):
     branch = program.branches[found.branch].branch
     names = [(c.variable, c.low, c.high) for c in branch.components]
     for line in lines(case.query.pattern):
@@ -118,7 +118,7 @@ def lines_of(case: gs.Case, program, found: Reading):
 class Judge:
     """Asks the definition whether an obstacle is one."""
 
-    def __init__(self, case: gs.Case, line, program, places: Places, found: Reading):
+    def __init__(self, case: gs.Case, line, program, places: Places, found: RowReading):
         self.case, self.found, self.line = case, found, line
         self.search = Search(case.query, line, case.rows)
         self.position = {place: int(places.position_of_place[place]) for place in range(places.n)}

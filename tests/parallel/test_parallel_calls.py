@@ -318,8 +318,8 @@ def test_errors_of_simulate(frame):
         ({"engine": "auto"}, "simulate: engine='auto' has no threads"),
         ({"engine": cep.RIP}, "engine=cep.RIP is a class"),
         ({"arrival": [1.0]}, "arrival: shape (1,) for 150 rows"),
-        ({"arrival": "now"}, "arrival: numbers are meant, nanoseconds for each row"),
-        ({"arrival": np.full(150, -5.0)}, "not fall in the order of the stream, from 0 on"),
+        ({"arrival": "now"}, "arrival: expected numbers, the nanoseconds of each row"),
+        ({"arrival": np.full(150, -5.0)}, "at least 0, and must not fall in stream order"),
         (
             {"costs": cep.Costs(comparison=(1.0,))},
             "Costs: comparison has 1 values for 2 agents, ['b+', 'c']. Give one per agent, or one for all",

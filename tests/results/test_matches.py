@@ -224,7 +224,7 @@ def test_aggregates_range_over_the_matched_rows(found):
         ("sum(prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
         ("sum(up.prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
         ("sum(upp.price)", TypeError, "'upp' is no variable of the pattern. Did you mean 'up'"),
-        ("sum(up)", TypeError, "of which column of 'up'"),
+        ("sum(up)", TypeError, r"needs a column of 'up', as in sum\(up.x\)"),
         ("sum(symbol)", TypeError, "needs numbers, 'symbol' is of type"),
     ],
 )

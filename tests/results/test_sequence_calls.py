@@ -79,7 +79,7 @@ def test_measures_of_a_match_are_python_values():
     [
         ("SEQ(check a, pay b)", PatternSyntaxError, "begins with PATTERN"),
         ("", CepError, "the query is empty"),
-        (None, CepError, "a query is text, a pattern or a query made before, got NoneType"),
+        (None, CepError, "a query is text, a pattern or a query object; got NoneType"),
         (5, CepError, "got int"),
         ("PATTERN SEQ(card-check a, pay b)", PatternSyntaxError, "in single quotes: 'card-check'"),
         ("PATTERN SEQ(card check a, pay b)", PatternSyntaxError, "in single quotes: 'card check'"),

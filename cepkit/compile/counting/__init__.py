@@ -1,1 +1,1 @@
-"""The counting engine: which branches it runs, and the source of its kernels."""
+"""Compilation for the counting engine: the branches that it can run, and the source of its kernels."""

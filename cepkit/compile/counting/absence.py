@@ -1,4 +1,4 @@
-"""Absences → Python source of the kernel that finds the nearest event which a link forbids."""
+"""Absences → Python source of the kernel that finds the nearest event that a link forbids."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def write_absence(writer: ConditionWriter, link: int, absence: LinkAbsence) -> C
     Returns
     -------
     CountingKernel
-        ``nearest(begin, work_limit, *arrays, *constants, first, stop, out)`` looks, for each member a of the
-        neighbour's pool from ``begin`` on, at members ``first[a]`` to ``stop[a]`` of the absent event's pool.
-        It writes the place of the nearest one that passes. If none does, it writes a place far ahead (side
-        ``earlier``) or 0 (``later``). It returns the member at which it stopped after ``work_limit`` events.
+        ``nearest(begin, work_limit, *arrays, *constants, first, stop, out)`` handles each member a of the
+        neighbour's pool from ``begin`` on. It tests members ``first[a]`` to ``stop[a]`` of the absent event's
+        pool and writes the place of the nearest one that passes. If none does, it writes a place far ahead
+        (side ``earlier``) or 0 (``later``). It returns the member at which it stopped after ``work_limit``
+        events.
 
     Notes
     -----

@@ -20,12 +20,15 @@ Key = tuple[str | int, ...]
 class CountingKernel:
     """The text of a module, the name of its function, and the keys of the arrays that the function reads.
 
-    The arrays come in the order of the keys, before the constants. Keys are ``("members", pool)``, int64
-    places that pass the test of the pool, ascending; ``("column", pool, i)``, the values of column i at these
-    places; ``("ends", source pool, target pool)``, for each member of the target pool how many of the source
-    pool may precede it; ``("begins", link)``, for each member of the target pool the first of the source pool
-    that absences and gap allow; ``("limit", link)``, for each member of the source pool the last place where
-    the next event may be. A writer may add keys.
+    The arrays come in the order of the keys, before the constants. A writer may add keys to these:
+
+    - ``("members", pool)``: the places that pass the pool's test, int64, ascending
+    - ``("column", pool, i)``: the values of column i at these places
+    - ``("ends", source pool, target pool)``: for each member of the target pool, how many of the source pool
+      may precede it
+    - ``("begins", link)``: for each member of the target pool, the first of the source pool that absences and
+      gap allow
+    - ``("limit", link)``: for each member of the source pool, the last place for the next event
     """
 
     text: str
@@ -34,14 +37,14 @@ class CountingKernel:
 
 
 class ConditionWriter(TermWriter):
-    """Writes what must hold between two events. This is the only place where conditions of links become code.
+    """Writes the code of the conditions between two events; no other module writes conditions of links.
 
     Parameters
     ----------
     program : SequenceProgram
-        For its constants and functions.
+        The program with its constants and functions.
     graph : StateGraph
-        Of one of the program's branches.
+        The graph of one of its branches.
     dtypes : mapping of str to str
         The numpy dtype of every column that kernels read.
     """
@@ -79,11 +82,11 @@ class ConditionWriter(TermWriter):
         return self.names[term]
 
     def similarity(self, term: Term) -> str:
-        """Return code of a function of two arrays; the name of an array's element is its column and row."""
+        """Return the code of a function of two arrays, which appear as ``column, row``."""
         return f"{term.data}({', '.join(map(self.leaf, term.args))})"
 
     def wide(self, name: str, text: str) -> str:
-        """Return the code of a value of column ``name`` in the width in which terms compute."""
+        """Return the code of a value of column ``name``, converted to the type in which terms compute."""
         dtype = self.dtypes[name]
         if dtype in ("int64", "float64", "object"):
             return text
@@ -92,7 +95,7 @@ class ConditionWriter(TermWriter):
     # --- arrays
 
     def array(self, *key: str | int, dtype: str = "int64") -> str:
-        """Return the name of the array of a key. The array becomes an argument of the kernel."""
+        """Return the name of the array of a key, and make the array an argument of the kernel."""
         item, n_axes = ("float64", 2) if dtype == VECTOR else (dtype, 1)
         self.found[key] = f'T.Array(T.{item}, {n_axes}, "C")'
         return array_name(key)
@@ -121,11 +124,11 @@ class ConditionWriter(TermWriter):
         vectors : mapping of Term to str
             Leaves that change in the loop, and their arrays; for array columns ``array, row`` or ``array``.
         scalars : mapping of Term to str
-            Leaves that have one value, which the lines read before the loop, as ``array[row]``.
+            Leaves with one value, which the lines read before the loop, as ``array[row]``.
         bounds : iterable of (str, str, str)
-            Array, sign, value: further conditions on the array's element.
+            Further conditions on the array's element: array, sign, value.
         at : str
-            The number of the element in the loop.
+            The index of the element in the loop.
         """
         lines = []
         for leaf, array in vectors.items():
@@ -145,7 +148,7 @@ class ConditionWriter(TermWriter):
             lines.append(f"bound{len(parts)} = {value}")
             parts.append(f"{array}[{at}] {sign} bound{len(parts)}")
         parts = dict.fromkeys([*parts, *map(self.true, sorted(terms, key=self.is_costly))])
-        # The code has no jumps, except that a function of the user is called only where it decides.
+        # The code has no jumps, except to call functions of the user only where they decide.
         sign = " and " if any(map(self.is_costly, terms)) else " & "
         return list(dict.fromkeys(lines)), sign.join(f"({part})" for part in parts) or "True"
 
@@ -156,7 +159,7 @@ class ConditionWriter(TermWriter):
         return [*module_header().splitlines(), *self.similarities]
 
     def compiled(self, types: list[str], options: str = "") -> list[str]:
-        """Return the line that compiles the next function for arguments of these types, if any does."""
+        """Return the decorator that compiles the next function for these types; none in plain Python."""
         if self.python:
             return []
         (line,) = decorator(types, user_functions=bool(self.functions))
@@ -172,7 +175,7 @@ class ConditionWriter(TermWriter):
         reorders_sums: bool = False,
         constants: Iterable[str] = (),
     ) -> CountingKernel:
-        """Return a module of one function of ``arguments``, the arrays found, constants, and ``outputs``."""
+        """Return a module with one function of ``arguments``, the arrays, the constants and ``outputs``."""
         keys = tuple(self.found)
         n = len(self.columns)  # these come as arrays of pools
         types = [*(t for _, t in arguments), *self.found.values(), *self.argument_types()[n:]]
@@ -190,10 +193,10 @@ def array_name(key: Key) -> str:
 
 
 def over(low: str | int, high: str) -> str:
-    """Return the head of a loop over r that becomes vector instructions; signed numbers would prevent it."""
+    """Return the head of a loop over r. Unsigned numbers let it become vector instructions."""
     return f"for r in range(np.uint64({low}), np.uint64({high})):"
 
 
 def indented(lines: Iterable[str], by: int = 1) -> list[str]:
-    """Return the lines further to the right."""
+    """Return the lines with ``by`` more levels of indentation."""
     return ["    " * by + line for line in lines]

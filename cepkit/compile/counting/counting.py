@@ -9,8 +9,8 @@ from cepkit.compile.counting.state_graph import StateGraph
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.events import LIST
 
-# How numbers of matches are computed: modulo 2^64, modulo a number that the kernel is given, or as floats.
-# The floats are never too small; they may count windows that are a little too wide.
+# Arithmetic of counts: modulo 2^64, modulo an argument of the kernel, or as floats. The floats are upper
+# bounds, since they may count windows that are a little too wide.
 WRAPPING, MODULAR, AT_LEAST = "wrapping", "modular", "at least"
 _BLOCK = 64
 
@@ -28,9 +28,9 @@ def write_counting(
     Parameters
     ----------
     program : SequenceProgram
-        For its constants, tables and functions.
+        The program with its constants, tables and functions.
     graph : StateGraph
-        Of one of its branches.
+        The graph of one of its branches.
     dtypes : mapping of str to str
         The numpy dtype of every column that kernels read.
     arithmetic : str
@@ -43,21 +43,22 @@ def write_counting(
     CountingKernel
         ``count(begin, stop, work_limit, modulus, at, window_start, *arrays, *constants, out)`` writes the
         numbers for the members of the last pool from ``begin`` to ``stop``. It returns where it stopped after
-        it looked at ``work_limit`` edges. ``at`` (int64, at first -1 in its second place and 0 elsewhere)
-        keeps what the next call needs. ``window_start`` belongs to the members of the last pool. A weighted
-        kernel also writes ``out_sum``, its last argument. Scratch arrays have the size of the state's pool:
+        it looked at ``work_limit`` edges. ``at`` keeps the state between calls (int64; first -1 in its second
+        place and 0 elsewhere). ``window_start`` has a value per member of the last pool. A weighted kernel
+        also writes ``out_sum``, its last argument. Scratch arrays have the size of the state's pool:
         ``("count", state)``, ``("change", state)``, ``("where", state)``, ``("value", state)``,
         ``("changed", state, column)``, and the same for sums.
 
     Notes
     -----
     The kernel keeps, for each event and state, the number of partial matches that end there and begin within
-    the window. It reads this number at the members of the last pool. Before each of them it takes back the
-    partial matches whose first events left the window since the previous one: their contribution is linear,
-    so the kernel computes it along the edges from these first events alone and subtracts it. Then it adds the
-    events that came since.
+    the window. It reads this number at the members of the last pool. Before each member, it takes back the
+    partial matches that begin with an event that left the window since the previous member. Their
+    contribution is linear, so the kernel computes it along the edges from these first events alone and
+    subtracts it. Then it adds the events that came since.
     Time per last event O(edges from lost first events + edges into new events); memory O(events).
-    Source: the counting of GRETA (Poppe et al., VLDB 2017) per event. Taking back is not in that paper.
+    Source: the counting of GRETA (Poppe et al., VLDB 2017) per event.
+    Differs: the paper does not take back partial matches.
     """
     return _CountWriter(program, graph, dtypes, arithmetic, weighted).write()
 
@@ -69,26 +70,26 @@ class _CountWriter(ConditionWriter):
         self.dtype = "float64" if arithmetic == AT_LEAST else "uint64"
         self.first = next(s for s, state in enumerate(graph.states) if state.is_first)
         self.last_pool = graph.pool(graph.finals[0])
-        # The states whose numbers of partial matches are kept.
+        # States for which the kernel keeps the numbers of partial matches.
         self.stored = [s for s in range(len(graph.states)) if graph.out_of(s) and not self.is_one(s)]
         self.low_pools = tuple(dict.fromkeys(graph.pool(s) for s in (self.first, *self.stored)))
 
     def is_one(self, state: int) -> bool:
-        """Whether exactly one partial match ends in each event of the state: the one that begins there."""
+        """Return whether every partial match in the state begins there, so that each event has one."""
         return self.graph.states[state].is_first and not self.graph.into(state)
 
     def ends(self, edge: int) -> str:
-        """Return the name of the array of how many members may precede each member of the target's pool."""
+        """Return the name of the array with the number of possible predecessors of each target."""
         of = self.graph.edges[edge]
         return self.array("ends", self.graph.pool(of.source), self.graph.pool(of.target))
 
     def begins(self, edge: int) -> str | None:
-        """Return the name of the array of the first members that absences and gap allow, None if all are."""
+        """Return the name of the array of the first members that absences and gap allow; None: no limit."""
         is_limited = self.graph.has_gap or self.graph.link(edge).has_near
         return self.array("begins", self.graph.edges[edge].link) if is_limited else None
 
     def limit(self, edge: int) -> str | None:
-        """Return the name of the array of the last places that absences allow, None for no limit."""
+        """Return the name of the array of the last places that absences allow; None: no limit."""
         has_far = self.graph.link(edge).has_far
         return self.array("limit", self.graph.edges[edge].link) if has_far else None
 
@@ -98,11 +99,11 @@ class _CountWriter(ConditionWriter):
         return self.array(kind, state, dtype=self.dtype)
 
     def low(self, state: int) -> str:
-        """Return the name of the first member of the state's pool that is within the window."""
+        """Return the name of the number of the first member of the state's pool in the window."""
         return f"low{self.graph.pool(state)}"
 
     def weigh(self, state: int) -> bool:
-        """Whether the events of this state have weights."""
+        """Return whether the events of this state have weights."""
         return self.weighted is not None and self.graph.states[state].component == self.weighted
 
     def weight(self, state: int) -> str:
@@ -114,7 +115,7 @@ class _CountWriter(ConditionWriter):
             return f"{left} - {right}"
         return f"{left} - {right} if {left} >= {right} else {left} + (modulus - {right})"
 
-    def reduced(self, *names: str) -> list[str]:
+    def reduce(self, *names: str) -> list[str]:
         return [f"{name} %= modulus" for name in names] if self.arithmetic == MODULAR else []
 
     @property
@@ -143,7 +144,7 @@ class _CountWriter(ConditionWriter):
         outputs = [("out", of)] + ([] if self.weighted is None else [("out_sum", of)])
         return self.module(
             "count", arguments, body, outputs,
-            reorders_sums=self.arithmetic == AT_LEAST,  # a bound: the order of a sum does not matter
+            reorders_sums=self.arithmetic == AT_LEAST,  # the order of a sum does not matter for a bound
             constants=[f"ZERO, ONE = np.{self.dtype}(0), np.{self.dtype}(1)"],
         )  # fmt: skip
 
@@ -156,7 +157,7 @@ class _CountWriter(ConditionWriter):
         lows = [line for i in self.low_pools for line in self._ahead(f"low{i}", i)]
         afresh = [f"high{s} = {self.low(s)}" for s in self.stored]
         if self.arithmetic == AT_LEAST:
-            # This may count too much, so nothing is taken back. Now and then all is counted again.
+            # A bound may count too much, so nothing is taken back. Now and then, all is counted again.
             return ["if newest < s or 8 * (s - base) > p - s:", *indented([*lows, *afresh, "base = s"])]
         low = self.low(self.first)
         taking = [line for t in self.stored for line in self._taking_back(t)]
@@ -167,7 +168,7 @@ class _CountWriter(ConditionWriter):
         return lines + (["if newest < s:", *indented(afresh)] if afresh else [])
 
     def _adding(self, t: int) -> list[str]:
-        """Return the lines that count what ends in the members of state ``t`` that are new in the window."""
+        """Return the lines that count the partial matches in the new members of state ``t``."""
         members = self.array("members", self.graph.pool(t))
         final = self.graph.states[t].is_final
         lines = [f"while high{t} < len({members}) and {members}[high{t}] {'<=' if final else '<'} p:"]
@@ -187,13 +188,13 @@ class _CountWriter(ConditionWriter):
             else:
                 lines += ["x = m", *self._into(t)]
             lines += ["n += z", *(["nw += zw"] if self.weighted is not None else [])]
-        lines += [*self.reduced("n"), "out[m] = n"]
+        lines += [*self.reduce("n"), "out[m] = n"]
         if self.weighted is not None:
-            lines += [*self.reduced("nw"), "out_sum[m] = nw"]
+            lines += [*self.reduce("nw"), "out_sum[m] = nw"]
         return lines
 
     def _into(self, t: int) -> list[str]:
-        """Return the lines that add up, as z, the partial matches that end in member x of state ``t``."""
+        """Return the lines that compute z, the number of partial matches in member x of state ``t``."""
         lines = [f"z = {'ONE' if self.graph.states[t].is_first else 'ZERO'}"]
         if self.weighted is not None:
             lines += ["zw = ZERO"]
@@ -202,13 +203,13 @@ class _CountWriter(ConditionWriter):
         return [*lines, *self._weighed(t)]
 
     def _weighed(self, t: int) -> list[str]:
-        lines = self.reduced(*self.sums)
+        lines = self.reduce(*self.sums)
         if self.weigh(t):
-            lines += [f"zw += {self.weight(t)}[x] * z", *self.reduced("zw")]
+            lines += [f"zw += {self.weight(t)}[x] * z", *self.reduce("zw")]
         return lines
 
     def _edge(self, e: int) -> list[str]:
-        """Return the lines that add to z what comes along an edge into member x of its target."""
+        """Return the lines that add to z the partial matches that an edge brings to member x."""
         s, t = self.graph.edges[e].source, self.graph.edges[e].target
         pool = self.graph.pool(s)
         lines = [f"a, b = {self.low(s)}, {self.ends(e)}[x]"]
@@ -235,7 +236,7 @@ class _CountWriter(ConditionWriter):
         ]
 
     def _sum(self, e, span, vectors, bounds, numbers: str | None, weights: str | None) -> list[str]:
-        """Return the lines that add to z (and zw) the elements of arrays at which the edge's terms hold."""
+        """Return the lines that add to z (and zw) the array elements that fulfil the edge's terms."""
         pool = self.graph.pool(self.graph.edges[e].target)
         link = self.graph.link(e)
         scalars = {leaf: f"{self.column(pool, leaf.data[-1])}[x]" for leaf in link.leaves()[1]}
@@ -251,11 +252,11 @@ class _CountWriter(ConditionWriter):
     # --- taking back what began before the window
 
     def _needs_change(self, t: int) -> bool:
-        """Whether a change in state ``t`` changes other states, or later members of this one."""
+        """Return whether a change in state ``t`` changes other states, or later members of this one."""
         return any(self.graph.edges[e].target in self.stored for e in self.graph.out_of(t))
 
     def _taking_back(self, t: int) -> list[str]:
-        """Return the lines that take back what begins from ``low`` to ``lost`` in the members of state t."""
+        """Return the lines that subtract from state ``t`` the partial matches that begin before ``lost``."""
         edges = self.graph.into(t)
         pushed = [e for e in edges if self.is_one(self.graph.edges[e].source)]
         pulled = [e for e in edges if e not in pushed]
@@ -290,7 +291,7 @@ class _CountWriter(ConditionWriter):
             kept += self._keep_change(t)
         body += ["if z != ZERO:" if self.weighted is None else "if z != ZERO or zw != ZERO:", *indented(kept)]
         if pushed and not pulled:
-            # If few members changed, most blocks have none of them.
+            # If few members changed, most blocks are unchanged.
             loop = [f"for block in range({low}, {high}, {_BLOCK}):"]
             inner = [f"end = min(block + {_BLOCK}, {high})", "some = ZERO", over("block", "end")]
             inner += [f"    some |= {change}[r]", "if some != ZERO:"]
@@ -303,7 +304,7 @@ class _CountWriter(ConditionWriter):
         return [*lines, *loop]
 
     def _push(self, e: int, change: str, change_sum: str | None) -> list[str]:
-        """Return the lines that write what the lost events of an edge's source contributed to its target."""
+        """Return the lines that write the contribution of an edge's lost source events to its target."""
         s, t = self.graph.edges[e].source, self.graph.edges[e].target
         link, pool = self.graph.link(e), self.graph.pool(t)
         ends, high = self.ends(e), f"high{t}"
@@ -332,7 +333,7 @@ class _CountWriter(ConditionWriter):
         return [f"x = {self.low(t)}", f"for a in range({self.low(s)}, lost):", *indented(inner)]
 
     def _changed(self, s: int) -> dict[tuple[str, str | int], str]:
-        """Return the arrays that list the changed members of a state, by what they hold."""
+        """Return the arrays that list the changed members of a state, by their content."""
         arrays = {("member", ""): self.array("where", s), ("change", ""): self.number("value", s)}
         if self.weighted is not None:
             arrays["change", "sum"] = self.number("value_sum", s)
@@ -365,7 +366,7 @@ class _CountWriter(ConditionWriter):
         return [*lines, f"n{t} += 1"]
 
     def _pull(self, e: int) -> list[str]:
-        """Return the lines that add to z what changed members of the edge's source bring to member x."""
+        """Return the lines that add to z the contribution of the source's changed members to member x."""
         s, t = self.graph.edges[e].source, self.graph.edges[e].target
         arrays = self._changed(s)
         lines = [f"b = {self.ends(e)}[x]"]

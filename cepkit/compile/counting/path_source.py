@@ -1,10 +1,10 @@
-"""State graph → what the kernels that follow its paths share: tables, and functions of its links.
+"""State graph → the parts that kernels along its paths share: tables, and functions of its links.
 
-These kernels know *entries*: events that a state accepts, by rising place. If the states form a line, each
-state has entries of its own. Otherwise all states share one list, and a mask says which states an event is
+These kernels read *entries*: events that a state accepts, by ascending place. If the states form a line,
+each state has its own entries. Otherwise all states share one list, and a mask says which states an event is
 in. A table by state and entry is one array: entry i of state s has the cell ``offset[s] + i``.
 
-The columns of all entries stand in the same arrays, so that links with equal code share a compiled function.
+All entries share the same arrays of columns, so that links with equal code share a compiled function.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ READ, INT1, INT2, INT3 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int64, 3, 
 SHORT1 = 'T.Array(T.int16, 1, "C")'
 
 
-class PathWriter(ConditionWriter):
+class GraphPathWriter(ConditionWriter):
     """Writes modules of kernels that follow the paths of one graph; see `ConditionWriter` for the parameters.
 
-    ``values`` are the arguments that conditions read: the places of the entries, limits by absent events,
-    columns, constants, tables.
+    ``values`` are the arguments that conditions read: places of the entries, limits by absent events,
+    columns, constants and tables.
     """
 
     def __init__(self, program: SequenceProgram, graph: StateGraph, dtypes: Mapping[str, str]):
@@ -40,7 +40,7 @@ class PathWriter(ConditionWriter):
     # --- modules
 
     def path_module(self, helpers: list[list[str]], *kernels: tuple[str, list[str]]) -> str:
-        """Return a module: tables of the graph, helping functions, and kernels with their types."""
+        """Return a module with tables of the graph, helper functions, and kernels with their types."""
         lines = [*self.head(), *self.graph_tables, "", ""]
         for helper in helpers:
             lines += [*self._helper_line(), *helper, "", ""]
@@ -58,7 +58,7 @@ class PathWriter(ConditionWriter):
 
     @cached_property
     def graph_tables(self) -> list[str]:
-        """The lines that say which states exist and which edges lead where."""
+        """The lines that define the states and edges."""
         states, edges = self.graph.states, sorted(self.graph.edges, key=lambda edge: edge.target)
         n, n_components = len(states), states[-1].component + 1
         component = [state.component for state in states]
@@ -85,11 +85,11 @@ class PathWriter(ConditionWriter):
     # --- what holds between two events
 
     def link_lines(self, k: int, *, sliced: bool) -> tuple[list[str], str]:
-        """Return the lines that load what link k needs of the later entry ``i``, and the condition.
+        """Return the lines that load the values of the later entry ``i`` for link k, and the condition.
 
         The earlier entry is ``lo + j``, with j from 0 on, and below ``hi``. The lines may raise ``lo``. With
-        ``sliced`` the lines cut the arrays of the earlier entries, and conditions read them at j. Otherwise
-        conditions read whole arrays at the unsigned number ``g``.
+        ``sliced``, the lines slice the arrays of the earlier entries, and conditions read them at j.
+        Otherwise conditions read whole arrays at the unsigned index ``g``.
         """
         link, at = self.links[k], "j" if sliced else "g"
         earlier, later = link.leaves()
@@ -113,17 +113,15 @@ class PathWriter(ConditionWriter):
         return lines, condition
 
     def _after(self, cheap: str, link: Link, condition: str) -> str:
-        """Return the code of both conditions; where the cheap one fails, it calls no function of the user."""
+        """Return the code of both conditions. It calls a user's function only if the cheap one holds."""
         is_costly = any(map(self.is_costly, link.terms)) or " and " in condition
         return f"{cheap} {'and' if is_costly else '&'} ({condition})"
 
     def over_links(self, name: str, arguments: str, body: str, *, alive: str = "") -> list[list[str]]:
-        """Return functions ``name0(i, lo, hi, …)`` … for the links, and ``name(k, i, …)`` that chooses one.
+        """Return a function ``name(k, i, lo, hi, …)`` for link k, with the functions that it calls.
 
-        Links with equal code share a function. If all do, no function chooses.
-
-        ``body`` has LOADS, and CONDITION as an expression; ``alive`` is a further condition, for links whose
-        earlier event need not be the first of a match.
+        Links with equal code share a function. ``body`` contains LOADS, and CONDITION as an expression.
+        ``alive`` is a further condition for links after the first event of a match.
         """
         rest = f"{arguments}, {self.values}"
         links_of_body: dict[tuple[str, ...], list[int]] = {}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, PathWriter
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, GraphPathWriter
 
 DIGIT = 31  # bits of a digit of a large number
-# Places in the report of counting, then in the report of the descent.
+# Indices in the report of counting, then in the report of the descent.
 STATE, ENTRY, COUNTED = range(3)
 LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 
 
-def write_window_counts(writer: PathWriter) -> str:
+def write_window_counts(writer: GraphPathWriter) -> str:
     """Write the kernels that count the paths within a window, and find the paths of a line by their numbers.
 
     Returns
@@ -38,7 +38,7 @@ def write_window_counts(writer: PathWriter) -> str:
     return writer.path_module(helpers, *kernels)
 
 
-def write_fitting(writer: PathWriter) -> str:
+def write_fitting(writer: GraphPathWriter) -> str:
     """Write the kernel that checks which rows of entries, one per state of a line, are paths.
 
     Returns
@@ -56,7 +56,7 @@ def write_fitting(writer: PathWriter) -> str:
     return writer.path_module(helpers, (_FITS, types))
 
 
-def write_window_digits(writer: PathWriter) -> str:
+def write_window_digits(writer: GraphPathWriter) -> str:
     """Write the counting kernel for numbers of any size: ``count[cell, n]`` is digit n to the base 2^31.
 
     Returns
@@ -70,7 +70,7 @@ def write_window_digits(writer: PathWriter) -> str:
     return writer.path_module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
 
 
-def write_descent(writer: PathWriter) -> str:
+def write_descent(writer: GraphPathWriter) -> str:
     """Write the kernel that finds a match by its number among those that end at one event.
 
     Returns
@@ -80,7 +80,7 @@ def write_descent(writer: PathWriter) -> str:
         entry, states, stays, nexts, ways, path_state, candidates, report)`` begins with the event
         ``entry[0]`` in the states ``states[0]`` and the number ``rest``, in digits. It skips candidates for
         the event before, and subtracts the numbers of their matches, until the rest is smaller than the next
-        one's. ``ways[d, s]`` is the number of ways in which the events after depth d can go on from state s.
+        one's. ``ways[d, s]`` is the number of ways to continue from state s with the events after depth d.
 
     Notes
     -----
@@ -155,7 +155,7 @@ _DIGITS_OF_CELL = """            for n in range(len(sums)):
                 count[cell[s] + i, n] = z & 2147483647
                 carry = z >> 31"""
 
-# Finds a match's events from the last to the first: it skips entries, 64 at a time and then one by one, while
+# Finds a match's events from the last to the first. It skips entries, 64 at a time and then one by one, while
 # the number is not below the count of their paths.
 _DRAW = """def draw(begin, work_limit, lows, cell, low, high, VALUES, count, last, rank, out):
     work = 0

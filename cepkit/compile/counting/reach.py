@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, READ, PathWriter
+from cepkit.compile.counting.path_source import INT1, READ, GraphPathWriter
 
 
-def write_starts(writer: PathWriter) -> str:
+def write_starts(writer: GraphPathWriter) -> str:
     """Write the kernel that finds the latest starts of the paths that end at each event.
 
     Returns
     -------
     str
-        ``starts(s, begin, end, work_limit, offset, low, high, window_start, *values, latest)`` replaces what
-        is not negative in ``latest``, for entries ``begin`` to ``end`` of state s, by the latest place at
+        ``starts(s, begin, end, work_limit, offset, low, high, window_start, *values, latest)`` replaces the
+        nonnegative values in ``latest``, for entries ``begin`` to ``end`` of state s, by the latest place at
         which a path that ends there can begin, or -1. It returns the entry at which it stopped.
 
     Notes
@@ -25,15 +25,15 @@ def write_starts(writer: PathWriter) -> str:
     return writer.path_module(helpers, (_STARTS, types))
 
 
-def write_reach_back(writer: PathWriter) -> str:
+def write_reach_back(writer: GraphPathWriter) -> str:
     """Write the kernel that goes back from the ends of matches to all events that they can contain.
 
     Returns
     -------
     str
         ``back(s, begin, end, work_limit, offset, low, high, latest, *values, needed)`` goes from entry
-        ``end - 1`` of state s down to entry ``begin``. ``needed`` says, by state and entry, where the window
-        of the earliest end begins that a path from there leads to. The kernel lowers it for all entries that
+        ``end - 1`` of state s down to entry ``begin``. ``needed`` has, for each state and entry, the start of
+        the window of the earliest end that paths from there reach. The kernel lowers it for all entries that
         can precede. It returns the entry before which it stopped. All later states must be done.
 
     Notes

@@ -1,4 +1,4 @@
-"""A sequence query without the conditions that the counting engine cannot run, and a list of these."""
+"""Removes the conditions that the counting engine cannot run from a sequence query, and lists them."""
 
 from __future__ import annotations
 
@@ -21,32 +21,23 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """A program for the counting engine, and what each branch leaves out. Its matches include the query's."""
+    """A program for the counting engine, and what its branches leave out. It has all matches of the query."""
 
     program: SequenceProgram
     dropped: tuple[Dropped, ...]
 
 
 def relax(program: SequenceProgram) -> Relaxed | str:
-    """Return the program without what the counting engine cannot run, or why that is not enough.
+    """Return the program without the conditions that the counting engine cannot run, or why it has none.
 
-    It leaves out each condition and absence for which, even alone, a branch has no state graph. These link
-    events that are not neighbours, read whole loops, or forbid events at the edges of the window.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        Any.
-
-    Returns
-    -------
-    Relaxed or str
-        The reason completes "it …".
+    It leaves out each condition and absence that prevents a state graph even alone: those that link events
+    that are not neighbours, read whole loops, or forbid events at the edges of the window. A reason completes
+    "it …".
     """
     policy = program.query.after_match[0]
     if policy != "none":
         return f"reports matches by after_match={policy!r}, which looks at every one"
-    made = [_relaxed(program, bound) for bound in program.branches]
+    made = [_relax_branch(program, bound) for bound in program.branches]
     for one in made:
         if isinstance(one, str):
             return one
@@ -59,7 +50,7 @@ def relax(program: SequenceProgram) -> Relaxed | str:
     return Relaxed(bare, tuple(dropped for _, dropped in made))
 
 
-def _relaxed(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch, Dropped] | str:
+def _relax_branch(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch, Dropped] | str:
     bare = _with(bound, (), ())
     reason = state_graph_of(program, bare)
     if isinstance(reason, str):
@@ -79,7 +70,7 @@ def _relaxed(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch,
 
 
 def _with(bound: BoundBranch, conditions, absences) -> BoundBranch:
-    """Return the branch with these conditions and absences, and the absences' own conditions, alone."""
+    """Return the branch with only these conditions and absences, and the absences' own conditions."""
     number_of_absence = {a: number for number, a in enumerate(absences)}
     own = [bound.conditions[i] for i in conditions]
     for one in bound.conditions:

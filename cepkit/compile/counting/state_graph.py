@@ -47,9 +47,9 @@ class LinkAbsence:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What must hold between an event of component ``source`` and the next one, of component ``target``.
+    """The conditions between an event of component ``source`` and the next one, of component ``target``.
 
-    The leaves of ``terms`` are ``element`` terms. Those in ``earlier`` read the first of the two events, all
+    The leaves of ``terms`` are ``element`` terms. Leaves in ``earlier`` read the first of the two events, all
     others the second.
     """
 
@@ -158,26 +158,13 @@ def elements_of(terms: Iterable[Term]) -> list[Term]:
 
 
 def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | str:
-    """Return the state graph of a branch, or why it has none.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        For its tests on single events.
-    bound : BoundBranch
-        One of its branches.
-
-    Returns
-    -------
-    StateGraph or str
-        The reason completes "it …".
-    """
+    """Return the state graph of a branch of ``program``, or why it has none, to complete "it …"."""
     components = bound.branch.components
     for component in components:
         if component.until is not None:
             return f"'until' of {component.variable!r} ends its loop"
         if {component.step, component.inner if component.high != 1 else "any"} != {"any"}:
-            return "may not skip any event between two of a match (strategy 'any' may)"
+            return "may not skip any event between two events of a match (strategy 'any' may)"
     between: dict[tuple[int, int], list[tuple[Term, frozenset[Term]]]] = {}
     for condition in bound.conditions:
         if condition.condition.absence is not None:
@@ -189,7 +176,7 @@ def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph |
     absent: dict[int, list[LinkAbsence]] = {}
     for number, absence in enumerate(bound.branch.absences):
         if absence.spanning or absence.after < 0 or absence.before >= len(components):
-            return f"the absent event {absence.variable!r} does not stand between two neighbours"
+            return f"the absent event {absence.variable!r} is not between two neighbours"
         made = _link_absence(program, bound, number)
         if isinstance(made, str):
             return made
@@ -198,7 +185,7 @@ def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph |
 
 
 def _link(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int], frozenset[Term]] | str:
-    """Return which two components a condition links and its leaves of the earlier event."""
+    """Return the two components that a condition links, and its leaves that read the earlier event."""
     of, components = condition.component_of_variable, bound.branch.components
     leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
     reason = f"condition {condition.condition.conjunct + 1} does not link just two neighbouring events"
@@ -229,7 +216,7 @@ def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> 
         of = condition.component_of_variable
         for leaf in condition.term.walk():
             if leaf.op == "group":
-                return f"conditions on the absent event {absence.variable!r} look at all events of a group"
+                return f"conditions on the absent event {absence.variable!r} read all events of a group"
             if leaf.op != "element" or leaf.data[0] == absence.variable:
                 continue
             c, which = of[leaf.data[0]], leaf.data[1]
@@ -239,11 +226,9 @@ def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> 
             elif c == absence.before and (single or which == 1):
                 sides.add("later")
             else:
-                return (
-                    f"conditions on the absent event {absence.variable!r} look at other than its neighbours"
-                )
+                return f"conditions on the absent event {absence.variable!r} read more than its neighbours"
     if len(sides) > 1:
-        return f"conditions on the absent event {absence.variable!r} look at both its neighbours"
+        return f"conditions on the absent event {absence.variable!r} read both its neighbours"
     test = test_of(program, bound.absent_accepts[number])
     terms = tuple(condition.term for condition in own)
     return LinkAbsence(absence.variable, test, terms, sides.pop() if sides else "none")
@@ -256,7 +241,7 @@ def _graph(program, bound, between, absent) -> StateGraph | str:
     for c, component in enumerate(components):
         n_copies = component.low if component.high is None else component.high
         if len(states) + n_copies > MOST_STATES:
-            return f"{component.variable!r} repeats so often that more than {MOST_STATES} states are needed"
+            return f"{component.variable!r} repeats so often that it needs more than {MOST_STATES} states"
         first_state.append(len(states))
         copies_of.append(n_copies)
         test = test_of(program, bound.accepts[c])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, SHORT1, PathWriter
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, SHORT1, GraphPathWriter
 
 # Places in the reports of the walks. Then the reasons why a walk stopped early, besides the limit on work.
 END, DEPTH, PHASE, N_MATCHES, N_ITEMS, WORK, DONE, SEEK, REASON = range(9)
 DEEPER, LONGER, FULL = 1, 2, 3
 
 
-def write_line_walk(writer: PathWriter) -> str:
+def write_line_walk(writer: GraphPathWriter) -> str:
     """Write the walk of a line of states.
 
     Returns
@@ -39,7 +39,7 @@ def write_line_walk(writer: PathWriter) -> str:
     return writer.path_module(helpers, (text, types))
 
 
-def write_walk(writer: PathWriter) -> str:
+def write_walk(writer: GraphPathWriter) -> str:
     """Write the walk of any graph.
 
     Returns

@@ -23,7 +23,7 @@ class Conjunct:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class StartBound:
     """A comparison ``event sign start``: one side depends only on the event, the other only on the start."""
 
     event: Term
@@ -37,7 +37,7 @@ class Target:
 
     position: int
     conjuncts: tuple[Term, ...]
-    bound: Bound | None
+    bound: StartBound | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _is_window(term: Term, clock: Term | None) -> bool:
     )
 
 
-def _with_bound(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], Bound | None]:
+def _with_bound(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], StartBound | None]:
     """Split off the first condition of ``terms`` that can be a bound."""
     for i, term in enumerate(terms):
         if bound := _bound(term):
@@ -240,15 +240,15 @@ def _with_bound(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], Bound | None
     return terms, None
 
 
-def _bound(term: Term) -> Bound | None:
+def _bound(term: Term) -> StartBound | None:
     """Return the term as a bound if its sides separate and the start's side cannot be null, else None."""
     if term.op != "compare" or term.data not in ("<", "<=", ">", ">="):
         return None
     left, right = term.args
     if left.level <= EVENT and right.level == START and _of_start_alone(right) and _never_null(right):
-        return Bound(left, term.data, right)
+        return StartBound(left, term.data, right)
     if right.level <= EVENT and left.level == START and _of_start_alone(left) and _never_null(left):
-        return Bound(right, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[term.data], left)
+        return StartBound(right, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[term.data], left)
     return None
 
 

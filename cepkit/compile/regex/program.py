@@ -11,7 +11,7 @@ from cepkit.compile.regex.automaton import ANY, Positions, positions
 from cepkit.compile.regex.matching_source import write_labelling, write_matching
 from cepkit.compile.regex.plan import Plan, plan_matching
 from cepkit.compile.shared.binding import Binder
-from cepkit.compile.shared.bound_query import Bound, Inputs
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs
 from cepkit.compile.shared.kernel_source import KernelSource
 from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.state_layout import StateArray
@@ -27,7 +27,7 @@ LIST_FULL, QUEUE_FULL, WORK_LIMIT = 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Program(Bound):
+class Program(BoundQuery):
     """A regex query bound to the columns of a schema; ``plan`` places its conditions."""
 
     query: RegexQuery

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from cepkit.compile.sequences.elements import EACH, ElementBinder
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
@@ -83,7 +83,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class SequenceProgram(Bound):
+class SequenceProgram(BoundQuery):
     """A sequence query bound to the columns of one schema."""
 
     query: SequenceQuery

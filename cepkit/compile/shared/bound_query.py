@@ -18,7 +18,7 @@ from cepkit.language.expressions.functions import RegisteredFunction
 
 
 @dataclass(frozen=True)
-class Bound(ABC):
+class BoundQuery(ABC):
     """A query bound to the columns of a schema; programs add their layout.
 
     Parameters

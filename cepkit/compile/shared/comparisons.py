@@ -29,7 +29,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
-class Binder(Protocol):
+class TermBinder(Protocol):
     """The methods that comparisons need from `cepkit.compile.shared.binding.Binder`."""
 
     schema: Mapping[str, ColumnType]
@@ -66,7 +66,7 @@ class Binder(Protocol):
         ...
 
 
-def compare(binder: Binder, e: ex.Comparison) -> Term:
+def compare(binder: TermBinder, e: ex.Comparison) -> Term:
     """Return the truth term of a comparison; both sides are converted to one kind and unit.
 
     Text next to a time or a duration is parsed as one. An integer is compared with a constant float as an
@@ -103,7 +103,7 @@ def compare(binder: Binder, e: ex.Comparison) -> Term:
     return comparison(sign, left, right)
 
 
-def _mismatch(binder: Binder, e: ex.Comparison, left: Term, right: Term) -> str:
+def _mismatch(binder: TermBinder, e: ex.Comparison, left: Term, right: Term) -> str:
     kinds = {left.kind, right.kind}
     for side, term in ((e.left, left), (e.right, right)):
         if term.kind == OTHER:
@@ -122,7 +122,7 @@ def _mismatch(binder: Binder, e: ex.Comparison, left: Term, right: Term) -> str:
     return f"{e.left!s} is a {left_kind}, {e.right!s} is a {right_kind}: they cannot be compared"
 
 
-def _compare_with_text(binder: Binder, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
+def _compare_with_text(binder: TermBinder, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
     if left.op == "quoted":
         raise binder.wrong(e, "this compares two constants; use a column on one side")
     if left.kind == TEXT:
@@ -145,7 +145,7 @@ def _compare_with_text(binder: Binder, e: ex.Comparison, left: Term, sign: str, 
     raise binder.wrong(e, f"a {described(left)} cannot be compared with the text {text!r} in {shown}")
 
 
-def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) -> int:
+def _time(binder: TermBinder, e: ex.Expression, text: str, like: Term, sign: str) -> int:
     """Return the ticks for the comparison ``like sign text``; a text between two ticks is rounded to one."""
     import pandas as pd
 
@@ -173,7 +173,7 @@ def _time(binder: Binder, e: ex.Expression, text: str, like: Term, sign: str) ->
     return ticks + 1 if rest and sign in (">=", "<") else ticks
 
 
-def _timezone(binder: Binder, term: Term) -> str | None:
+def _timezone(binder: TermBinder, term: Term) -> str | None:
     """Return the time zone of the columns in ``term``, or None."""
     for part in term.walk():
         if part.op in ("column", "element"):
@@ -185,7 +185,7 @@ def _timezone(binder: Binder, term: Term) -> str | None:
     return None
 
 
-def check_zones(binder: Binder, e: ex.Expression, left: Term, right: Term) -> None:
+def check_zones(binder: TermBinder, e: ex.Expression, left: Term, right: Term) -> None:
     """Raise if exactly one of two times has a time zone."""
     if {left.kind, right.kind} == {TIME} and (
         (_timezone(binder, left) is None) != (_timezone(binder, right) is None)
@@ -193,7 +193,7 @@ def check_zones(binder: Binder, e: ex.Expression, left: Term, right: Term) -> No
         raise binder.wrong(e, "one side has a time zone and the other has none; convert one of the columns")
 
 
-def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
+def _exact(binder: TermBinder, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
     """Compare an integer with a constant float as integers, because 64-bit integers do not fit a float."""
     if right.kind == INTEGER and left.kind == FLOAT and left.op == "constant":
         left, sign, right = right, _OPPOSITE[sign], left
@@ -208,7 +208,7 @@ def _exact(binder: Binder, left: Term, sign: str, right: Term) -> tuple[Term, st
     return left, sign, right
 
 
-def _round_to_integer(binder: Binder, constant: Term, sign: str) -> Term:
+def _round_to_integer(binder: TermBinder, constant: Term, sign: str) -> Term:
     value = binder.constants[constant.data].value
     if sign in ("==", "!="):
         equal = float(value).is_integer() and NULL_INTEGER < value < 2**63
@@ -220,11 +220,11 @@ def _round_to_integer(binder: Binder, constant: Term, sign: str) -> Term:
     return binder.constant(Constant(INTEGER, clipped(limit)))
 
 
-def _float_constant(binder: Binder, constant: Term) -> Term:
+def _float_constant(binder: TermBinder, constant: Term) -> Term:
     return binder.constant(Constant(FLOAT, float(binder.constants[constant.data].value)))
 
 
-def same_unit(binder: Binder, left: Term, right: Term) -> tuple[Term, Term]:
+def same_unit(binder: TermBinder, left: Term, right: Term) -> tuple[Term, Term]:
     """Return two times or durations, both in the finer of their units."""
     if left.unit == right.unit:
         return left, right
@@ -232,7 +232,7 @@ def same_unit(binder: Binder, left: Term, right: Term) -> tuple[Term, Term]:
     return in_unit(binder, left, finer), in_unit(binder, right, finer)
 
 
-def in_unit(binder: Binder, term: Term, unit: str) -> Term:
+def in_unit(binder: TermBinder, term: Term, unit: str) -> Term:
     """Return a time or duration in ``unit``, which must not be coarser than its own unit."""
     if term.unit == unit:
         return term

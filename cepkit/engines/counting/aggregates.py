@@ -1,4 +1,4 @@
-"""Aggregates over all matches of a state graph, computed along its edges: no match is made."""
+"""Aggregates over all matches of a state graph, computed along its edges without making matches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.events import NULL_INTEGER
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
-_KEPT_BITS = 128  # bits of floats that are kept below the highest bit of the greatest of them
+_KEPT_BITS = 128  # floats keep this many bits below the highest bit of the largest float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Weights:
         )
 
     def residues(self, modulus: int) -> np.ndarray:
-        """Return the residues of a modulus, which is 2^64 or below 2^31."""
+        """Return the residues for a modulus of 2^64 or below 2^31."""
         if modulus == WORD:
             shift = np.minimum(self.shift, 63).astype(np.uint64)
             return np.where(self.shift < 64, self.mantissa.view(np.uint64) << shift, np.uint64(0))
@@ -49,28 +49,28 @@ def aggregate(
     Parameters
     ----------
     counter : PathCounter
-        Of the matches.
+        The counter of the matches.
     component : int
         The component whose events are aggregated. An event counts once for every match it is part of.
     values : ndarray of int64 or float64, shape (n_places,), or None
         An attribute by place; the null of integers and NaN do not count. None counts events.
     function : str
-        One of ``FUNCTIONS``; ``avg`` is the sum divided by the count of all. ``total`` is a sum that is not
-        rounded, a fraction for floats, so that sums of several graphs can be added up.
+        One of ``FUNCTIONS``, or ``total``: a sum without rounding, for floats a fraction, so that sums of
+        several graphs can be added up.
 
     Returns
     -------
     int or float or None
         Counts, and sums and extremes of integers, are exact ints. Sums and averages of floats are rounded
-        once, except that values are rounded to 128 bits below the greatest of them. When no value counts, the
-        result is None, and 0 for ``count``.
+        once, after bits more than 128 below the highest bit of the largest value are cut off. If no value
+        counts, the result is None, or 0 for ``count``.
 
     Notes
     -----
-    Sums take a pass of the counting kernel per 31 bits of the result. Extremes take no counting: they need
-    only to know which events are part of a match; see `Entries.taking_part`.
-    Source: Poppe, Lei, Rundensteiner, Maier, "GRETA", PVLDB 11(1), 2017, section 5: count and sum go along
-    the edges together.
+    Sums take a pass of the counting kernel per 31 bits of the result. Extremes need no counting, only the
+    events that are part of a match; see `Entries.taking_part`.
+    Source: Poppe, Lei, Rundensteiner, Maier, "GRETA", PVLDB 11(1), 2017, section 5: count and sum are
+    computed along the edges together.
     """
     layout = counter.layout
     if values is None:
@@ -91,8 +91,8 @@ def aggregate(
     if function == "total":
         return total
     if function == "avg":
-        return _rounded(Fraction(total) / n)
-    return _rounded(total) if own.dtype.kind == "f" else int(total)
+        return _round_to_float(Fraction(total) / n)
+    return _round_to_float(total) if own.dtype.kind == "f" else int(total)
 
 
 def taking_part(counter: PathCounter, component: int) -> np.ndarray:
@@ -156,10 +156,14 @@ def _infinite_sum(counter: PathCounter, component: int, values: np.ndarray) -> f
 
 def ratio(total: int | float | Fraction, n: int) -> float:
     """Return ``total / n`` as a float; both may be larger than any float."""
-    return total if isinstance(total, float) and not math.isfinite(total) else _rounded(Fraction(total) / n)
+    return (
+        total
+        if isinstance(total, float) and not math.isfinite(total)
+        else _round_to_float(Fraction(total) / n)
+    )
 
 
-def _rounded(number: int | Fraction) -> float:
+def _round_to_float(number: int | Fraction) -> float:
     try:
         return float(number)
     except OverflowError:

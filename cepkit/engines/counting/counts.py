@@ -1,4 +1,4 @@
-"""Exact numbers of matches, of any size, without enumerating them."""
+"""Exact numbers of matches of any size, without enumeration."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
-_SAFE = 1 << 63  # below this a number modulo 2^64 is the number
-_SLACK = 1.01  # floats round away less than this factor
+_SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
+_SLACK = 1.01  # rounding of floats loses less than this factor
 
 
 def count_by_last(graph: StateGraph, places: Places, accept: np.ndarray) -> np.ndarray | list[int]:
@@ -30,7 +30,7 @@ def count_by_last(graph: StateGraph, places: Places, accept: np.ndarray) -> np.n
     Returns
     -------
     ndarray of uint64, shape (n_places,), or list of int
-        Exact; a list when a number is 2^63 or more.
+        Exact; a list if a number is 2^63 or more.
 
     Notes
     -----
@@ -111,7 +111,7 @@ class PathCounter:
         return bound
 
     def quick_bound(self, *, exact_windows: bool) -> int:
-        """Return a bound from the numbers of members within a window alone."""
+        """Return a bound that depends only on the number of members within a window."""
         graph = self.graph
         n_of_pool = [
             self._most_in_window(pool) if exact_windows else self.layout.n_members(pool)
@@ -144,12 +144,12 @@ class PathCounter:
     def pass_over(
         self, arithmetic: str, modulus: int = 0, *, component: int | None = None, weight=None
     ) -> list[np.ndarray]:
-        """Return what the counting kernel writes: the numbers, and with ``weight`` the sums of the weights.
+        """Return the numbers that the counting kernel writes, and with ``weight`` also the sums of weights.
 
-        ``weight`` holds the residues of the weights of the members of the component's pool, uint64.
+        ``weight`` has the residues of the weights of the members of the component's pool, uint64.
         """
         layout = self.layout
-        made = layout.written(
+        made = layout.write_once(
             arithmetic,
             component,
             write=lambda: write_counting(

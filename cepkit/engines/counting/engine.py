@@ -1,4 +1,4 @@
-"""The counting engine: it counts matches first, and makes them when they are asked for."""
+"""The counting engine: it counts matches first, and makes them when they are needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.counting.aggregates import aggregate, ratio
 from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
@@ -21,16 +21,16 @@ from cepkit.engines.shared.sequence_set import (
     KnownMatches,
     MatchBlock,
     SequenceSet,
-    drawn_numbers,
+    draw_numbers,
     joined,
 )
 from cepkit.events import NULL_INTEGER, Events
 
-_FEW_MATCHES = 24  # up to so many are found one by one
+_FEW_MATCHES = 24  # fewer matches than this are found one by one
 
 
-def counting_unsupported(program: Bound) -> str | None:
-    """Return why the counting engine cannot run a program, None when it can; completes "it …"."""
+def counting_unsupported(program: BoundQuery) -> str | None:
+    """Return why the counting engine cannot run a program, to complete "it …", or None if it can."""
     if not isinstance(program, SequenceProgram):
         return "runs event sequences only"
     if not program.compiled:
@@ -40,7 +40,7 @@ def counting_unsupported(program: Bound) -> str | None:
 
 
 def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` in ``events``. They are counted when they are asked for.
+    """Return the matches of ``program`` in ``events``. They are counted when the count is first needed.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class CountedMatches(SequenceSet):
         return [total_of(counts) for counts in self._counts]
 
     def sample_of_branch(self, number: int, n: int, seed: int) -> MatchBlock:
-        """Return ``n`` matches of a branch, drawn as `sample` draws them of all."""
+        """Return ``n`` matches of one branch, drawn as by `sample`."""
         return self._walks[number].sample(n, seed + number, self._counts[number])
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
@@ -123,7 +123,7 @@ class CountedMatches(SequenceSet):
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
         if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
-            return super().glance(n)  # what finds single matches compiles in half the time of the walk
+            return super().glance(n)  # its kernel compiles in half the time of the walk's
         made, missing = [], n
         for block in self._walks[0].blocks(n) if n else ():
             made.append(block if len(block) <= missing else block.take(slice(0, missing)))
@@ -142,7 +142,7 @@ class CountedMatches(SequenceSet):
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         if len(self._walks) == 1:
             return self._walks[0].sample(n, seed, self._counts[0])
-        drawn = drawn_numbers(self._total, n, seed)
+        drawn = draw_numbers(self._total, n, seed)
         made, first = [], 0
         for number, own in enumerate(self.counts_of_branches()):
             n_own = sum(first <= k < first + own for k in drawn)
@@ -160,9 +160,9 @@ class CountedMatches(SequenceSet):
         function : str
             ``count``, ``sum``, ``avg``, ``min`` or ``max``.
         variable : str
-            Of the pattern.
+            A variable of the pattern.
         values, present : ndarray, shape (n_events,), optional
-            int64 or float64 by position, and whether each is there; None counts events.
+            int64 or float64 by position, and whether each is present; None counts events.
         """
         by_place = None
         if values is not None:

@@ -1,4 +1,4 @@
-"""The events of a state graph as kernels read them that follow its paths, and the latest starts of paths."""
+"""The events of a state graph as path kernels read them, and the latest starts of paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entries:
     Parameters
     ----------
     place, position : ndarray of int64, shape (n_entries,)
-        Of the event; places rise within a state.
+        Place and stream position of the event; places ascend within a state.
     low, high : ndarray of int64, shape (n_entries,)
         Time allows the entries from ``low`` to ``high`` of a preceding state before the entry.
     window_start : ndarray of int64, shape (n_entries,)
@@ -27,9 +27,9 @@ class Entries:
     first_of_state, end_of_state, offset : ndarray of int64, shape (n_states,)
         The entries of each state, and where its part of ``latest`` begins.
     latest : ndarray of int64, shape (n_cells,)
-        By state and entry: the latest place at which a path that ends there begins, or -1.
+        For each state and entry, the latest place at which a path that ends there begins, or -1.
     values : tuple
-        The arguments that conditions read; see `PathWriter`.
+        The arguments that conditions read; see `GraphPathWriter`.
     """
 
     place: np.ndarray
@@ -49,7 +49,8 @@ class Entries:
 
         Notes
         -----
-        Time O(n_events x n_states + entries x window), in practice the first; memory O(entries x n_states).
+        Time O(n_events x n_states + entries x window), in practice O(n_events x n_states); memory O(entries x
+        n_states).
         """
         graph, places = layout.graph, layout.places
         states = range(len(graph.states))
@@ -98,7 +99,7 @@ class Entries:
                 )  # fmt: skip
 
     def ends(self, graph: StateGraph) -> tuple[np.ndarray, np.ndarray]:
-        """Return the entries where matches end, and the masks of the final states in which they do, int64."""
+        """Return the entries where matches end, and the masks of their final states, int64."""
         mask = np.zeros(len(self.place), np.int64)
         for s, state in enumerate(graph.states):
             if state.is_final:
@@ -109,7 +110,7 @@ class Entries:
         return ends, mask[ends]
 
     def window(self, start: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return, by state, the first entry from place ``start`` on, and the first from ``last`` on."""
+        """Return, for each state, the first entries at or after the places ``start`` and ``last``."""
         spans = list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
         known = {
             span: span[0] + np.searchsorted(self.place[span[0] : span[1]], [start, last])
@@ -148,7 +149,7 @@ def _rows(layout: Layout, place: np.ndarray, first: int, end: int, state: int) -
 
 
 def _limits(layout: Layout, place, first, end) -> list[np.ndarray]:
-    """Return the limits by absent events: first entries before an entry, and last places after one."""
+    """Return the limits by absent events: first entries before an entry, and last places after an entry."""
     limits = []
     for k, is_near in [*((k, True) for k in layout.writer.nears), *((k, False) for k in layout.writer.fars)]:
         edge = next(edge for edge in layout.graph.edges if edge.link == k)
@@ -166,7 +167,7 @@ def _limits(layout: Layout, place, first, end) -> list[np.ndarray]:
 
 
 def _accepted_cells(layout: Layout, place, first, end, offset) -> np.ndarray:
-    """Return -1 for what no state accepts, the place for what the first accepts, 0 for the others."""
+    """Return, for each state and entry, -1 if not accepted, the place in a first state, otherwise 0."""
     cells = np.empty(int((offset + end).max(initial=0)), np.int64)
     for s, state in enumerate(layout.graph.states):
         own = place[first[s] : end[s]]

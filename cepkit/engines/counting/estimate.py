@@ -1,4 +1,4 @@
-"""Estimated numbers of matches: counted exactly without some conditions, which a sample then tests."""
+"""Estimated numbers of matches: an exact count without some conditions, which a sample then tests."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from cepkit.events import Events
 from cepkit.language.numbers import count_text, rough_text
 
 CONFIDENCE = 0.95
-_LEAST_SHARE = 10  # a branch gets at least the samples of an even share, divided by this
+_LEAST_SHARE = 10  # a branch gets at least a tenth of an even share of the samples
 
 
 @dataclass(frozen=True, slots=True)
 class CountEstimate:
-    """An estimated number of matches, and how far it may be off; prints as text.
+    """An estimated number of matches with its confidence limits. Prints as text.
 
     Parameters
     ----------
     value : int
         The estimate.
     low, high : int
-        Limits between which the number lies with probability ``confidence``; equal when it is exact.
+        Limits between which the number lies with probability ``confidence``; equal if the value is exact.
     confidence : float
         0.95.
     samples : int
-        How many matches of the relaxed query were drawn and tested; 0 when the number was counted.
+        Number of matches of the relaxed query that were drawn and tested; 0 if the matches were counted.
     relaxed_count : int
         The exact number of matches of the query without ``dropped``.
     dropped : tuple of str
-        The conditions and absences that the sample was tested with.
+        The conditions and absences that were tested on the sample.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class CountEstimate:
 
     @property
     def is_exact(self) -> bool:
-        """Whether ``value`` is the number itself."""
+        """Whether ``value`` is the exact number."""
         return self.low == self.high
 
     def __int__(self) -> int:
@@ -78,7 +78,7 @@ class CountEstimate:
 
 
 def exactly(count: int) -> CountEstimate:
-    """Return what is known of a number that was counted."""
+    """Return the estimate for a number that was counted."""
     return CountEstimate(count, count, count, CONFIDENCE, 0, count)
 
 
@@ -94,30 +94,30 @@ def estimate_count(
     events : Events
         With the program's columns.
     samples : int
-        How many matches of the relaxed query are drawn; with several branches about so many.
+        How many matches of the relaxed query to draw; with several branches, about this number.
     seed : int
         The same seed draws the same sample.
 
     Returns
     -------
     CountEstimate
-        Exact when nothing has to be left out, and when all matches of the relaxed query are tested.
+        Exact if no condition is left out, and if all matches of the relaxed query are tested.
 
     Raises
     ------
     CepError
-        When ``samples`` is not a positive number, or ``seed`` none at all.
+        When ``samples`` is not a positive whole number, or ``seed`` is not a whole number.
     UnsupportedQueryError
-        When the counting engine cannot run the query, whatever conditions are left out.
+        When the counting engine cannot run the query without any of its conditions.
 
     Notes
     -----
-    The matches of the relaxed query are counted exactly and drawn uniformly without replacement; the share
-    that fulfils the rest, times the count, is the estimate. Branches are strata, each with a share of the
-    samples in proportion to its relaxed count; one that needs no relaxation is counted. The limits of a
-    stratum are those of Clopper and Pearson, which hold at least so often whatever the share; those of the
-    sum are put together from them.
-    Time: that of counting and sampling the relaxed query, and O(samples x events of a match).
+    The matches of the relaxed query are counted exactly and drawn uniformly without replacement. The estimate
+    is this count times the share of drawn matches that fulfil the other conditions. Branches are strata with
+    samples in proportion to their relaxed counts; a branch that needs no relaxation is counted. Clopper and
+    Pearson's limits of each stratum hold with at least the given confidence for any share; the limits of the
+    sum are computed from them.
+    Time: counting and sampling the relaxed query, and O(samples x events of a match).
     Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
     general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
@@ -136,7 +136,7 @@ def estimate_count(
     if not any(relaxed.dropped):
         return exactly(sum(counts))
     open_counts = [n if dropped else 0 for n, dropped in zip(counts, relaxed.dropped, strict=True)]
-    n_drawn = _shared(samples, open_counts)
+    n_drawn = _divide_samples(samples, open_counts)
     places = Places(program, events)
     accept = accepted(places) if any(dropped.absences for dropped in relaxed.dropped) else None
     strata = []
@@ -146,7 +146,7 @@ def estimate_count(
             block = found.sample_of_branch(b, n, seed)
             hits = _n_holding(places, accept, program.branches[b], relaxed.dropped[b], block)
         strata.append((count, n, hits))
-    value, low, high = _summed(strata, [bool(n) for n in open_counts])
+    value, low, high = _sum_strata(strata, [bool(n) for n in open_counts])
     return CountEstimate(
         value, low, high, CONFIDENCE, sum(n_drawn), sum(counts), _names(program, relaxed.dropped)
     )
@@ -156,8 +156,8 @@ def _as_reason(reason: str) -> str:
     return reason if reason.startswith(("reports", "may", "cannot")) else f"has no such part: {reason}"
 
 
-def _shared(samples: int, counts: list[int]) -> list[int]:
-    """Return how many of the samples fall to each stratum: in proportion to the counts, a few at least."""
+def _divide_samples(samples: int, counts: list[int]) -> list[int]:
+    """Return the number of samples of each stratum: in proportion to the counts, but at least a few."""
     total, n_open = sum(counts), sum(count > 0 for count in counts)
     if total <= samples:
         return counts
@@ -173,8 +173,8 @@ def _n_holding(places: Places, accept, bound: BoundBranch, dropped: Dropped, blo
     return int(holds.all(axis=1).sum())
 
 
-def _summed(strata: list[tuple[int, int, int]], is_open: list[bool]) -> tuple[int, int, int]:
-    """Return the estimate of a sum of strata (count, samples, hits) and its limits."""
+def _sum_strata(strata: list[tuple[int, int, int]], is_open: list[bool]) -> tuple[int, int, int]:
+    """Return the estimate for the sum of strata (count, samples, hits), and its limits."""
     value = sure = possible = 0
     below, above = Fraction(0), Fraction(0)
     for (count, n, hits), drawn in zip(strata, is_open, strict=True):
@@ -186,7 +186,7 @@ def _summed(strata: list[tuple[int, int, int]], is_open: list[bool]) -> tuple[in
         value += round(count * share)
         below += (count * (share - low)) ** 2
         above += (count * (high - share)) ** 2
-        # What was drawn is known: these matches are there, those are not.
+        # The drawn matches are known: the hits count for sure, the others surely do not.
         sure, possible = sure + hits, possible + count - (n - hits)
     low, high = value - _ceil_of_root(below), value + _ceil_of_root(above)
     return value, min(value, max(low, sure)), max(value, min(high, possible))
@@ -207,7 +207,7 @@ def _names(program: SequenceProgram, dropped: tuple[Dropped, ...]) -> tuple[str,
 
 
 def proportion_limits(hits: int, n: int, confidence: float) -> tuple[float, float]:
-    """Return limits between which a proportion lies, of which ``hits`` of ``n`` independent draws were seen.
+    """Return the confidence limits of a proportion after ``hits`` in ``n`` independent draws.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def proportion_limits(hits: int, n: int, confidence: float) -> tuple[float, floa
 
     Notes
     -----
-    The largest and smallest proportions under which so few or so many hits have probability (1 - confidence)
-    / 2, found by bisection. Time O(n).
+    The upper limit is the largest proportion at which ``hits`` or fewer have probability (1 - confidence) /
+    2; the lower limit is the smallest for ``hits`` or more. Both are found by bisection. Time O(n).
     Source: Clopper, Pearson, Biometrika 26, 1934.
 
     Examples
@@ -234,13 +234,13 @@ def proportion_limits(hits: int, n: int, confidence: float) -> tuple[float, floa
     log_ways = np.concatenate([[0.0], np.cumsum(np.log(n + 1 - k) - np.log(k))])
 
     def at_most(most: int, p: float) -> float:
-        """Return the probability of at most so many hits."""
+        """Return the probability of at most ``most`` hits."""
         seen = np.arange(most + 1)
         logs = log_ways[: most + 1] + seen * math.log(p) + (n - seen) * math.log1p(-p)
         return float(np.exp(logs).sum())
 
     def crossing(most: int, target: float) -> float:
-        """Return the proportion under which at most so many hits have this probability."""
+        """Return the proportion at which at most ``most`` hits have the probability ``target``."""
         low, high = 0.0, 1.0
         for _ in range(60):
             p = (low + high) / 2

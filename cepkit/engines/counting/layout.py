@@ -1,4 +1,4 @@
-"""The events of one state graph: the arrays that all kernels of the counting engine read or are made from."""
+"""The events of one state graph as the arrays that the kernels of the counting engine read."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 
 from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
-from cepkit.compile.counting.path_source import PathWriter
+from cepkit.compile.counting.path_source import GraphPathWriter
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.engines.shared.kernels import dtypes_of, kernel
 from cepkit.engines.shared.places import Places, accepted_places
 from cepkit.progress import checkpoint
 
-WORK_PER_CALL = 1 << 26  # entries looked at between two chances to be interrupted
-_FEW_OF = 16  # a search for one place in so many is faster than a pass over all
-_FEW = 1 << 12  # places that numpy lists and counts as fast as kernels, which must be compiled first
+WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
+_FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
+_FEW = 1 << 12  # up to this many places, numpy is as fast as kernels, which must be compiled first
 
 
 class Layout:
-    """The pools of a state graph, and for each of their places which places of other pools may precede it.
+    """The pools of a state graph, and which places of other pools may precede each of their places.
 
-    A pool is the list of places that pass one test. The pool after those of the tests, ``every``, has all
-    places that any state accepts. Arrays are made when they are asked for.
+    A pool is the list of places that pass one test. The last pool, ``every``, has all places that any state
+    accepts. Arrays are made when they are first needed.
 
     Parameters
     ----------
     graph : StateGraph
-        Of a branch of the program of ``places``.
+        The graph of a branch of the program of ``places``.
     places : Places
         The events.
     accept : ndarray of uint8, shape (n_tests, n_places)
@@ -48,12 +48,12 @@ class Layout:
         self._path_kernels: dict[tuple[Callable, str], Callable] = {}
 
     @cached_property
-    def writer(self) -> PathWriter:
+    def writer(self) -> GraphPathWriter:
         """The writer of kernels for paths. It knows the columns and constants of all kernels of the graph."""
-        return self.written("paths", write=partial(PathWriter, self.program, self.graph, self.dtypes))
+        return self.write_once("paths", write=partial(GraphPathWriter, self.program, self.graph, self.dtypes))
 
-    def written(self, *key: object, write: Callable[[], object]) -> Any:
-        """Return what ``write`` returns. It is called once per key, program and graph."""
+    def write_once(self, *key: object, write: Callable[[], object]) -> Any:
+        """Return the result of ``write``, which is called once per key, program and graph."""
         known = self.program.written.setdefault((*key, *self.dtypes.items()), [])
         made = next((made for graph, made in known if graph == self.graph), None)
         if made is None:
@@ -75,10 +75,10 @@ class Layout:
         """Return the compiled kernel."""
         return kernel(self.program, made.text, made.name)
 
-    def path_kernel(self, write: Callable[[PathWriter], str], name: str) -> Callable:
+    def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
         if (write, name) not in self._path_kernels:
-            text = self.written(write, write=partial(write, self.writer))
+            text = self.write_once(write, write=partial(write, self.writer))
             self._path_kernels[write, name] = kernel(self.program, text, name)
         return self._path_kernels[write, name]
 
@@ -91,7 +91,7 @@ class Layout:
         return self._arrays[key]
 
     def arrays_of(self, made: CountingKernel, **scratch: Callable[..., np.ndarray]) -> list[np.ndarray]:
-        """Return the arrays of a kernel; ``scratch`` makes those of its own kinds."""
+        """Return the arrays of a kernel; ``scratch`` has a function for each kind of scratch array."""
         return [scratch[key[0]](*key[1:]) if key[0] in scratch else self.array(*key) for key in made.arrays]
 
     def members(self, pool: int) -> np.ndarray:
@@ -121,13 +121,13 @@ class Layout:
         return self.columns[number][self.members(pool)]
 
     def _since(self, pool: int) -> np.ndarray:
-        """Return the first places in whose windows the members are."""
+        """Return the first place whose window contains each member."""
         return self.places.window_start_of(self.members(pool))
 
     # --- what may precede
 
     def n_before(self, pool: int, places: np.ndarray, *, rising: bool = True) -> np.ndarray:
-        """Return for each of some places how many members of a pool are before it."""
+        """Return how many members of a pool are before each of these places."""
         members, n = self.members(pool), self.places.n
         if len(places) * _FEW_OF <= n:
             return n_below(members, places) if rising else np.searchsorted(members, places)
@@ -141,7 +141,7 @@ class Layout:
         return self.n_before(source, self.members(target))
 
     def _gap(self, source: int, target: int) -> np.ndarray:
-        """Return for each member of the target pool the first of the source pool that the gap allows."""
+        """Return, for each member of the target pool, the first of the source pool that the gap allows."""
         return n_below(self.places.gap_end[self.members(source)], self.members(target) + 1)
 
     def _begins(self, link: int) -> np.ndarray:
@@ -184,7 +184,7 @@ class Layout:
 
     def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
         writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
-        made = self.written(link, absence, write=lambda: write_absence(writer(), link, absence))
+        made = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
         run, arrays = self.function(made), self.arrays_of(made)
         out, done = np.empty(len(first), np.int64), 0
         while done < len(out):
@@ -194,7 +194,7 @@ class Layout:
 
 
 def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return for each bound how many of the values are below it; both are int64 and nondecreasing."""
+    """Return how many values are below each bound; values and bounds are int64 and nondecreasing."""
     if len(bounds) <= _FEW:
         return np.searchsorted(values, bounds)
     from cepkit.kernels.path_counts import count_below

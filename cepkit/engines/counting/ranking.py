@@ -1,4 +1,4 @@
-"""Matches by their numbers: where each one ends, and its path among those that end there."""
+"""Finds matches by their numbers: first where a match ends, then its path."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from cepkit.engines.counting.entries import Entries
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
 from cepkit.progress import checkpoint
 
-SMALL = 1 << 62  # smaller counts are computed as integers of 64 bits
-FEW = 32  # entries looked at in one go for each event of a path
+SMALL = 1 << 62  # smaller counts are computed as 64-bit integers
+FEW = 32  # entries that a kernel looks at in one go for each event of a path
 _MASK = (1 << DIGIT) - 1
 _FEW_EVENTS = 64
 
@@ -48,12 +48,12 @@ class Numbering:
 
     @classmethod
     def of(cls, counts: np.ndarray | Sequence[int], place_of_end: np.ndarray) -> Numbering:
-        """Return the numbering that follows from how many matches end at each place."""
+        """Return the numbering for the numbers of matches that end at each place."""
         if isinstance(counts, np.ndarray):
             own = counts[place_of_end]
             if own.dtype != object and own.sum(dtype=np.float64) < SMALL:
                 first = np.zeros(len(own) + 1, np.int64)
-                np.cumsum(own.astype(np.int64), out=first[1:])  # unsigned into signed would go through floats
+                np.cumsum(own.astype(np.int64), out=first[1:])  # numpy would add unsigned to signed as floats
                 return cls(first)
             return cls([0, *accumulate(map(int, own.tolist()))])
         return cls([0, *accumulate(int(counts[place]) for place in place_of_end.tolist())])
@@ -64,18 +64,18 @@ class Numbering:
         return int(self.first_of_end[-1])
 
     def count(self, end: int) -> int:
-        """Return how many matches end at an end."""
+        """Return the number of matches with this end."""
         return int(self.first_of_end[end + 1]) - int(self.first_of_end[end])
 
-    def located(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """Return, for each number, its end and its number among the matches of this end."""
+    def locate(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the end of each match, and its number among the matches of this end."""
         first = self.first_of_end
         if isinstance(first, list):
             ends = [bisect_right(first, number) - 1 for number in numbers]
             return [(end, number - first[end]) for end, number in zip(ends, numbers, strict=True)]
-        asked = np.asarray(numbers, np.int64)
-        ends = np.searchsorted(first, asked, side="right") - 1
-        return list(zip(ends.tolist(), (asked - first[ends]).tolist(), strict=True))
+        wanted = np.asarray(numbers, np.int64)
+        ends = np.searchsorted(first, wanted, side="right") - 1
+        return list(zip(ends.tolist(), (wanted - first[ends]).tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class CountedWindow:
     start : int
         The window's first place.
     lows, highs, cell : ndarray of int64, shape (n_states,)
-        The entries of each state in it; entry i of state s has row ``cell[s] + i`` of ``count``.
+        The entries of each state in the window; entry i of state s has row ``cell[s] + i`` of ``count``.
     count : ndarray of int64, shape (n_cells,) or (n_cells, n_digits)
         The counts, or their digits to the base 2^31, the lowest first.
     """
@@ -100,7 +100,7 @@ class CountedWindow:
 
 
 class PathFinder:
-    """Finds the matches that end at an entry by their numbers. It keeps the window that it counted last."""
+    """Finds matches that end at an entry by their numbers. It keeps the window that it counted last."""
 
     def __init__(self, layout: Layout, entries: Entries):
         self.layout, self.entries = layout, entries
@@ -115,7 +115,7 @@ class PathFinder:
         Notes
         -----
         Time O(pairs of entries in the window), times ``n_digits``; memory O(states x entries in it). Counts
-        are exact modulo 2^64, with ``n_digits`` modulo 2^(31 n_digits). If fewer matches begin at ``start``
+        are exact modulo 2^64, or modulo 2^(31 n_digits). If fewer matches than the modulus begin at ``start``
         or later and end at ``last``, the counts of all their parts are exact.
         """
         if self._known is not None and self._known[0] == (start, last, n_digits):
@@ -140,29 +140,29 @@ class PathFinder:
         self._known = (start, last, n_digits), window
         return window
 
-    def fitting(self, rows: np.ndarray) -> np.ndarray:
-        """Return which rows of entries, one per state of a line, are paths, bool, (n,)."""
+    def are_paths(self, rows: np.ndarray) -> np.ndarray:
+        """Return which rows of entries, one entry per state of a line, are paths, bool, (n,)."""
         out = np.zeros(len(rows), np.int64)
         run = self.layout.path_kernel(write_fitting, "fits")
         run(rows, self.entries.low, self.entries.high, *self.entries.values, out)
         return out > 0
 
-    def drawn(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
-        """Return the matches of a line by their numbers among those that end at entries in a window.
+    def draw(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        """Return matches of a line by their numbers among the matches with the same last entry.
 
         Parameters
         ----------
         window : CountedWindow
             Counted without digits.
         last : ndarray of int64, shape (n,)
-            Entries.
+            The last entries.
         rank : ndarray of int64, shape (n,)
-            Numbers. The kernel replaces -1 by the number of all that end there.
+            The numbers. The kernel replaces -1 by the number of all matches with this last entry.
 
         Returns
         -------
         ndarray of int64, shape (n, n_states)
-            Their entries, from the first event to the last.
+            The entries of the matches, from the first event to the last.
         """
         out = np.zeros((len(last), self.n_states), np.int64)
         own, done, run = self.entries, 0, self.layout.path_kernel(write_window_counts, "draw")
@@ -175,9 +175,9 @@ class PathFinder:
         return out
 
     def paths(self, last: int, end_states: int, ranks: Sequence[int], count: int) -> list[Path]:
-        """Return the matches of numbers ``ranks`` among the ``count`` matches that end at entry ``last``.
+        """Return the matches with the numbers ``ranks`` among the ``count`` matches that end at ``last``.
 
-        ``end_states`` is the mask of the final states in which they end.
+        ``end_states`` is the mask of their final states.
         """
         own = self.entries
         start, place = int(own.window_start[last]), int(own.place[last])
@@ -187,7 +187,7 @@ class PathFinder:
             window = self.window(start, place)
             if self.is_line:
                 states = np.arange(self.n_states - 1, -1, -1)
-                rows = self.drawn(window, np.full(len(ranks), last), np.array(ranks, np.int64))
+                rows = self.draw(window, np.full(len(ranks), last), np.array(ranks, np.int64))
                 return [Path(row[::-1], states) for row in rows]
             digits = np.stack([window.count & _MASK, window.count >> DIGIT], axis=1)
             window = replace(window, count=digits)
@@ -218,6 +218,6 @@ class PathFinder:
                 self._scratch = [np.concatenate([array, np.zeros_like(array)]) for array in self._scratch]
                 report[IS_FULL] = 0
         if report[FOUND] < 0:
-            raise ValueError(f"counts do not fit: fewer matches end at place {own.place[last]} than they say")
+            raise ValueError(f"wrong counts: fewer matches end at place {own.place[last]} than they say")
         n = int(report[LEVEL]) + 1
         return Path(self._scratch[0][:n].copy(), self._scratch[5][:n].copy())

@@ -1,4 +1,4 @@
-"""Numbers of any size from their residues: moduli that are enough, and the Chinese remainder theorem."""
+"""Numbers of any size from their residues, by the Chinese remainder theorem."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ WORD = 1 << 64
 
 
 def moduli(bound: int, most_terms: int, *, largest: int = 1 << 62) -> list[int]:
-    """Return 2^64 and odd moduli without common factors, whose product exceeds ``bound``.
+    """Return 2^64 and odd moduli without common factors, with a product greater than ``bound``.
 
     Parameters
     ----------
     bound : int
-        No number that is to be found is greater.
+        The largest possible number.
     most_terms : int
-        That many residues of one odd modulus add up to less than 2^64.
+        The sum of this many residues of one odd modulus must stay below 2^64.
     largest : int
         The odd moduli are smaller.
 
     Raises
     ------
     ValueError
-        If all such moduli together are not enough.
+        If the product of all such moduli is too small.
     """
     used, product = [WORD], WORD
     limit = min(largest, WORD // most_terms)
@@ -41,14 +41,14 @@ def moduli(bound: int, most_terms: int, *, largest: int = 1 << 62) -> list[int]:
 
 
 def number_of(residues: list[np.ndarray], used: list[int]) -> np.ndarray | list[int]:
-    """Return the numbers from 0 that have these residues: uint64 when all are below 2^63, else ints.
+    """Return the least numbers with these residues: uint64 if all are below 2^63, otherwise a list of int.
 
     Parameters
     ----------
     residues : list of ndarray of uint64, shape (n,)
         One array per modulus.
     used : list of int
-        The moduli; 2^64 first.
+        The moduli, 2^64 first.
     """
     numbers, product = residues[0].astype(object), used[0]
     for residue, modulus in zip(residues[1:], used[1:], strict=True):

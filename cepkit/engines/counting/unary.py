@@ -1,4 +1,4 @@
-"""Counts without conditions between events: constant time per event, whatever the window."""
+"""Counts without conditions between events, in constant time per event for any window."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SAFE = 1 << 63
 
 
 def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
-    """Return how many matches end at each member of the last pool: uint64, or ints when one is 2^63 or more.
+    """Return how many matches end at each member of the last pool: uint64, or ints if one is 2^63 or more.
 
-    ``bound`` is a number that none of them exceeds. A graph with a loop needs none.
+    None of the numbers exceeds ``bound``. A graph with a loop needs no bound.
 
     Notes
     -----
-    Time O(n_events x n_states), times the length of numbers beyond 63 bits.
-    Differs: CORE (Bucchi et al., VLDB 2022) reaches the same bound with a structure that enumerates as well.
+    Time O(n_events x n_states), times the length of numbers with more than 63 bits.
+    Differs: CORE (Bucchi et al., VLDB 2022) has the same complexity, with a structure that also enumerates.
     """
     from cepkit.kernels.path_counts import count_graph
 
@@ -26,7 +26,7 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
     if (graph.is_line or n == 1) and not graph.has_loop and n <= 8 and bound < _SAFE:
         return _count_row(layout, last, since)
     states = _sets_of_states(layout)
-    # A loop halves numbers, so they must not be residues modulo 2^64.
+    # With a loop, the kernel halves numbers, so they must not be residues modulo 2^64.
     bound = _bound_of_paths(layout, states, since) if graph.has_loop else bound
     source, first_edge = [], [0]
     for t, state in enumerate(graph.states):
@@ -84,7 +84,7 @@ def _bound_of_paths(layout: Layout, states: np.ndarray, since: np.ndarray) -> in
 
 
 def _sets_of_states(layout: Layout) -> np.ndarray:
-    """Return the states that each event may be in, int64, bit by bit."""
+    """Return the mask of the states that each event may be in, int64."""
     out = np.zeros(layout.places.n, np.int64)
     for s, state in enumerate(layout.graph.states):
         out |= layout.accept[state.test].astype(np.int64) << s

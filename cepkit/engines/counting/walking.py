@@ -26,19 +26,19 @@ from cepkit.engines.counting.entries import Entries
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
 from cepkit.engines.counting.ranking import FEW, SMALL, Numbering, Path, PathFinder
 from cepkit.engines.counting.sampling import LineSample
-from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, drawn_numbers, joined
+from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, draw_numbers, joined
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16
 _STRETCH = 1024  # entries that the walk of a line looks at in one go for each event of a path
-_FEW_EVENTS = 64  # of a path, before its arrays grow
+_FEW_EVENTS = 64  # length of a path for which its arrays have room at first
 _FROM_THE_END = (1, 2)  # numbers of the scratch arrays in which depth 0 is the last cell
-_RUN = 24  # for so many successive numbers, walking is cheaper than finding each
+_RUN = 24  # from this many successive numbers on, a walk is cheaper than finding each
 
 
 class PathWalk:
-    """Walks over the matches in a layout. It keeps no matches, and of the events what `Entries` holds.
+    """Walks over the matches in a layout. It keeps no matches, only the `Entries`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class PathWalk:
 
     Notes
     -----
-    ``counts`` in the methods is how many matches end at each place: an array or a list of Python integers.
+    In the methods, ``counts`` is the number of matches that end at each place: an array or a list of int.
     Source: Poppe, Lei, Rundensteiner, Maier, "GRETA: Graph-based Real-time Event Trend Aggregation", PVLDB
     11(1), 2017, section 4: matches as the paths of a graph of events.
     Differs: the graph is not stored; kernels look up its edges. Paths are also walked and found by number.
@@ -87,7 +87,7 @@ class PathWalk:
 
         Notes
         -----
-        Memory O(size x events of a match), however many matches end at one event. Time O(events of matches +
+        Memory O(size x events of a match), even if many matches end at one event. Time O(events of matches +
         events in the windows before them): every candidate that passes leads to a match.
         """
         yield from self._walk(0, len(self._ends[0]), size)
@@ -124,7 +124,7 @@ class PathWalk:
                 run(*arguments, out, report)
             n_matches = int(report[N_MATCHES])
             if n_matches:
-                yield self._of_one_length(_trimmed(out, n_matches * n))
+                yield self._of_one_length(_trim(out, n_matches * n))
 
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
         own, run = self.entries, self.layout.path_kernel(write_walk, "walk")
@@ -149,18 +149,18 @@ class PathWalk:
                 run(*arguments, *scratch, *outputs, report)
                 if report[REASON] == DEEPER:
                     depth *= 2
-                    scratch = _deeper(scratch, depth)
+                    scratch = _deepen(scratch, depth)
             n_items *= 2 if report[REASON] == LONGER else 1
             n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
             if n_matches:
                 sizes = n_used, n_used, n_matches + 1
-                made = [_trimmed(array, n) for array, n in zip(outputs, sizes, strict=True)]
+                made = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
                 yield MatchBlock(*made, np.full(n_matches, self.number, np.int16))
 
     def _of_one_length(self, positions: np.ndarray) -> MatchBlock:
         n = len(positions) // self.n_states
         if self._shared is None or len(self._shared[2]) != n:
-            # Blocks of a size have these in common; making them anew costs more than the walk.
+            # Blocks of one size share these arrays. Making new ones costs more than the walk.
             self._shared = (
                 np.tile(self.component_of_state, n),
                 np.arange(n + 1) * self.n_states,
@@ -173,7 +173,7 @@ class PathWalk:
     # --- by number
 
     def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
-        """Return the numbers of the matches by their last events; the latest numbering is kept."""
+        """Return the numbering of the matches by their last events. The latest one is kept."""
         if self._numbering is None or self._numbering[0] is not counts:
             place_of_end = self.entries.place[self._ends[0]]
             self._numbering = counts, Numbering.of(counts, place_of_end)
@@ -200,14 +200,14 @@ class PathWalk:
         matches, and O(window) per event of each match. Runs of successive numbers are walked.
         """
         numbering = self.numbering(counts)
-        asked = sorted(set(numbers))
-        if asked and not 0 <= asked[0] <= asked[-1] < numbering.total:
-            wrong = asked[0] if asked[0] < 0 else asked[-1]
-            raise IndexError(f"match {wrong} is not there: {numbering.total} matches, the first is 0")
-        block = joined(list(self._of_runs(asked, numbering)))
-        if len(asked) == len(numbers) and asked == list(numbers):
+        wanted = sorted(set(numbers))
+        if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
+            wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
+            raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
+        block = joined(list(self._of_runs(wanted, numbering)))
+        if len(wanted) == len(numbers) and wanted == list(numbers):
             return block
-        place_of_number = {number: m for m, number in enumerate(asked)}
+        place_of_number = {number: m for m, number in enumerate(wanted)}
         return block.take(np.array([place_of_number[number] for number in numbers], np.int64))
 
     def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
@@ -215,15 +215,15 @@ class PathWalk:
 
         Notes
         -----
-        Exactly uniform for counts of any size: numbers of matches are drawn, and the matches found as in
-        `take`. In a line of states these numbers only decide how many matches end at each event. `LineSample`
-        then draws so many there, with one counted window for last events that are close to each other.
+        Exactly uniform for counts of any size: numbers of matches are drawn, and `take` finds the matches. In
+        a line of states, the numbers only decide how many matches end at each event. `LineSample` then draws
+        these matches, with one counted window for last events that are close to each other.
         """
         numbering = self.numbering(counts)
-        numbers = drawn_numbers(numbering.total, n, seed)
+        numbers = draw_numbers(numbering.total, n, seed)
         if not numbers or not self.is_line or n >= numbering.total or numbering.total >= SMALL:
             return self.take(numbers, counts)
-        ends, n_wanted = np.unique([end for end, _ in numbering.located(numbers)], return_counts=True)
+        ends, n_wanted = np.unique([end for end, _ in numbering.locate(numbers)], return_counts=True)
         count = np.diff(numbering.first_of_end)[ends]
         last = self._ends[0][ends]
         by_place = np.argsort(last)
@@ -233,9 +233,9 @@ class PathWalk:
         return self._of_one_length(positions[np.lexsort(positions.T)].ravel())
 
     def _of_runs(self, numbers: list[int], numbering: Numbering) -> Iterator[MatchBlock]:
-        """Yield the matches of rising numbers. Long runs of successive numbers are walked, others found."""
+        """Yield the matches of ascending numbers: walk long runs of successive numbers, find the others."""
         ends, end_states, positions = self._ends
-        located = numbering.located(numbers)
+        located = numbering.locate(numbers)
         m = 0
         while m < len(numbers):
             checkpoint()
@@ -279,25 +279,25 @@ class PathWalk:
 
 
 def _run_length(numbers: list[int], m: int) -> int:
-    """Return how many successive numbers a rising list of different numbers has from index ``m`` on."""
+    """Return how many numbers of an ascending list follow each other directly from index ``m`` on."""
     return bisect_right(range(len(numbers) - m), numbers[m], key=lambda i: numbers[m + i] - i)
 
 
-def _trimmed(array: np.ndarray, n: int) -> np.ndarray:
-    """Return the first ``n`` of an array, without keeping much more of it."""
+def _trim(array: np.ndarray, n: int) -> np.ndarray:
+    """Return the first ``n`` items of an array without keeping a much larger one in memory."""
     return array[:n] if 2 * n > len(array) else array[:n].copy()
 
 
 def _scratch(depth: int) -> list[np.ndarray]:
-    """Return the arrays, by depth of a path, in which the walk of a graph works."""
+    """Return the scratch arrays of the walk of a graph, indexed by depth of a path."""
     path = [np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth, np.int16)]
     one = [np.zeros(depth, np.int64) for _ in range(6)]
     more = [np.zeros((depth, 2), np.int64), np.zeros((depth, 3, FEW), np.int64)]
     return [*path, *one, *more, *(np.zeros(depth, np.int64) for _ in range(3))]
 
 
-def _deeper(scratch: list[np.ndarray], depth: int) -> list[np.ndarray]:
-    """Return arrays for longer paths, with the old contents where kernels look for them."""
+def _deepen(scratch: list[np.ndarray], depth: int) -> list[np.ndarray]:
+    """Return arrays for longer paths, with the old contents at the end from which kernels count."""
     larger = _scratch(depth)
     for number, (old, new) in enumerate(zip(scratch, larger, strict=True)):
         if number in _FROM_THE_END:

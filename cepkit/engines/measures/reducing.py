@@ -1,4 +1,4 @@
-"""The values of every match reduced to one: counts, sums, means, extremes, lists."""
+"""Reductions of the values of every match to one value: counts, sums, means, extremes, lists."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def reduced(
+def reduce_items(
     function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None
 ) -> pa.Array:
-    """Reduce the items of every match; nulls do not count, and of nulls alone the result is null.
+    """Reduce the items of every match to one value. Nulls do not count; nulls alone give null.
 
     Parameters
     ----------
     function : str
         ``count``, ``sum``, ``avg``, ``min``, ``max`` or ``collect``.
     values : pyarrow.Array, shape (n_items,)
-        Match by match.
+        The items, match by match.
     first_item : ndarray of int, shape (n_matches + 1,)
         Offsets; every match has at least one item.
     order : tuple of str, optional
-        The texts from least to greatest where they have an order of their own.
+        The texts from least to greatest, for ordered categories.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
-    """Return numbers, times, dates or durations as float64 or int64, 0 where a value is null."""
+    """Return numbers, times, dates or durations as float64 or int64, with 0 for null."""
     if pa.types.is_floating(values.type):
         return values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
     if not pa.types.is_integer(values.type):
@@ -91,7 +91,7 @@ def _numbers(values: pa.Array) -> np.ndarray:
 
 
 def _codes(values: pa.Array, order: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the texts from least to greatest and the place of each value among them, any for null."""
+    """Return the sorted texts and the index of each value among them; a null has any index."""
     if order is None:
         every = np.asarray(values.fill_null("").to_pylist(), dtype=object)
         return np.unique(every, return_inverse=True)
@@ -100,7 +100,7 @@ def _codes(values: pa.Array, order: tuple[str, ...] | None) -> tuple[np.ndarray,
 
 
 def _extreme(function: str, values: np.ndarray, present: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the least or greatest value of each segment, of those that are present."""
+    """Return the least or greatest present value of each segment."""
     is_max = function == "max"
     if values.dtype.kind == "f":
         neutral = -np.inf if is_max else np.inf

@@ -1,4 +1,4 @@
-"""Measures: expressions over whole matches, computed after matching from the rows that matched."""
+"""Measures: expressions over whole matches, computed from the matched rows after matching."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import reduced
-from cepkit.engines.measures.vectors import compared, vectors_of_arrow
+from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.vectors import compare_rows, vectors_of_arrow
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
 from cepkit.language.expressions import trees as ex
@@ -37,7 +37,7 @@ def _power(base, exponent):
 
 
 def _of_positive(logarithm: Callable) -> Callable:
-    """Return the logarithm with null where it is minus infinity."""
+    """Return the logarithm as a function that is null for numbers that are not positive."""
     return lambda x: logarithm(pc.if_else(pc.greater(x, 0.0), x, pa.scalar(None, pa.float64())))
 
 
@@ -55,7 +55,7 @@ _TEXT = {"starts_with": pc.starts_with, "ends_with": pc.ends_with, "contains": p
 
 
 class Rows(Protocol):
-    """Where the values of rows come from; the frames' sources are such."""
+    """A source of the values of rows, such as the sources of frames."""
 
     @property
     def schema(self) -> Mapping[str, object]:
@@ -67,13 +67,13 @@ class Rows(Protocol):
         ...
 
     def vectors(self, name: str) -> np.ndarray:
-        """Return an array column as a matrix, a row each."""
+        """Return an array column as a matrix, with a row for each array."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A measure that is a column's value at one row per match: the frame can hand it out in its own type."""
+    """A measure that takes a column's value at one row per match. The frame can return it in its own type."""
 
     column: str
     rows: np.ndarray  # int64, (n_matches,): row numbers of the frame
@@ -100,8 +100,8 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
     Parameters
     ----------
     query : RegexQuery
-        Its partition columns come first, then the measures. Without measures and order columns the result has
-        ``first_position`` and ``last_position``, the places of the first and last event in the stream.
+        Its partition columns come first, then the measures. Without measures and order columns, the result
+        has ``first_position`` and ``last_position``, the stream positions of the first and last event.
     matches : MatchSet
         In the order of the result.
     source : Rows
@@ -115,7 +115,7 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
     Raises
     ------
     ColumnNotFoundError, PredicateError
-        Named for the measure. Called with no matches, this checks the measures before any work starts.
+        The message names the measure. A call without matches checks the measures before any work starts.
 
     Notes
     -----
@@ -135,14 +135,14 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
 
 
 class Evaluator:
-    """Computes measures of matches, a value per match; subclasses add leaves."""
+    """Computes measures, one value per match. Subclasses add leaves of expressions."""
 
     def __init__(self, query: RegexQuery, matches: MatchSet, source: Rows):
         self.query, self.matches, self.source = query, matches, source
         self.role = "measure"
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
-        """Return the values of a measure, for every match."""
+        """Return the values of a measure for all matches."""
         self.role = role
         if (
             isinstance(expression, ex.Aggregate)
@@ -152,7 +152,7 @@ class Evaluator:
             name = expression.operand.name
             self._check(expression.operand)
             return Picked(name, self._rows_of(expression.function))
-        return repeated(self.value(expression), len(self.matches))
+        return repeat_scalar(self.value(expression), len(self.matches))
 
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
         """Return the error for a part of the measure."""
@@ -166,7 +166,7 @@ class Evaluator:
     def _rows_of(self, end: str) -> np.ndarray:
         return self.matches.events.rows(self.matches.first if end == "first" else self.matches.last)
 
-    # A value per match: leaves are aggregates. A value per row: leaves are columns. All between is the same.
+    # The leaves of a value per match are aggregates, those of a value per row are columns.
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
         """Return a value per match."""
@@ -194,21 +194,19 @@ class Evaluator:
             return self._arithmetic(e, "-", *ends)
         lineage = self.matches.lineage
         rows = self.matches.events.rows(lineage.event_of_item)
-        values = repeated(self._row_value(operand, rows), len(rows))
+        values = repeat_scalar(self._row_value(operand, rows), len(rows))
         try:
-            return reduced(function, values, lineage.first_item_of_match, self._order(operand))
+            return reduce_items(function, values, lineage.first_item_of_match, self._order(operand))
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
 
     def _combine(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
         try:
-            return self._combined(e, of)
+            return self._evaluate(e, of)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise self.wrong(
-                e, f"these values cannot be combined so ({str(error).splitlines()[0]})"
-            ) from None
+            raise self.wrong(e, f"cannot combine these values ({str(error).splitlines()[0]})") from None
 
-    def _combined(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
+    def _evaluate(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
         match e:
             case ex.Literal(value=value):
                 return pa.scalar(value)
@@ -219,7 +217,7 @@ class Evaluator:
             case ex.Arithmetic(operator=operator, left=left, right=right):
                 return self._arithmetic(e, operator, of(left), of(right))
             case ex.Comparison(operator=operator, left=left, right=right):
-                sides = self._ranked(e, *self._alike(e, of(left), of(right)))
+                sides = self._rank_texts(e, *self._unify(e, of(left), of(right)))
                 return _COMPARE[operator](*sides)
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = pc.and_kleene if isinstance(e, ex.And) else pc.or_kleene
@@ -232,7 +230,7 @@ class Evaluator:
             case ex.In(operand=operand, options=options):
                 whole = None
                 for option in options:
-                    equal = pc.equal(*self._alike(e, of(operand), of(option)))
+                    equal = pc.equal(*self._unify(e, of(operand), of(option)))
                     whole = equal if whole is None else pc.or_kleene(whole, equal)
                 return whole
             case ex.IsNull(operand=operand):
@@ -242,12 +240,10 @@ class Evaluator:
                 return pc.match_like(of(operand), pattern.replace("\\", "\\\\"))
             case ex.Call():
                 return self._call(e, of)
-        raise self.wrong(
-            e, f"{e} cannot stand in a measure; name the row it comes from, as in first({e}) or last({e})"
-        )
+        raise self.wrong(e, f"{e} has a value per row; name the row, as in first({e}) or last({e})")
 
-    def _alike(self, e: ex.Expression, left, right):
-        """Read a text beside a time or a duration as one; a date stands for its midnight."""
+    def _unify(self, e: ex.Expression, left, right):
+        """Read a text that meets a time or a duration as such; a date becomes its midnight."""
         left, right = _date_as_time(left), _date_as_time(right)
         return self._read(e, left, right.type), self._read(e, right, left.type)
 
@@ -268,8 +264,8 @@ class Evaluator:
             raise self.wrong(e, str(error)) from None
         return side
 
-    def _ranked(self, e: ex.Comparison, left, right):
-        """Return the places of ordered texts in their order, other values as they are."""
+    def _rank_texts(self, e: ex.Comparison, left, right):
+        """Return the ranks of texts with an order of their own, and other values unchanged."""
         order = next(filter(None, map(self._order, (*e.left.walk(), *e.right.walk()))), None)
         if order is None or e.operator in ("==", "!=") or not (_is_text(left.type) and _is_text(right.type)):
             return left, right
@@ -279,7 +275,7 @@ class Evaluator:
         return self.source.schema[e.name].ordered if isinstance(e, ex.Attribute) else None
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
-        left, right = self._alike(e, left, right)
+        left, right = self._unify(e, left, right)
         if operator in "+-":
             return _clean((pc.add if operator == "+" else pc.subtract)(left, right))
         if operator == "*":
@@ -289,8 +285,8 @@ class Evaluator:
             right = pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right)
             return _clean(pc.divide(left, right))
         if pa.types.is_integer(left.type) and pa.types.is_integer(right.type):
-            return _floor_divided(operator, left, right)
-        return _clean(_floor_divided(operator, left.cast(pa.float64()), right.cast(pa.float64())))
+            return _divide_floor(operator, left, right)
+        return _clean(_divide_floor(operator, left.cast(pa.float64()), right.cast(pa.float64())))
 
     def _call(self, e: ex.Call, of):
         name, arguments = e.function, [of(argument) for argument in e.arguments]
@@ -324,9 +320,9 @@ class Evaluator:
         try:
             if len(self.matches):
                 sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
-            else:  # before there are matches every row is checked
+            else:  # a check before matching: look at all rows
                 sides = [self.source.vectors(_column_of(argument))[:0] for argument in e.arguments]
-            found = compared(e.function, *sides, names)
+            found = compare_rows(e.function, *sides, names)
         except CepError as error:
             raise self.wrong(e, str(error)) from None
         return pa.array(found, mask=np.isnan(found))
@@ -343,8 +339,8 @@ class Evaluator:
         return pa.array(values)
 
 
-def repeated(value: pa.Array | pa.Scalar, n: int) -> pa.Array:
-    """Return a value that is the same everywhere as ``n`` of it, others as they are."""
+def repeat_scalar(value: pa.Array | pa.Scalar, n: int) -> pa.Array:
+    """Return a scalar as an array of length ``n``, and an array unchanged."""
     return pa.array([value.as_py()] * n, type=value.type) if isinstance(value, pa.Scalar) else value
 
 
@@ -368,7 +364,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if pa.types.is_decimal(of) or of == pa.float16():
         array = array.cast(pa.float64())
     elif pa.types.is_integer(of) and of != pa.int64():
-        try:  # 100 + 100 does not fit 8 bits, 3 - 5 not the unsigned
+        try:  # 100 + 100 does not fit 8 bits, and 3 - 5 no unsigned type
             array = array.cast(pa.int64())
         except pa.ArrowInvalid:
             raise CepError(
@@ -389,14 +385,14 @@ def _clean(array):
 
 
 def _item(array: pa.Array, index: int) -> pa.Array:
-    """Return an item of each list, null where there is none; from the end where ``index`` is negative."""
+    """Return item ``index`` of each list, or null; a negative index counts from the end."""
     least = index + 1 if index >= 0 else -index
     items = [None if x is None or len(x) < least else x[index] for x in array.to_pylist()]
     return _plain(pa.array(items, type=array.type.value_type))
 
 
-def _floor_divided(operator: str, left, right):
-    """Return quotient or rest towards minus infinity; null where a side is null or the divisor 0."""
+def _divide_floor(operator: str, left, right):
+    """Return the quotient or remainder of floor division; null for a null or a divisor of 0."""
     one, other = (
         np.asarray(side.fill_null(0) if isinstance(side, pa.Array) else side.as_py() or 0)
         for side in (left, right)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.measures.reducing import reduced
-from cepkit.engines.measures.regex_measures import Evaluator, Measured, Picked, Rows, repeated
+from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.regex_measures import Evaluator, Measured, Picked, Rows, repeat_scalar
 from cepkit.engines.shared.match_set import Lineage
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import Events
@@ -45,7 +45,7 @@ class _Found:
 
     @cached_property
     def item_of_variable(self) -> dict[str, int] | None:
-        """Where the one event of each variable stands in every match; None where matches differ."""
+        """The item of each variable's one event, the same in every match; None if matches differ."""
         if len(self.program.branches) > 1:
             return None
         components = self.program.branches[0].branch.components
@@ -74,8 +74,9 @@ def variables_of_items(program: SequenceProgram, block: MatchBlock) -> np.ndarra
 def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], ...]:
     """Return the measures of a query that names none.
 
-    For every variable the values of the order columns at its event, ``a_ts``; for one that stands for several
-    events their number and the values at the first and the last, ``b_count``, ``b_first_ts``, ``b_last_ts``.
+    A variable for one event has the values of the order columns at this event, ``a_ts``. A variable for
+    several events has their number and the values at the first and last, ``b_count``, ``b_first_ts``,
+    ``b_last_ts``.
     """
     made: list[tuple[str, ex.Expression]] = []
     for variable in query.variables:
@@ -97,10 +98,10 @@ def sequence_measures(
     Parameters
     ----------
     program : SequenceProgram
-        The query's partition columns come first, then its measures or the default ones. Without order columns
-        the default has ``a_position``, the place of the event in the stream, for every variable.
+        The query's partition columns come first, then its measures or the default ones. Without order
+        columns, the default has ``a_position``, the stream position of the event, for every variable.
     events : Events
-        In which the matches were found.
+        The events that were searched.
     block : MatchBlock
         In the order of the result.
     source : Rows
@@ -114,7 +115,7 @@ def sequence_measures(
     Raises
     ------
     ColumnNotFoundError, PredicateError
-        Named for the measure. Called with no matches, this checks the measures before any work starts.
+        The message names the measure. A call without matches checks the measures before any work starts.
     """
     query: SequenceQuery = program.query
     found = _Found(program, events, block)
@@ -136,14 +137,14 @@ def sequence_measures(
 
 
 class _SequenceEvaluator(Evaluator):
-    """Adds to the evaluator the events of variables."""
+    """Computes measures that may also read the events of variables."""
 
     def __init__(self, query: SequenceQuery, found: _Found, source: Rows):
         super().__init__(query, found, source)
         self.bound = cache(self._bound)
 
     def _bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the events of a variable, their offsets in the matches that have some, and these matches."""
+        """Return the events of a variable, their offsets per match that has some, and these matches."""
         found = self.matches
         if found.item_of_variable is not None and variable in found.item_of_variable:
             every = np.arange(len(found) + 1)
@@ -158,7 +159,7 @@ class _SequenceEvaluator(Evaluator):
         return found.block.event_of_item[own], first_item, having
 
     def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the events that ``variable[index]`` stands for, and the matches where there is one."""
+        """Return the events that ``variable[index]`` stands for, and the matches that have one."""
         events, first_item, having = self.bound(variable)
         if len(first_item) == len(events) + 1 and index in (None, 1, ex.LAST):
             return events, having
@@ -169,12 +170,12 @@ class _SequenceEvaluator(Evaluator):
         return events[place[there]], having[there]
 
     def positions(self, variable: str, index: int | str) -> pa.Array:
-        """Return the places in the stream of the events that ``variable[index]`` stands for."""
+        """Return the stream positions of the events that ``variable[index]`` stands for."""
         events, having = self._event_of(variable, index)
         return self._spread(pa.array(events), having)
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
-        """Return a measure; a value of one event in the type of its column."""
+        """Return a measure; the value of one event keeps the type of its column."""
         if isinstance(expression, ex.Reference) and expression.name is not None:
             self.role = role
             self._check(expression)
@@ -219,9 +220,9 @@ class _SequenceEvaluator(Evaluator):
                 values.append(self._spread(self._row_value(e.operand, rows), having))
             return values[0] if len(values) == 1 else self._arithmetic(e, "-", *values)
         rows = self.matches.events.rows(events)
-        values = repeated(self._row_value(e.operand, rows), len(rows))
+        values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
         try:
-            made = reduced(e.function, values, first_item, self._order(e.operand))
+            made = reduce_items(e.function, values, first_item, self._order(e.operand))
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
         spread = self._spread(made, having)
@@ -232,7 +233,7 @@ class _SequenceEvaluator(Evaluator):
         return self.source.schema[name].ordered if name is not None else super()._order(e)
 
     def _spread(self, values: pa.Array, having: np.ndarray) -> pa.Array:
-        """Return a value per match from one per match in ``having``; null for the others."""
+        """Return a value per match from values of the matches in ``having``; null for the others."""
         if len(having) == len(self.matches):
             return values
         place = np.full(len(self.matches), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Array columns: rows of numbers as one matrix, made ready for the functions that compare them."""
+"""Array columns as matrices, prepared for the functions that compare arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.terms import Prepared
 from cepkit.errors import CepError
 from cepkit.events import FLOAT, LIST, Column, ColumnType
@@ -26,20 +26,20 @@ def vectors_of_arrow(
     array : pyarrow.Array
         Lists of numbers, of any of Arrow's kinds.
     name : str
-        Of the column, for errors.
+        The column's name, for errors.
     label : callable, optional
-        Returns what users call a row; default: its number.
+        Returns what errors call a row; default: its number.
 
     Returns
     -------
     ndarray of float64, shape (n_rows, length)
-        NaN for missing numbers; a row of them where the array is missing or empty. The length is 0 when all
-        are.
+        NaN for missing numbers, and a row of NaN for a missing or empty array. If all arrays are missing or
+        empty, the length is 0.
 
     Raises
     ------
     CepError
-        When the arrays are not all of one length; says two rows and their lengths.
+        When the arrays differ in length. Names two rows and their lengths.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -55,9 +55,9 @@ def vectors_of_arrow(
         row, first = _shown(label(int(others[0]))), _shown(label(int(rows[0])))
         raise CepError(
             f"column {name!r}: the array of row {row} has {n_items[others[0]]} numbers, that of row {first} "
-            f"has {length}; arrays that are compared have one length: cut or fill them first"
+            f"has {length}; compared arrays must have one length: cut or fill them first"
         )
-    items = pc.list_flatten(array)  # of those that are there, in order
+    items = pc.list_flatten(array)  # skips missing arrays
     items = pc.fill_null(items.cast(pa.float64(), safe=False), np.nan).to_numpy(zero_copy_only=False)
     if len(rows) == len(array):
         return items.reshape(len(array), length)
@@ -83,13 +83,13 @@ def prepare(vectors: np.ndarray, function: str) -> np.ndarray:
     Returns
     -------
     ndarray of float64, shape (n_rows, length)
-        ``corr``: the mean of each row is taken off and its norm is 1, so that the correlation is the product
-        of two rows; ``cosine``: the norm is 1; ``l2``: as they are. Rows without a result have a NaN.
+        ``corr``: each row minus its mean, with norm 1, so that the correlation is the product of two rows.
+        ``cosine``: each row with norm 1. ``l2``: unchanged. Rows without a result contain NaN.
 
     Notes
     -----
-    Rows are brought to a size near 1 by powers of two, which changes no digit, so that squares neither
-    overflow nor vanish.
+    Powers of two first scale the rows to a size near 1. This changes no digit, and squares neither overflow
+    nor vanish.
     """
     if function == "l2" or not vectors.size:
         return vectors
@@ -98,7 +98,7 @@ def prepare(vectors: np.ndarray, function: str) -> np.ndarray:
         if function == "corr":
             is_constant = vectors.max(axis=1) == vectors.min(axis=1)
             rows = rows - rows.mean(axis=1, keepdims=True)
-            rows -= rows.mean(axis=1, keepdims=True)  # what rounding left of the mean
+            rows -= rows.mean(axis=1, keepdims=True)  # rounding leaves a part of the mean
             rows[is_constant] = 0.0
             rows = _near_one(rows)
         return rows / np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
@@ -110,12 +110,9 @@ def _near_one(rows: np.ndarray) -> np.ndarray:
 
 
 def similarity(function: str, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return ``function`` of each row of one prepared matrix and that of another, as kernels compute it.
+    """Return ``function`` of each pair of rows of two prepared matrices as kernels compute it, (n_rows,).
 
-    Returns
-    -------
-    ndarray of float64, shape (n_rows,)
-        NaN where there is no result.
+    Rows without a result give NaN.
     """
     total = np.zeros(len(one))
     with np.errstate(all="ignore"):
@@ -125,13 +122,13 @@ def similarity(function: str, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         return np.sqrt(total) if function == "l2" else np.clip(total, -1.0, 1.0)
 
 
-def compared(function: str, one: np.ndarray, other: np.ndarray, names: tuple[str, str]) -> np.ndarray:
-    """Return ``function`` of each row of two matrices; ``names`` of their columns are for errors.
+def compare_rows(function: str, one: np.ndarray, other: np.ndarray, names: tuple[str, str]) -> np.ndarray:
+    """Return ``function`` of each pair of rows of two matrices; errors use the column ``names``.
 
     Raises
     ------
     CepError
-        When the rows of one are longer than those of the other.
+        When the rows differ in length.
     """
     lengths = _lengths([(function, *names)], dict(zip(names, (one, other), strict=True)))
     sides = (
@@ -141,20 +138,20 @@ def compared(function: str, one: np.ndarray, other: np.ndarray, names: tuple[str
     return similarity(function, *sides)
 
 
-def prepared_columns(program: Bound, vectors: Callable[[str], np.ndarray]) -> dict[str, Column]:
-    """Return the columns that a program has prepared, by the names that it gives them.
+def prepared_columns(program: BoundQuery, vectors: Callable[[str], np.ndarray]) -> dict[str, Column]:
+    """Return the array columns that a program compares, prepared, by the names that it gives them.
 
     Parameters
     ----------
-    program : Bound
-        Whose conditions compare arrays.
+    program : BoundQuery
+        A program with conditions that compare arrays.
     vectors : callable
         Returns an array column of the frame as a matrix.
 
     Raises
     ------
     CepError
-        When arrays that are compared differ in length.
+        When compared arrays differ in length.
     """
     wanted = {name: of for name, of in program.derived.items() if isinstance(of, Prepared)}
     if not wanted:
@@ -174,7 +171,7 @@ def _leaf_column(leaf) -> str:
 
 
 def _lengths(calls: list[tuple[str, str, str]], matrix_of: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the length of every column; one whose arrays are all missing has that of what it meets."""
+    """Return the length of every column; a column of missing arrays gets that of a column it meets."""
     length_of = {name: matrix.shape[1] for name, matrix in matrix_of.items()}
     for _ in length_of:
         for _, one, other in calls:

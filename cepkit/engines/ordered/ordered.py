@@ -1,4 +1,4 @@
-"""The ordered engine: sequences of single events, their components bound in any order that is asked for."""
+"""The ordered engine: sequences of single events, with the components bound in any given order."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from cepkit.compile.sequences.ordered_source import (
 )
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
+from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
 
 _MATCHES_PER_CALL = 1 << 18
 _WORK_PER_CALL = 1 << 21  # events looked at between two checkpoints
-_WORK_PER_CALL_OF_A_LOOK = 1 << 23  # at some nanoseconds each
+_WORK_PER_CALL_OF_A_LOOK = 1 << 23  # events that take some nanoseconds each
 
 
-def ordered_unsupported(program: Bound) -> str | None:
-    """Return why the engine cannot run a program, None when it can; completes "it …"."""
+def ordered_unsupported(program: BoundQuery) -> str | None:
+    """Return why the engine cannot run a program, to complete "it …", or None if it can."""
     if not isinstance(program, SequenceProgram):
         return "runs event sequences only"
     if not program.compiled:
         return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
     if any(leaf.op == "similarity" for root in program.terms() for leaf in root.walk()):
-        return "compares arrays, which it does not list"
+        return "cannot compare arrays"
     return next((reason for bound in program.branches if (reason := unordered(bound))), None)
 
 
 class OrderedEvents:
-    """The events of a program by what they may stand for, made as they are asked for."""
+    """The events of a program by the tests that they pass. Arrays are made when they are first needed."""
 
     def __init__(self, program: SequenceProgram, events: Events):
         self.program, self.events = program, events
@@ -54,8 +54,8 @@ class OrderedEvents:
         return accepted(self.places)
 
     def members(self, test: int) -> np.ndarray:
-        """Return the places that pass a test, rising, int64."""
-        return self._kept("members", test)
+        """Return the places that pass a test, ascending, int64."""
+        return self._get("members", test)
 
     def members_of(self, bound: BoundBranch) -> list[np.ndarray]:
         """Return the places that each component of a branch accepts."""
@@ -63,17 +63,17 @@ class OrderedEvents:
 
     def rank(self, test: int) -> np.ndarray:
         """Return how many members of a test are below each place, int64, (n + 1,)."""
-        return self._kept("rank", test)
+        return self._get("rank", test)
 
     def column(self, test: int, number: int) -> np.ndarray:
         """Return the values of a column at the members of a test."""
-        return self._kept("column", test, number)
+        return self._get("column", test, number)
 
     def limit(self, name: str) -> np.ndarray:
-        """Return by place, int64, (n,): what the kernels of the order call by this name."""
-        return self._kept("limit", name)
+        """Return the limit that kernels know by this name, for each place, int64, (n,)."""
+        return self._get("limit", name)
 
-    def _kept(self, *key: str | int) -> np.ndarray:
+    def _get(self, *key: str | int) -> np.ndarray:
         if key not in self._arrays:
             self._arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
         return self._arrays[key]
@@ -103,7 +103,7 @@ class OrderedEvents:
         return np.ascontiguousarray(getattr(places, name), np.int64)
 
     def _n_up_to(self, limit: np.ndarray) -> np.ndarray:
-        """Return how many places have a limit up to each place: the first place whose limit is behind it."""
+        """Return, for each place, the first place with a limit after it; limits ascend."""
         return np.searchsorted(limit, np.arange(self.places.n), side="right").astype(np.int64, copy=False)
 
 
@@ -126,7 +126,7 @@ class OrderedSearch:
         return getattr(self.own, key[0])(test, *key[2:])
 
     def _candidates(self, low: int, high: int) -> slice | np.ndarray:
-        """Return which events of the order's first component can be in matches that end from low to high."""
+        """Return the events of the order's first component that matches from ``low`` to ``high`` can have."""
         own, first, last = self.own, self.order[0], self.n - 1
         if low <= 0 and high >= own.places.n:
             return slice(None)
@@ -148,7 +148,7 @@ class OrderedSearch:
     def _calls(
         self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
     ) -> Iterator[np.ndarray]:
-        """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
+        """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
         places, first = self.own.places, self.order[0]
         chosen, n_first = self._candidates(low, high), 0
         arrays = []
@@ -175,17 +175,17 @@ class OrderedSearch:
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
     ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, in no order, and whether these are all.
+        """Return matches that end from ``low`` to ``high``, unordered, and whether they are all.
 
-        They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
+        The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         """
         look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
         work = per_call(self.search, look)
         most_calls = most_calls and most_calls * -(-look // work)
-        return gathered(self._found(low, high, work), most, most_calls)
+        return gather_calls(self._find(low, high, work), most, most_calls)
 
-    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
-        """Yield the matches of every call of the kernel, and whether the search is done."""
+    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of each call of the kernel, and whether the search is done."""
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
         for report in self._calls(low, high, np.empty(0, np.int64), out, work):
             yield self._block(out[: int(report[N_MATCHES])]), bool(report[DONE])
@@ -216,21 +216,21 @@ def ordered_sequence(
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
 ) -> SequenceSet:
-    """Find the matches of a program, each branch's components bound in an order of their own.
+    """Find the matches of a program, each branch with its own search order.
 
     Parameters
     ----------
     own : OrderedEvents
-        The events, of a program that `ordered_unsupported` has nothing against.
+        The events of a program for which `ordered_unsupported` returns None.
     orders : sequence of tuple of int
-        For every branch its components, those to be bound first in front.
+        The components of every branch in search order.
     most_known, most_calls : int
-        As of `search_sequence`.
+        See `cepkit.engines.search.search.search_sequence`.
 
     Returns
     -------
     SequenceSet
-        In canonical order, before any after-match policy; the same for all orders.
+        In canonical order, before any after-match policy. All orders give the same matches.
 
     Notes
     -----

@@ -24,12 +24,11 @@ from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
 
-# Up to this many partitions one state fits the cache; above, blocks of so many partitions are matched one by
-# one.
+# The state of this many partitions fits the cache. More partitions are matched in blocks of this size.
 PARTITIONS_PER_BLOCK = 2048
 _MOST_PARTITIONS_AT_ONCE = 2048
 _FEWEST_EVENTS_PER_THREAD = 250_000
-# A call of the kernel ends after about so many events or looks at partial matches: some 10 to 100 ms.
+# A call of the kernel ends after about this many events or visited partial matches: some 10 to 100 ms.
 _EVENTS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 24
 _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
@@ -37,7 +36,7 @@ _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
 def usable_threads() -> int:
-    """Return how many threads matching may use: ``CEPKIT_THREADS``, else the cores of this process.
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, or the cores of this process.
 
     Raises
     ------
@@ -55,9 +54,9 @@ def usable_threads() -> int:
 
 @dataclass
 class Run:
-    """What a run did; filled while it goes on."""
+    """What a run did, filled in while it runs."""
 
-    work: int = 0  # partial matches looked at
+    work: int = 0  # visited partial matches
     most_live: int = 0  # live starts of one partition
     n_blocks: int = 0
     threads: int = 1
@@ -80,7 +79,7 @@ def match_regex(
     events : Events
         With the program's columns.
     threads : int, optional
-        At most so many; None: as many as pay. The matches do not depend on it.
+        Most threads to use; None: as many as make it faster. The matches do not depend on it.
     progress : callable, optional
         Called now and then with the number of events done since the last call.
     run : Run, optional
@@ -89,17 +88,17 @@ def match_regex(
     Returns
     -------
     MatchSet
-        By last event.
+        Ordered by last event.
 
     Raises
     ------
     KeyboardInterrupt
-        Within about a tenth of a second of Ctrl-C; all threads have ended then.
+        Within about a tenth of a second after Ctrl-C. All threads have ended by then.
 
     Notes
     -----
-    Time O(n_events x live starts); starts that nothing can tell apart count as one. Memory: the state,
-    O(partitions of a block x live starts), and with blocks a copy of the columns used.
+    Time O(n_events x live starts); starts that no condition distinguishes count as one. Memory: the state,
+    O(partitions of a block x live starts), and with blocks a copy of the used columns.
     Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
     """
     run = run if run is not None else Run()
@@ -126,7 +125,7 @@ def _threads(program: Program, events: Events, threads: int | None) -> int:
     if threads is not None:
         return max(1, threads)
     usable = min(usable_threads(), events.n_events // _FEWEST_EVENTS_PER_THREAD, events.n_partitions)
-    # Few partitions must first be dealt to the threads, which costs as much as a cheap pattern itself.
+    # Dealing few partitions to the threads costs as much as matching a cheap pattern.
     pays = usable > 2 or events.n_partitions > _MOST_PARTITIONS_AT_ONCE or bool(program.functions)
     return max(1, usable) if pays else 1
 
@@ -152,14 +151,14 @@ def advance(
     inputs : Inputs
         Columns of the same events.
     row_base : int
-        Number of the first event; starts and ends are numbered from it.
+        Number of the first event; starts and ends count from it.
     events_per_call : int, optional
-        Most events that one call of the kernel reads; None: as many as take some 10 to 100 ms.
+        Most events that one call of the kernel reads; None: events for some 10 to 100 ms.
 
     Returns
     -------
     first, last : ndarray of int64
-        In the order of ``last``.
+        Ordered by ``last``.
     """
     run = run if run is not None else Run()
     n_events = len(partition)
@@ -195,8 +194,8 @@ def advance(
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """Events rearranged block by block; rows of a block are in stream order."""
+class PartitionBlocks:
+    """Events rearranged block by block. The rows of a block are in stream order."""
 
     first_row: np.ndarray  # int64, (n_blocks + 1,)
     partitions_per_block: int
@@ -205,11 +204,11 @@ class Blocks:
     inputs: Inputs
 
 
-def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
+def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBlocks:
     """Rearrange the columns so that each block of partitions lies together.
 
-    Few partitions are dealt to the threads by their numbers of events; many are cut into blocks whose state
-    fits the cache.
+    Few partitions are dealt to the threads so that these get about equally many events. Many partitions are
+    cut into blocks with a state that fits the cache.
     """
     from cepkit.kernels.blocks import balanced_blocks, count_events, scatter_column, scatter_events
 
@@ -225,8 +224,7 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
         n_blocks = min(threads, n_partitions)
         block = balanced_blocks(np.bincount(partition, minlength=n_partitions), max(1, n_blocks))
     n = events.n_events
-    # The threads count, then write, runs of events; the counts say where each run's rows begin in each
-    # block.
+    # Threads first count runs of events, then write them. The counts show where a run begins in each block.
     n_runs = max(threads, -(-n // _EVENTS_PER_SCATTER))
     cuts = np.linspace(0, n, n_runs + 1).astype(np.int64)
     counts = np.zeros((n_runs, n_blocks), np.int64)
@@ -245,7 +243,7 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
             partition[run], cuts[t], shift, mask, block, cursor.copy(), own_partition, event_of_row
         )
         for name, values in inputs.columns.items():
-            # As bits of their width: four compiled variants serve all types.
+            # As unsigned integers of the same width: four compiled variants serve all types.
             bits = np.dtype(f"u{values.dtype.itemsize}")
             out = columns[name].view(bits)
             scatter_column(partition[run], shift, block, cursor.copy(), values[run].view(bits), out)
@@ -253,11 +251,13 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> Blocks:
     run_on_threads(count, n_runs, threads)
     np.cumsum(counts.sum(axis=0), out=first_row[1:])
     run_on_threads(scatter, n_runs, threads)
-    return Blocks(first_row, partitions_per_block, own_partition, event_of_row, inputs.with_columns(columns))
+    return PartitionBlocks(
+        first_row, partitions_per_block, own_partition, event_of_row, inputs.with_columns(columns)
+    )
 
 
 def _match_blocks(
-    kernel: Kernel, blocks: Blocks, threads: int, progress: Callable[[int], None] | None, run: Run
+    kernel: Kernel, blocks: PartitionBlocks, threads: int, progress: Callable[[int], None] | None, run: Run
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1
@@ -287,11 +287,10 @@ def _match_blocks(
 
 
 def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
-    """Return the pattern position of every row of every match: int64, along the items of the lineage.
+    """Return the pattern position of every row of every match, int64, along the items of the lineage.
 
-    Where a row can stand for several positions, the ways through the pattern are compared position by
-    position from the first row on, and the smallest one wins: every variable takes as many rows as it can,
-    left to right.
+    If a row can stand for several positions, every variable takes as many rows as it can, from left to
+    right: the lexicographically smallest sequence of positions wins.
 
     Notes
     -----

@@ -1,1 +1,1 @@
-"""The engine that searches depth first; it takes every sequence query."""
+"""The engine that searches depth first. It runs every sequence query."""

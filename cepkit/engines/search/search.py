@@ -18,7 +18,7 @@ from cepkit.compile.sequences.search_source import (
 )
 from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import MOST_KNOWN, gathered, known_or_searched
+from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
@@ -45,7 +45,7 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
 
 
 class BranchSearch:
-    """The search for the matches of one branch; ``work_of_a_look`` limits a call where calls are limited."""
+    """The search for one branch's matches; ``work_of_a_look`` is the work per call if calls are limited."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class BranchSearch:
         self.search = (load_as or kernel)(places.program, text, "search")
 
     def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int) -> Iterator[np.ndarray]:
-        """Yield the report of every call of the kernel, each of ``work`` at most, until all is searched."""
+        """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
         places = self.places
-        # A match that ends there begins at most one window earlier.
+        # A match that ends from low to high begins at most one window before low.
         begin, stop = 0, places.n
         if places.events.n_partitions < 2 and 0 < high <= places.n:
             begin, stop = int(places.window_start[min(low, places.n - 1)]), high
@@ -83,17 +83,17 @@ class BranchSearch:
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
     ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, in no order, and whether these are all.
+        """Return matches that end from ``low`` to ``high``, unordered, and whether they are all.
 
-        They are not when there are more than ``most``, or when ``most_calls`` of the kernel were not enough.
+        The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         """
         look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
         work = per_call(self.search, look)
         most_calls = most_calls and most_calls * -(-look // work)
-        return gathered(self._found(low, high, work), most, most_calls)
+        return gather_calls(self._find(low, high, work), most, most_calls)
 
-    def _found(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
-        """Yield the matches of every call of the kernel, and whether the search is done."""
+    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of each call of the kernel, and whether the search is done."""
         room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
@@ -148,15 +148,15 @@ def search_sequence(
     events : Events
         With the program's columns.
     most_known : int
-        Up to so many matches are kept; of more the ends are counted, and they are searched again, a part at a
-        time, when they are looked at.
+        Up to this many matches are kept. If there are more, they are counted by their last event, and
+        searched again, part by part, when they are read.
     most_calls : int, optional
-        So many calls of the kernel, each of some hundredths of a second, may a branch take to find them; if
-        that is not enough they count as too many.
+        Limit of kernel calls per branch, each of some hundredths of a second. If a search does not end
+        within the limit, its matches count as too many to keep.
     work_of_a_call : int, optional
         With ``most_calls``: events that a call looks at.
     load_as : callable, optional
-        ``load_as(program, text, name)`` makes a function of the text of a module; default `kernel`.
+        ``load_as(program, text, name)`` loads a function from the text of a module; default `kernel`.
 
     Returns
     -------

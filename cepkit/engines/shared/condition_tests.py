@@ -12,7 +12,7 @@ from cepkit.compile.sequences.search_source import test_of
 from cepkit.engines.shared.kernels import dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 
-_FEW = 50_000  # tests that run as Python in less time than their machine code takes to be made (measured)
+_FEW = 50_000  # up to this many tests, Python takes less time than compiling (measured)
 _NONE = np.empty((0, 0), np.uint8)
 
 
@@ -25,22 +25,22 @@ def holding(
     conditions: Sequence[int],
     absences: Sequence[int] = (),
 ) -> np.ndarray:
-    """Return which conditions and absences hold for which combinations of events.
+    """Return which conditions and absences hold for each combination of events.
 
     Parameters
     ----------
     places : Places
         The events.
     accept : ndarray of uint8, shape (n_tests, n_places), optional
-        As `cepkit.engines.search.search.accepted`; needed for absences.
+        See `cepkit.engines.shared.kernels.accepted`; needed for absences.
     bound : BoundBranch
         A branch of the program of ``places``.
     item : ndarray of int64, shape (n_items,)
-        The places of the events, one match behind the other.
+        The places of the events, match by match.
     size : ndarray of int64, shape (n_matches, n_components)
-        How many of a match's events are each component's.
+        Number of events of each component in each match.
     conditions, absences : sequence of int
-        Numbers of conditions (none of an absent event) and absences of the branch.
+        Numbers of the branch's absences, and of its conditions except those on absent events.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def holding(
 
     Notes
     -----
-    Components that a condition does not look at may be any places. Time O(items); for few, without compiling.
+    Components that a condition does not read may have any places. Time O(items). Few tests run uncompiled.
     """
     program, inputs = places.program, places.inputs
     n, n_tests = len(size), len(conditions) + len(absences)

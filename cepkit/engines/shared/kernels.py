@@ -19,10 +19,10 @@ _WORK_PER_CALL_AS_PYTHON = 1 << 10
 
 
 def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
-    """Return a function of a generated module, with the user's functions that it calls."""
+    """Load a generated module with the user's functions, and return its function ``name``."""
     user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
     run = getattr(load(text, user), name)
-    # One that runs as Python would warn of overflows. As a decorator: the error state holds for each call.
+    # A kernel that runs as Python would warn of overflows. The decorator sets the error state in each call.
     return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)
 
 
@@ -34,18 +34,15 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
 
 
 def per_call(run: Callable, amount: int) -> int:
-    """Return how much of ``amount`` a kernel may do in one call: less when it runs as Python."""
+    """Return how much work a kernel may do in one call: ``amount``, or less if it runs as Python."""
     return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
 
 
-Loader = Callable[[SequenceProgram, str, str], Callable]
+Loader = Callable[[SequenceProgram, str, str], Callable]  # takes what `kernel` takes
 
 
 def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
-    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
-
-    ``load_as(program, text, name)`` makes a function of the text of a module.
-    """
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     dtypes = dtypes_of(inputs)

@@ -1,4 +1,4 @@
-"""The matches of a query as arrays over their events; nothing is materialised before it is asked for."""
+"""The matches of a regex query as arrays. Their rows are found when they are first needed."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class MatchSet:
         return self.events.partition_of_event[self.last]
 
     def take(self, matches: np.ndarray | slice) -> MatchSet:
-        """Return these matches alone."""
-        # Kernels take contiguous arrays; every second match is not.
+        """Return the selected matches."""
+        # Kernels take contiguous arrays, and a slice with a step is not contiguous.
         first, last = (np.ascontiguousarray(ends[matches]) for ends in (self.first, self.last))
         return MatchSet(self.events, first, last)
 
     @cached_property
     def lineage(self) -> Lineage:
         """The rows of every match; one pass over the events, 4 or 8 bytes per matched row."""
-        if not len(self):  # nothing to look for, and no reason to load numba
+        if not len(self):  # do not load numba for this
             return Lineage(np.empty(0, np.int64), np.zeros(1, np.int64))
         from cepkit.kernels.lineage import count_rows, fill_rows
 
@@ -63,7 +63,7 @@ class MatchSet:
         head = np.full(self.events.n_partitions, -1, np.int64)
         follow = np.full(len(self), -1, np.int64)
         if len(self):
-            by_last = np.argsort(self.last, kind="stable")  # a part of the matches may be in any order
+            by_last = np.argsort(self.last, kind="stable")  # selected matches may be in any order
             order = by_last[np.argsort(self.partition[by_last], kind="stable")]
             own = self.partition[order]
             new = np.concatenate([[True], own[1:] != own[:-1]])

@@ -1,4 +1,4 @@
-"""Events laid out for sequence engines: partitions one behind the other, and limits in time as places."""
+"""Events laid out for sequence engines: one partition after the other, and limits in time as places."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.events import Events
 
-_FEW = 1 << 15  # places for which a search is as good as a kernel, which must be compiled first
-_FEW_OF = 16  # a search for one place in so many is faster than going over all
+_FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
+_FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 
 
 @dataclass(frozen=True)
 class Places:
     """The events of a program by partition, in stream order within each; a place is a number in this order.
 
-    Within a partition a later event has a higher place, so that no engine needs to know partitions: every
-    limit below stays inside the partition of its event.
+    Within a partition, a later event has a higher place. Every limit below stays inside the partition of its
+    event, so engines need not know partitions.
     """
 
     program: SequenceProgram
@@ -48,7 +48,7 @@ class Places:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What kernels read of the columns, by place."""
+        """The column values that kernels read, by place."""
         inputs = self.program.inputs(self.events.columns)
         if self.is_one_partition:
             return inputs
@@ -56,7 +56,7 @@ class Places:
 
     def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
         column = self.events.columns.get(name)
-        if column is not None and column.values is values:  # texts may have got other codes
+        if column is not None and column.values is values:  # texts may have other codes
             return self.events.values_by_partition(name)
         return values[self.position_of_place]
 
@@ -67,7 +67,7 @@ class Places:
 
     @cached_property
     def end_of_partition(self) -> np.ndarray:
-        """First place behind the partition of every place, int64, (n,)."""
+        """First place after the partition of every place, int64, (n,)."""
         return np.full(self.n, self.n) if self.is_one_partition else self.events.bounds_by_partition[1]
 
     @cached_property
@@ -80,21 +80,21 @@ class Places:
 
     @cached_property
     def time_end(self) -> np.ndarray:
-        """First place behind each that is out of its time window (of its partition, without one)."""
+        """First place after each that is outside its time window, or its partition if there is no window."""
         return self._ends(self.program.window.within)
 
     @cached_property
     def gap_end(self) -> np.ndarray:
-        """First place behind each that is too late to be the next event of a match."""
+        """First place after each that is too late to be the next event of a match."""
         return self._ends(self.program.window.gap_within)
 
     @cached_property
     def time_start(self) -> np.ndarray:
-        """First place in whose time window each is (of its partition, without one)."""
+        """First place whose time window contains each, or of its partition if there is no window."""
         within = self.program.window.within
         if within is None:
             return self.start_of_partition
-        if self.n <= _FEW and (found := self._searched_starts()) is not None:
+        if self.n <= _FEW and (found := self._search_starts()) is not None:
             return found
         from cepkit.kernels.windows import window_starts
 
@@ -103,7 +103,7 @@ class Places:
         return out
 
     def window_start_of(self, places: np.ndarray) -> np.ndarray:
-        """Return the first place in whose window each of these places is, rising ones the fastest."""
+        """Return the first place whose window contains each of these places; fastest if they ascend."""
         window = self.program.window
         is_known = "time_start" in self.__dict__ or window.within is None or window.within_events is not None
         if is_known or self.n <= _FEW or len(places) * _FEW_OF > self.n:
@@ -115,8 +115,8 @@ class Places:
         window_starts_of(places, self.time, start, window.within, window.closed, out)
         return out
 
-    def _searched_starts(self) -> np.ndarray | None:
-        """Return where the time windows begin, by search; None where only a comparison of each can tell."""
+    def _search_starts(self) -> np.ndarray | None:
+        """Return where the time windows begin by binary search, or None if only a kernel is exact."""
         within, time = self.program.window.within, self.time
         is_whole = time.dtype.kind == "i" and isinstance(within, int | np.integer)
         if not (self.is_one_partition and is_whole and self.n and int(time[0]) - within >= -(2**63)):
@@ -135,7 +135,7 @@ class Places:
 
     @cached_property
     def window_end(self) -> np.ndarray:
-        """First place behind each that is out of its window, in time or in number of events."""
+        """First place after each that is outside its window, in time or in number of events."""
         n_events = self.program.window.within_events
         if n_events is None:
             return self.time_end
@@ -143,7 +143,7 @@ class Places:
 
     @cached_property
     def window_start(self) -> np.ndarray:
-        """First place in whose window each is, in time and in number of events."""
+        """First place whose window contains each, in time and in number of events."""
         n_events = self.program.window.within_events
         if n_events is None:
             return self.time_start
@@ -151,7 +151,7 @@ class Places:
 
     @cached_property
     def later(self) -> np.ndarray:
-        """First place that may follow each in a match: the next, or under strict time the next later one."""
+        """First place that may follow each in a match: the next, or with strict time the next later one."""
         if not self.program.window.strict_time:
             return np.arange(1, self.n + 1)
         from cepkit.kernels.windows import later_places

@@ -1,6 +1,6 @@
-"""The conditions of a branch, one at a time and without a compiler: the code of the kernels, run as Python.
+"""The conditions of a branch one at a time: the code of the kernels, run as Python.
 
-For a handful of events that is faster than compiling, and it can say which values a condition looked at.
+For a few events this is faster than compiling. It also shows which values a condition reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER = f"import math\nimport numpy as np\nNULL = {NULL_INTEGER}\nNAN = np.nan
 
 
 def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
-    """Return the names that generated ``text`` defines, run as Python: nothing is compiled or written."""
+    """Run generated ``text`` as Python, without compiling it or writing a file, and return its names."""
     user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
     names: dict[str, Any] = {"__name__": "cepkit_plain", **user}
     exec(_code(text), names)
@@ -40,14 +40,14 @@ def _code(text: str):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a condition looked at where it failed, or last.
+    """What a condition read where it failed, or in its last test if it did not fail.
 
     Parameters
     ----------
     truth : bool, optional
-        None: null.
+        None for null.
     place_of : mapping of Term to int
-        The places of the events behind its ``element`` leaves; an event that is not there is left out.
+        The places of the events that its ``element`` leaves read, without missing events.
     value_of : mapping of Term to value
         The values of its ``group`` leaves, as kernels hold them.
     """
@@ -58,9 +58,9 @@ class Seen:
 
 
 class _SeeingWriter(PathWriter):
-    """Writes the same functions, which tell ``see`` the place of every element and ``note`` the outcome."""
+    """Writes functions that also pass the place of every element to ``see`` and the outcome to ``note``."""
 
-    def seeing(self, term: Term, component_of: Mapping[str, int], **how: Any) -> str:
+    def write(self, term: Term, component_of: Mapping[str, int], **how: Any) -> str:
         self.root, self.n_loads = term, 0
         return "\n".join(self.condition("condition", term, component_of, **how))
 
@@ -78,7 +78,7 @@ class _SeeingWriter(PathWriter):
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A function of a path: the term it was made from and how, to be made again with a look inside."""
+    """A function of a path, and the arguments to write it again with `_SeeingWriter`."""
 
     holds: Callable[..., bool]
     term: Term
@@ -150,7 +150,7 @@ class PlainConditions:
         self._add(writer, ("absent", i), term, of, top=top, beside=absence.variable)
 
     def decided_at_begin(self, a: int) -> bool:
-        """Whether absence ``a`` is decided when the component behind it begins, not at the end of a match."""
+        """Return whether absence ``a`` is decided when the next component begins, not when a match ends."""
         absence, components = self.branch.absences[a], self.branch.components
         if absence.spanning or absence.after < 0 or absence.before >= len(components):
             return False
@@ -161,16 +161,16 @@ class PlainConditions:
     # --- one event
 
     def has_type(self, c: int, place: int) -> bool:
-        """Whether the event is of the type of component ``c``."""
+        """Return whether the event has the type of component ``c``."""
         return self.branch.components[c].event_type is None or self._is_alone(("alone", c, 0), place)
 
     def failing_alone(self, c: int, place: int) -> int | None:
-        """Return the number of the first condition on the event alone that fails, its type's among them."""
+        """Return the number of the first condition on the event alone that fails; the type is one, too."""
         terms = range(len(self.bound.accepts[c]))
         return next((k for k in terms if not self._is_alone(("alone", c, k), place)), None)
 
     def accepts(self, c: int, place: int) -> bool:
-        """Whether the event may be one of component ``c``, as far as it alone decides."""
+        """Return whether the event fulfils all conditions of component ``c`` on single events."""
         key = "accepts", c, place
         if key not in self._accepted:
             self._accepted[key] = self.failing_alone(c, place) is None
@@ -180,7 +180,7 @@ class PlainConditions:
         return self._holds(key, np.array([place]), np.zeros(key[1] + 1, np.int64), 0, place)
 
     def is_absent_event(self, a: int, place: int) -> bool:
-        """Whether the event alone makes it one that absence ``a`` forbids."""
+        """Return whether the event fulfils all conditions of absence ``a`` on single events."""
         key = "absent", a, place
         if key not in self._accepted:
             n = len(self.bound.absent_accepts[a])
@@ -190,7 +190,7 @@ class PlainConditions:
     # --- a path
 
     def decided(self, c: int, *, each: bool) -> list[int]:
-        """Return the conditions decided at component ``c``, with each of its events or with its end."""
+        """Return the conditions decided at component ``c``, with each of its events or at its end."""
         return [
             i
             for i, one in enumerate(self.bound.conditions)
@@ -198,22 +198,22 @@ class PlainConditions:
         ]
 
     def holds(self, i: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
-        """Whether condition ``i`` holds on the path up to depth ``last``."""
+        """Return whether condition ``i`` holds on the path up to depth ``last``."""
         return self._holds(("condition", i), path, first, last, 0)
 
     def all_hold(self, c: int, path: np.ndarray, first: np.ndarray, last: int, *, each: bool) -> bool:
-        """Whether all conditions decided at component ``c`` hold."""
+        """Return whether all conditions decided at component ``c`` hold."""
         return all(self.holds(i, path, first, last) for i in self.decided(c, each=each))
 
     def occurs(self, a: int, place: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
-        """Whether the event at ``place`` is one that absence ``a`` forbids beside this path."""
+        """Return whether absence ``a`` forbids the event at ``place`` for this path."""
         own = [i for i, one in enumerate(self.bound.conditions) if one.condition.absence == a]
         return self.is_absent_event(a, place) and all(
             self._holds(("absent", i), path, first, last, place) for i in own
         )
 
     def ends(self, c: int, path: np.ndarray, first: np.ndarray, last: int, place: int) -> bool:
-        """Whether the event at ``place`` ends the loop of component ``c``."""
+        """Return whether the event at ``place`` ends the loop of component ``c``."""
         key = "until", c
         return key in self._written and self._holds(key, path, first, last, place)
 
@@ -224,13 +224,13 @@ class PlainConditions:
     # --- a look inside
 
     def seen(self, key: tuple, path: np.ndarray, first: np.ndarray, last: int, place: int = 0) -> Seen:
-        """Return what a condition looks at.
+        """Return what a condition reads.
 
         ``key`` is ``("condition", i)``, or ``("alone", c, k)`` for the event at ``place`` as component ``c``.
         """
         written = self._written[key]
         writer = self._writer(_SeeingWriter)
-        text = writer.seeing(written.term, written.component_of, **written.how)
+        text = writer.write(written.term, written.component_of, **written.how)
         names = plain_module(self.places.program, "\n".join([_HEADER, *writer.similarities, text]))
         places: dict[int, int] = {}
         outcome: list[tuple] = []
@@ -248,7 +248,7 @@ class PlainConditions:
             path, first, last = np.array([place]), np.zeros(key[1] + 1, np.int64), 0
         with np.errstate(all="ignore"):
             names["condition"](path, first, last, place, *self._arguments)
-        if not outcome:  # nothing to look at: an event without one before it
+        if not outcome:  # the condition reads nothing: the event has no predecessor
             return Seen(True, {}, {})
         is_true, is_false, values, at = outcome[0]
         leaves = list(dict.fromkeys(_leaves(written.term)))

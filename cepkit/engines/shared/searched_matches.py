@@ -1,4 +1,4 @@
-"""Matches that searches find: few are kept, many are searched again, a part at a time."""
+"""Matches found by searches: few are kept; many are searched again, part by part."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2
 
 
-class Search(Protocol):
+class RangeSearch(Protocol):
     """The search for the matches of one branch."""
 
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
     ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, and whether these are all."""
-        ...
+        """Return matches that end from ``low`` to ``high``, and whether they are all."""
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position."""
-        ...
 
 
-def gathered(
+def gather_calls(
     found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
 ) -> tuple[MatchBlock, bool]:
-    """Return the matches that the calls of a search find, and whether these are all.
+    """Return the matches that the calls of a search find, and whether they are all.
 
-    ``found`` has the matches of every call, and whether it was the last. No call is made after the one that
-    brings the matches beyond ``most`` or that is the ``most_calls``-th.
+    ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more than
+    ``most`` matches, or after ``most_calls`` calls.
     """
     made, n_made, is_done = [], 0, False
     for block, is_done in islice(found, most_calls):
@@ -48,17 +46,17 @@ def gathered(
 
 
 class SearchedMatches(SequenceSet):
-    """Too many matches to keep: counted by their last event, and searched again when they are looked at.
+    """Too many matches to keep: counted by their last event, and searched again when they are read.
 
-    ``found`` are those that were found before it was given up to keep them.
+    ``found`` are the matches that were found before there were too many.
     """
 
-    def __init__(self, events: Events, searches: Sequence[Search], found: MatchBlock):
+    def __init__(self, events: Events, searches: Sequence[RangeSearch], found: MatchBlock):
         self.events, self._searches, self._n_found = events, searches, len(found)
         self._some = found.take(slice(0, _MOST_GLANCED))
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        """Return a number of matches that is quick to find, and whether it is the exact count."""
         return self._n_found, False
 
     def any(self) -> bool:
@@ -73,7 +71,7 @@ class SearchedMatches(SequenceSet):
         return block.take(slice(0, n))
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        """Return up to ``n`` matches that are quick to find, if possible the first ones."""
         known, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``known``
         high, beyond = 64, None
         while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
@@ -99,9 +97,12 @@ class SearchedMatches(SequenceSet):
 
 
 def known_or_searched(
-    events: Events, searches: Sequence[Search], most_known: int = MOST_KNOWN, most_calls: int | None = None
+    events: Events,
+    searches: Sequence[RangeSearch],
+    most_known: int = MOST_KNOWN,
+    most_calls: int | None = None,
 ) -> SequenceSet:
-    """Return all matches of the branches' searches if there are few, else what finds them again."""
+    """Return the matches of the branches' searches; if there are many, they are searched again when read."""
     made = []
     for search in searches:
         block, is_whole = search.matches(0, events.n_events, most_known, most_calls)

@@ -1,4 +1,4 @@
-"""The matches of a sequence query, not yet enumerated: counted by their last event, and made in blocks."""
+"""The matches of a sequence query: counted by their last event, and enumerated in blocks when needed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 from cepkit.events import Events
 
 MATCHES_PER_BLOCK = 1 << 16
-_MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # of those with numbers near each other
-CALLS_OF_A_LOOK = 8  # of a search's kernel, each of some hundredths of a second
-_CELLS = 1 << 25  # of the table by which matches are sorted
+_MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers
+CALLS_OF_A_LOOK = 8  # calls of a kernel for a first look, each of some hundredths of a second
+_CELLS = 1 << 25  # largest table for sorting matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class MatchBlock:
         return self.event_of_item[self.first_item_of_match[1:] - 1]
 
     def take(self, matches: np.ndarray | slice) -> MatchBlock:
-        """Return these matches, in the order given."""
+        """Return these matches, in this order."""
         matches = np.arange(len(self))[matches]
         n_items = np.diff(self.first_item_of_match)[matches]
         first_item = np.zeros(len(matches) + 1, np.int64)
@@ -77,7 +77,8 @@ class MatchBlock:
     def sorted(self) -> MatchBlock:
         """Return the matches in canonical order.
 
-        By their events from the last to the first, then by the ends of the components, then by the branch.
+        They are ordered by their events from the last to the first, then by the ends of the components, then
+        by the branch.
         """
         n_items = np.diff(self.first_item_of_match)
         if len(self) < 2:
@@ -85,12 +86,12 @@ class MatchBlock:
         width = int(n_items.max())
         if width * len(self) > _CELLS:
             return self.take(np.array(sorted(range(len(self)), key=self._key), np.int64))
-        # From the back: places behind the first event of a short match sort in front of all others.
+        # Columns go backwards from the last event. A match that is too short for a column sorts first.
         back = self.first_item_of_match[1:, None] - 1 - np.arange(width)
         valid = np.arange(width) < n_items[:, None]
         back = np.where(valid, back, 0)
         events = np.where(valid, self.event_of_item[back], -1)
-        # With the same events, a component that ends earlier makes its later events belong to later ones.
+        # If the events are equal, a component that ends earlier gives later events higher component numbers.
         components = np.where(valid, -self.component_of_item[back].astype(np.int64), 1)
         keys = [self.branch_of_match, *components.T, *events.T[::-1]]
         return self.take(np.lexsort(keys))
@@ -121,9 +122,9 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
 
 
 class SequenceSet(ABC):
-    """The matches of a program in some events, in canonical order; engines say how many end where.
+    """The matches of a program in canonical order.
 
-    Everything else follows from `ends` and `ending`; an engine that can do better overrides it.
+    Engines define `ends` and `ending`. Everything else follows; an engine may override it to be faster.
     """
 
     events: Events
@@ -145,7 +146,7 @@ class SequenceSet(ABC):
         return self.count() > 0
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        """Return a number of matches that is quick to find, and whether it is the exact count."""
         return self.count(), True
 
     def first(self, n: int) -> MatchBlock:
@@ -153,7 +154,7 @@ class SequenceSet(ABC):
         return self.glance(n)
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        """Return up to ``n`` matches that are quick to find, if possible the first ones."""
         return self.take(list(range(min(n, self.count()))))
 
     @cached_property
@@ -163,7 +164,7 @@ class SequenceSet(ABC):
 
     @cached_property
     def _first_number(self) -> list[int]:
-        """The number of the first match that ends at each of the positions, and the number of all."""
+        """The number of the first match that ends at each position, and the total at the end."""
         return [0, *accumulate(self._ends[1])]
 
     def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
@@ -185,7 +186,7 @@ class SequenceSet(ABC):
         """Return the matches of these numbers, in this order."""
         positions, first = self._ends[0], self._first_number
         end_of_wanted = [bisect_right(first, number) - 1 for number in numbers]
-        # Ends near each other are made together, as long as little is made in vain.
+        # Matches with ends near each other are enumerated together, while few are enumerated in vain.
         low_of_end, high_of_low, low = {}, {}, -1
         for end in sorted(set(end_of_wanted)):
             if (
@@ -204,11 +205,11 @@ class SequenceSet(ABC):
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        return self.take(drawn_numbers(self.count(), n, seed))
+        return self.take(draw_numbers(self.count(), n, seed))
 
 
-def drawn_numbers(count: int, n: int, seed: int) -> list[int]:
-    """Return ``n`` different numbers below ``count``, rising; all of them when there are no more."""
+def draw_numbers(count: int, n: int, seed: int) -> list[int]:
+    """Draw ``n`` different numbers below ``count``, or all if there are no more; ascending."""
     if n >= count:
         return list(range(count))
     rng = Random(seed)
@@ -221,7 +222,7 @@ def drawn_numbers(count: int, n: int, seed: int) -> list[int]:
 
 
 class KnownMatches(SequenceSet):
-    """Matches that are all there already."""
+    """Matches that are all in memory."""
 
     def __init__(self, events: Events, block: MatchBlock):
         self.events, self.block = events, block
@@ -250,9 +251,9 @@ class KnownMatches(SequenceSet):
 
 
 class FoundLater(SequenceSet):
-    """Matches that an engine looks for when they are asked for the first time.
+    """Matches that an engine finds when they are first needed.
 
-    A first look, for what is cheap to know, may look for them within limits: ``find(most_calls=…)``.
+    Methods that must be quick first look for them within limits: ``find(most_calls=…)``.
     """
 
     def __init__(self, events: Events, find: Callable[..., SequenceSet]):
@@ -267,7 +268,7 @@ class FoundLater(SequenceSet):
         looked = self.__dict__.get("_looked")
         return looked if isinstance(looked, KnownMatches) else self._find()
 
-    def _at_hand(self) -> SequenceSet:
+    def _quick(self) -> SequenceSet:
         return self._found if "_found" in self.__dict__ else self._looked
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
@@ -287,16 +288,16 @@ class FoundLater(SequenceSet):
         return self._found.any()
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
-        return self._at_hand().at_least()
+        """Return a number of matches that is quick to find, and whether it is the exact count."""
+        return self._quick().at_least()
 
     def first(self, n: int) -> MatchBlock:
         """Return the first ``n`` matches, or all when there are no more."""
         return self._found.first(n)
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
-        return self._at_hand().glance(n)
+        """Return up to ``n`` matches that are quick to find, if possible the first ones."""
+        return self._quick().glance(n)
 
     def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in blocks of about ``size``; matches with the same last event stay together."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.events import (
     BOOLEAN,
     DURATION,
@@ -90,7 +90,7 @@ class Series:
 
 
 def series_of(
-    program: Bound, source: Source, events: Events, partition: int | None, value: str | None = None
+    program: BoundQuery, source: Source, events: Events, partition: int | None, value: str | None = None
 ) -> Series:
     """Return the events of a partition, or of all with None, with what is drawn of them.
 
@@ -137,11 +137,11 @@ def _rows(events: Events, positions: np.ndarray | None) -> np.ndarray:
     return events.row_of_event if positions is None else events.rows(positions)
 
 
-def _type_column(program: Bound) -> str | None:
+def _type_column(program: BoundQuery) -> str | None:
     return program.query.event_type if isinstance(program, SequenceProgram) else None
 
 
-def drawable(program: Bound, source: Source) -> list[str]:
+def drawable(program: BoundQuery, source: Source) -> list[str]:
     """Return the columns that a timeline can show, best first: types in lanes, numbers as a line.
 
     Numbers that the query looks at come before others; its keys and its clock are left out.

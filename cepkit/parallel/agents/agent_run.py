@@ -156,7 +156,7 @@ class AgentRun:
         width = n_components + (4 if any(j.is_loop for plan in agents.plans for j in plan.joins) else 0)
         n_rows = max(1, min(self.settings.batch, 64))
         n_blocks = max(room, n_own * (2 * (k.MOST_HITS // n_rows + 2) + 2 * self.settings.chunk + 2))
-        self.blocks = k.Blocks(
+        self.blocks = k.ItemBlocks(
             np.zeros((n_blocks, n_rows, width), np.int64),
             np.zeros((n_blocks, n_rows, n_components), np.int32),
             np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 16), np.int64),
@@ -165,7 +165,7 @@ class AgentRun:
             np.zeros((2, n_stages, room + n_own, 5), np.int64), self._memo(),
         )  # fmt: skip
         n_found = (room + n_own * k.MOST_HITS + self.settings.chunk) if self.settings.keep else 0
-        self.found = k.Found(
+        self.found = k.FullMatches(
             np.zeros((n_found, width), np.int64), np.zeros((n_found, n_components), np.int32),
             np.zeros(n_found, np.int64), np.zeros(n_found),
         )  # fmt: skip
@@ -229,7 +229,7 @@ class AgentRun:
         elif why == k.MORE_LOG:
             self._grow_log()
         elif why == k.MORE_MATCHES:
-            self.found = k.Found(*(_twice(array) for array in self.found))
+            self.found = k.FullMatches(*(_twice(array) for array in self.found))
         elif why == k.MORE_TRACE:
             self.trace = _twice(self.trace)
         elif why == k.MORE_ITEMS:
@@ -252,7 +252,7 @@ class AgentRun:
         free[:n] = np.arange(2 * n - 1, n - 1, -1)  # a stack: the end has blocks used before
         free[n : n + n_free] = old.free[:n_free]
         self.shared[k.N_FREE] = n + n_free
-        self.blocks = k.Blocks(
+        self.blocks = k.ItemBlocks(
             _twice(old.items), _twice(old.sizes), _twice(old.limits, 1), _twice(old.header),
             _twice(old.state), queue, free, old.log, old.memo,
         )  # fmt: skip

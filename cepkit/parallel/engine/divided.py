@@ -33,8 +33,8 @@ from cepkit.parallel.simulation.simulation import simulate_agents
 _CHUNKS_PER_THREAD = 16
 
 
-class Part(NamedTuple):
-    """A part of a stream: its thread, its agents, and its chunk (None for a part by keys)."""
+class StreamPart(NamedTuple):
+    """A part of a stream: the thread that finds its matches, its agents, and its chunk, if it is one."""
 
     unit: int
     agents: Agents
@@ -46,7 +46,7 @@ class _Divided(ParallelEngine):
     """An engine that runs independent parts of a stream, each on one thread, event by event."""
 
     @abstractmethod
-    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+    def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts."""
 
     @property
@@ -127,7 +127,7 @@ class _Divided(ParallelEngine):
         return False
 
     def _own_matches(
-        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
+        self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         return run
 
@@ -215,7 +215,7 @@ class RIP(_Divided):
         """How many threads."""
         return self.threads
 
-    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+    def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts."""
         agents = Agents(program, events)
         places = agents.places
@@ -231,10 +231,10 @@ class RIP(_Divided):
             chunks = rip_chunks(end, size, self.threads)
         if program.query.evaluation_order and self.start_filter:
             chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
-        return [Part(chunk.unit, agents, chunk) for chunk in chunks]
+        return [StreamPart(chunk.unit, agents, chunk) for chunk in chunks]
 
     def _own_matches(
-        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
+        self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         if part.chunk is None or run.found_at is None or not self._filters(part.agents.program):
             return run
@@ -288,18 +288,18 @@ class DataParallel(_Divided):
         """How many threads."""
         return self.threads
 
-    def parts(self, program: SequenceProgram, events: Events) -> list[Part]:
+    def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts; positions count a part's own events."""
         unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
         made = []
         for r in range(self.threads):
             positions = np.flatnonzero(unit == r)
             if len(positions):
-                made.append(Part(r, Agents(program, _part_of(events, positions)), None))
+                made.append(StreamPart(r, Agents(program, _part_of(events, positions)), None))
         return made
 
     def _own_matches(
-        self, run: ParallelRun, part: Part, keep: bool, arrival: np.ndarray | None = None
+        self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         block = run.block
         return replace(run, block=replace(block, event_of_item=part.agents.events.rows(block.event_of_item)))

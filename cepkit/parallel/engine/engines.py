@@ -15,7 +15,7 @@ from math import inf
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Bound
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
@@ -62,7 +62,7 @@ class ParallelEngine(EngineValue):
             automatic=False, takes_order=True, details=self.details,
         )  # fmt: skip
 
-    def _reason(self, program: Bound) -> str | None:
+    def _reason(self, program: BoundQuery) -> str | None:
         if not isinstance(program, SequenceProgram):
             return "it runs event sequences only"
         reason = self.reason_against(program)
