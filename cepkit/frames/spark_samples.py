@@ -130,7 +130,7 @@ def _hashes(searched: Searched, rows: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _values(array: pa.Array) -> np.ndarray:
-    """Return values in a type that does not depend on nulls, with any value for a null."""
+    """Return the values in a type that does not depend on nulls; nulls get some value."""
     of = array.type
     if pa.types.is_integer(of) or pa.types.is_temporal(of):
         return array.cast(pa.int32() if pa.types.is_date32(of) else pa.int64()).fill_null(0).to_numpy()
@@ -140,7 +140,7 @@ def _values(array: pa.Array) -> np.ndarray:
 
 
 def _mix(numbers: np.ndarray) -> np.ndarray:
-    """Return the numbers scattered one to one by splitmix64."""
+    """Return the numbers after splitmix64, a one-to-one mix of their bits."""
     numbers = numbers + np.uint64(_GOLDEN)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(_MIX[0])
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(_MIX[1])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Engine = Callable[[SequenceProgram, Events], SequenceSet]
 Results = list[tuple[str, Measured]]
 
-_MOST_NUMBERED = 2**53  # matches of a task; a job with more never ends
+_MOST_NUMBERED = 2**53  # largest number of matches of a task; a job with more would never end
 _DIGITS = 38  # digits of Spark's widest integer
 _MATCHES_WITH_ROWS = 1 << 13  # matches per block when each has rows of its own
 
@@ -163,7 +163,7 @@ def _positions(events: Events, clock: str, low: float | None, high: float | None
 
 
 class EndingBetween(SequenceSet):
-    """The matches of ``whole`` whose last event has a position from ``low`` up to ``high``."""
+    """The matches of ``whole`` whose last event has a position from ``low``, before ``high``."""
 
     def __init__(self, whole: SequenceSet, low: int, high: int):
         self.events, self.whole, self.low, self.high = whole.events, whole, low, high
@@ -175,7 +175,7 @@ class EndingBetween(SequenceSet):
         return positions[own], counts[own]
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` up to ``high``."""
+        """Return the matches that end at positions from ``low``, before ``high``."""
         low, high = max(low, self.low), min(high, self.high)
         return self.whole.ending(low, high) if low < high else EMPTY
 

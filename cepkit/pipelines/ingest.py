@@ -31,8 +31,8 @@ FORMATS: dict[str, Format] = {
 }  # fmt: skip
 
 PERIODS = ("day", "month", "year")
-ROWS_PER_FILE = 2_000_000  # largest number, so that one task can sort a file in memory
-ROWS_PER_FOLDER = 50_000  # least average number; with fewer rows, folders are for longer periods
+ROWS_PER_FILE = 2_000_000  # limit, so that one task can sort a file in memory
+ROWS_PER_FOLDER = 50_000  # least average; with fewer rows, folders are for longer periods
 
 PROVENANCE = {"source_file": "string", "source_line": "bigint"}
 QUARANTINE_COLUMNS = {**PROVENANCE, "text": "string", "reason": "string"}

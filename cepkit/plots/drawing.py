@@ -10,14 +10,14 @@ import numpy as np
 from cepkit.plots import theme
 
 FONT_SIZE = 12
-ADVANCE = 0.56  # of the font size, per character of a sans-serif text, on average
+ADVANCE = 0.56  # average width of a sans-serif character, as a share of the font size
 _PATTERNS = {
     "partials": '<path d="M0,6L6,0" stroke="{0}" stroke-width="2.2"/>',
     "removal": '<path d="M0,0L6,6M0,6L6,0" stroke="{0}" stroke-width="1.1"/>',
     "source": '<circle cx="3" cy="3" r="1.2" fill="{0}"/>',
 }
 _GROUND = {"partials": 0.35, "removal": 0.12, "source": 0.3}
-MOST_COLUMNS = 600  # of pixels; a longer line is drawn by the extremes of each column
+MOST_COLUMNS = 600  # pixel columns; a longer line is drawn by the extremes of each column
 DASHES = ("", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3")
 
 

@@ -73,7 +73,7 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
 
 
 def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
-    """Return the order of the bars: the order of each branch, with own steps before shared ones."""
+    """Return an order of the bars that keeps the order of each branch."""
     merged: list[str] = []
     for steps in branches:
         own = [escaped(cut(name)) for name, _, _ in steps]

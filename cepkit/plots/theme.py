@@ -21,7 +21,7 @@ TINT_ALPHA = "2b"  # opacity of a state's fill, as two hexadecimal digits
 PAGE_INK = f"var(--jp-content-font-color1,var(--vscode-editor-foreground,{INK}))"
 MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 SANS = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
-MONOSPACE_ADVANCE = 0.61  # of the font size, per character
+MONOSPACE_ADVANCE = 0.61  # width of a character, as a share of the font size
 
 # Okabe and Ito's palette without black, which is invisible on dark paper.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442")

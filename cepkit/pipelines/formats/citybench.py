@@ -1,4 +1,4 @@
-"""CityBench traffic: a file per road sensor, with the names of fields in the first line, then reports."""
+"""CityBench traffic: a file per road sensor, with a report per line after a header."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _INTEGER = r"^[+-]?[0-9]{1,18}$"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A keyword of a format: a line of explanation, and a function that reads its value or text."""
+    """A keyword of a format: a line of explanation, and a function that reads its value, also from text."""
 
     description: str
     read: Callable[[object], object]

@@ -17,12 +17,12 @@ from cepkit.plots import theme
 from cepkit.plots.automata.automaton import Edge, edges
 
 RADIUS = 17.0
-RING = 4.0  # between the two circles of an accepting state
+RING = 4.0  # distance between the two circles of an accepting state
 FONT_SIZE = 13.0
 LINE_HEIGHT = 16.0
 LOOP_HEIGHT = 30.0  # from the centre of a state to the top of its loop, beyond the radius
 CURVE = 26.0  # least width between two columns, where lines bend; the greatest is twice as much
-GAP = 12.0  # between neighbours in a column
+GAP = 12.0  # least distance between neighbours in a column
 SWEEPS = 24
 
 

@@ -20,7 +20,7 @@ class TimeAxis:
     coordinates: np.ndarray  # datetime64[us] without timezone, or float64; (n_events,)
     ticks: np.ndarray  # the column's values as numbers, for sorting, (n_events,)
     title: str
-    unit: str  # of differences
+    unit: str  # unit of differences
 
     @property
     def is_date(self) -> bool:

@@ -15,7 +15,7 @@ from cepkit.plots.timeline.selection import Panel, Selection
 
 MAX_LANES = 20
 LANE_PIXELS = 24
-BLANK_PIXELS = 15  # of a lane of events without a value
+BLANK_PIXELS = 15  # height of a lane of events without a value
 SPARSE = 0.25  # share of events without a value from which no line is drawn
 
 

@@ -22,7 +22,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The panels, and how many things they show of how many."""
+    """The panels, with the total and the drawn numbers of events and matches."""
 
     panels: tuple[Panel, ...]
     n_partitions: int
@@ -67,7 +67,7 @@ def select(
     ticks: np.ndarray, partition_of_event: pd.Series | None, rows: pd.DataFrame, *, max_events: int,
     max_panels: int,
 ) -> Selection:  # fmt: skip
-    """Choose what to draw: whole matches in their order, then the events nearest to them.
+    """Choose the drawn partitions, matches and events: whole matches in their order, then the nearest events.
 
     Parameters
     ----------

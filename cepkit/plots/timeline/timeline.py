@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_PANELS = 12
-SUBTITLE_CHARACTERS = 90  # of a line
+SUBTITLE_CHARACTERS = 90  # per line
 PANEL_GAP = 34  # pixels, for the name of the next panel
 TICKS_GAP = 34  # more pixels, when every panel has its own time axis
 ZOOM_SHARE = 0.2  # panels zoom to matches that, with margins of equal length, take at most this share
@@ -159,7 +159,7 @@ class _View:
     """The part of the time that a panel shows first."""
 
     range: tuple[np.datetime64 | float, np.datetime64 | float] | None  # None: all of it
-    extent: float  # its length, as `TimeAxis.lengths` counts it
+    extent: float  # its length, in the unit of `TimeAxis.lengths`
 
     def events(self, clock: TimeAxis, panel: Panel) -> np.ndarray:
         """Return the panel's events in the view."""

@@ -18,8 +18,8 @@ from cepkit.plots.timeline.selection import Panel
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-NARROWEST_BAND = 0.004  # of the drawn time
-DIGIT_WIDTH = 0.011  # of the drawn time; a match number that would touch the one before is left out
+NARROWEST_BAND = 0.004  # share of the drawn time
+DIGIT_WIDTH = 0.011  # share of the drawn time; a match number that would touch the one before is left out
 
 
 def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
