@@ -125,11 +125,11 @@ class PlainPattern:
         if condition.sign not in SIGNS:
             raise CepError(f"{condition.sign!r} is no comparison. Comparisons: {list(SIGNS)}")
         if is_absence and self.kleene & {*condition.components}:
-            raise CepError(f"{condition}: a condition of an absence names a Kleene closure")
+            raise CepError(f"{condition}: a condition of an absence must not name a Kleene closure")
         n_absent = (condition.left, condition.right).count(ABSENT)
         if n_absent != is_absence:
             raise CepError(
-                f"{condition}: a condition of an absence names the absent event once. No other condition does"
+                f"{condition}: a condition of an absence must name the absent event once, others must not"
             )
         if condition.left == condition.right and condition.left not in self.kleene:
             raise CepError(
@@ -139,7 +139,7 @@ class PlainPattern:
 
     def _check_component(self, j: int) -> None:
         if not 0 <= j < self.n_components:
-            raise CepError(f"component {j} is named. Components: 0 to {self.n_components - 1}")
+            raise CepError(f"component {j} does not exist. Components: 0 to {self.n_components - 1}")
 
     @cached_property
     def coverable(self) -> tuple[bool, ...]:
