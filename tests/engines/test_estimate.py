@@ -38,8 +38,8 @@ def bound(query, rows):
     "family", [name for name, (strategies, _) in gs.FAMILIES.items() if "any" in strategies]
 )
 @pytest.mark.parametrize("seed", range(12))
-def test_with_all_matches_drawn_it_is_the_definition(seed, family, request):
-    if JIT and not request.config.getoption("--full"):
+def test_with_all_matches_drawn_it_is_the_definition(seed, family, full):
+    if JIT and not full:
         pytest.skip("machine code for every shape: with --full, or without the JIT")
     case = gs.case(7000 + seed, 7000 + seed, family)
     program, events = bound(case.query, case.rows)

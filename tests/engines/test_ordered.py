@@ -69,8 +69,8 @@ def check(query, rows, n_orders: int) -> int:
     "family", [name for name, (strategies, _) in gs.FAMILIES.items() if "any" in strategies]
 )
 @pytest.mark.parametrize("seed", range(20))
-def test_every_order_is_the_definition(seed, family, request):
-    if JIT and not request.config.getoption("--full"):
+def test_every_order_is_the_definition(seed, family, full):
+    if JIT and not full:
         pytest.skip("machine code for every shape and order: with --full, or without the JIT")
     case = gs.case(9000 + seed, 9000 + seed, family)
     program, _ = bound(case.query, case.rows)
@@ -105,8 +105,7 @@ IN_A_QUICK_RUN = ("absent between, with both sides and alone",)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_orders_of_a_shape_are_the_definition(name, request):
-    full = request.config.getoption("--full")
+def test_orders_of_a_shape_are_the_definition(name, full):
     if JIT and not full and name not in IN_A_QUICK_RUN:
         pytest.skip("with --full, or without the JIT")
     text, keywords = SHAPES[name]
@@ -360,8 +359,8 @@ def test_the_order_is_part_of_the_query():
         sequence_query(query, evaluation_order=["a", "b", "c"])
 
 
-def test_options_and_orders_take_their_part_of_the_order(letters, request):
-    if JIT and not request.config.getoption("--full"):
+def test_options_and_orders_take_their_part_of_the_order(letters, full):
+    if JIT and not full:
         pytest.skip("eight kernels: with --full, or without the JIT")
     query = "PATTERN SEQ(A a, OR(B b, C c), B? d, A e) WHERE a.x < e.x AND b.x > e.x WITHIN 9"
     keywords = {"event_type": "kind", "order_by": "t"}

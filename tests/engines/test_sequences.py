@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numba
 import numpy as np
@@ -15,6 +16,7 @@ from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
+from tests.support.sizes import cases
 
 # Those that only run when named have tests of their own: test_linked_query.
 SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
@@ -26,10 +28,8 @@ SHAPES, STREAMS, FULL_SHAPES, FULL_STREAMS = (1, 20, 6, 120) if JIT else (50, 1,
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full")
-        shapes, streams = (FULL_SHAPES, FULL_STREAMS) if full else (SHAPES, STREAMS)
-        cases = [(shape, stream) for shape in range(shapes) for stream in range(streams)]
-        metafunc.parametrize("shape_seed,seed", cases, ids=[f"{shape}-{seed}" for shape, seed in cases])
+        usual, full = product(range(SHAPES), range(STREAMS)), product(range(FULL_SHAPES), range(FULL_STREAMS))
+        metafunc.parametrize("shape_seed,seed", cases(metafunc.config, usual, full))
 
 
 @cache

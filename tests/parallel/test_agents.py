@@ -28,6 +28,7 @@ from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation.simulation import simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
+from tests.support.sizes import cases
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
 SEEDS, FULL_SEEDS = 4, 700
@@ -35,13 +36,12 @@ ENGINE_SEEDS, FULL_ENGINE_SEEDS = 1, 60
 
 
 def pytest_generate_tests(metafunc):
-    full = metafunc.config.getoption("--full")
     for name, default, most in (
         ("seed", SEEDS, FULL_SEEDS),
         ("engine_seed", ENGINE_SEEDS, FULL_ENGINE_SEEDS),
     ):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, range(most if full else default))
+            metafunc.parametrize(name, cases(metafunc.config, range(default), range(most)))
 
 
 @pytest.fixture
