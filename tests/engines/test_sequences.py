@@ -55,6 +55,12 @@ def test_engine_is_the_definition(shape_seed, seed, family, engine):
     assert np.repeat(positions, np.asarray(counts, dtype=np.int64)).tolist() == lasts
 
 
+@pytest.mark.parametrize(("engine", "least"), [("chain", 0.1), ("search", 1), ("ordered", 0.1)])
+def test_engines_run_enough_random_cases(engine, least):
+    drawn = [gs.case(1000 * shape, shape, family) for shape in range(4) for family in FAMILIES]
+    assert sum(engines()[engine].unsupported(bound(case)[0]) is None for case in drawn) >= least * len(drawn)
+
+
 @pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")
 def test_aggregates_of_expressions():
     frame = pd.DataFrame({"t": range(4), "kind": list("ABBC"), "x": [1, 2, 3, 4]})

@@ -89,6 +89,11 @@ def test_cases_that_once_went_wrong(number, family, few_hits):
     test_agents_find_each_match_once(number, family, few_hits)
 
 
+def test_many_random_cases_are_for_agents():
+    cases = [ac.drawn(seed, family) for seed in range(SEEDS) for family in ac.FAMILIES]
+    assert sum(case is not None for case in cases) >= 25
+
+
 def engines(draw: Random, n_agents: int):
     """Return a value of every parallel engine."""
     batch, model = draw.choice([1, 2, 32]), draw.choice(["paper", "simplex", "measured"])
