@@ -1,10 +1,12 @@
-"""What all tests share: one Spark session, the option ``--full``, and the folder of reference data."""
+"""What all tests share: one Spark session, the sizes of runs, and the folder of reference data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+
+from tests.support.sizes import is_full, tenth
 
 
 def pytest_addoption(parser):
@@ -14,12 +16,32 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    skip_slow = pytest.mark.skip(reason="slow: runs with --full")
+    skip_slow = pytest.mark.skip(reason="slow: runs with --full, and in a tenth of the runs of CI")
+    others = []  # slow tests that are not in the tenth of this run
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-        if "slow" in item.keywords and not config.getoption("--full"):
+        if "long" in item.keywords:
+            item.add_marker("slow")
+        if "slow" in item.keywords and not is_full(item):
             item.add_marker(skip_slow)
+            others.append(item)
+    if tenth() is not None and others:
+        config.hook.pytest_deselected(items=others)
+        left_out = set(map(id, others))
+        items[:] = [item for item in items if id(item) not in left_out]
+
+
+def pytest_report_header(config):
+    if tenth() is not None:
+        return f"slow cases: tenth {tenth()} of 0 to 9 (CEPKIT_TENTH)"
+    return None
+
+
+@pytest.fixture
+def full(request):
+    """Whether the test runs at its full size: with ``--full``, or in the tenth of this run."""
+    return is_full(request.node)
 
 
 @pytest.fixture(scope="session")

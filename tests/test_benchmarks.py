@@ -31,7 +31,7 @@ print(json.dumps([[row.what[0], row.peer, row.measured, row.ratio] for row in ro
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_peers_count_the_same_matches():
     for peer in ("polars", "duckdb"):
         pytest.importorskip(peer)
@@ -45,7 +45,7 @@ def test_peers_count_the_same_matches():
     assert peers >= {"polars", "DuckDB"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_first_queries_are_timed():
     code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import sequence_table as table; "
     code += "print(*(len(row.what) for row in table.started()))"
@@ -71,7 +71,7 @@ print(json.dumps([[row.what[0], row.measured] for row in rows]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_parallel_engines_are_measured():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     run = subprocess.run(

@@ -47,11 +47,11 @@ def failures(cells):
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
-def test_tutorial_runs_in_jupyterlab(browser, server, name, request):
+def test_tutorial_runs_in_jupyterlab(browser, server, name, full):
     browser.forget()
     browser.open(server, name)
     cells = browser.run_all()
-    for theme in ("light", "dark") if request.config.getoption("--full") else ("light",):
+    for theme in ("light", "dark") if full else ("light",):
         browser.theme(theme)
         browser.shoot(f"{Path(name).stem}-{theme}")
     assert failures(cells) == []
@@ -302,7 +302,7 @@ def first_after(times, begin):
     return round(min(time for time in times if time >= begin) - begin, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_explorer_of_a_million_rows_answers(browser, server):
     """Real keys and a real mouse; nothing is asserted of times, they are printed and kept in `.artefacts`."""
     cell = {"cell_type": "code", "id": "call", "metadata": {}, "execution_count": None, "outputs": []}

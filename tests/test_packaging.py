@@ -223,7 +223,7 @@ def environment(tmp_path_factory):
     return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_holds_the_package_and_its_files(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cepkit").rglob("*.py")}
@@ -250,7 +250,7 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     assert wheel.stat().st_size < 3_000_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_of_the_sdist_is_the_wheel(sources, wheel, tmp_path):
     build = "import hatchling.build, os; os.chdir({!r}); print(hatchling.build.build_sdist({!r}))"
     tool = tmp_path / "venv"
@@ -290,7 +290,7 @@ print(json.dumps({"n": n, "views": lengths}))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, tmp_path):
     """The wheel, then an editable install, in an environment with nothing but the base dependencies."""
     variables = {
@@ -322,7 +322,7 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
     assert done.returncode == 2 and 'pip install "cepkit[spark]"' in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_post_build_of_binder_in_a_fresh_environment(sources, tmp_path):
     """The script runs as on Binder, but for conda: its `python` is new, its home empty."""
     home, folder = tmp_path / "home", tmp_path / "venv"

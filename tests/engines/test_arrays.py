@@ -25,6 +25,7 @@ from cepkit.planning.planner import engines
 from tests.oracle.naive import ARRAY_FUNCTIONS as FUNCTIONS
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches
+from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
 NEAR = 1e-9  # no random case has a value so near a threshold: engines round, the definition does not
@@ -59,10 +60,13 @@ SEEDS, FULL_SEEDS = 4, 60
 
 def pytest_generate_tests(metafunc):
     if metafunc.function is test_engine_is_the_definition:
-        n = FULL_SEEDS if metafunc.config.getoption("--full") else N_COMPILED if JIT else SEEDS
         engines = COMPILED if JIT else {name: ["chain", "search"] for name in QUERIES}
-        cases = [(name, seed, engine) for name in engines for seed in range(n) for engine in engines[name]]
-        metafunc.parametrize("name,seed,engine", cases, ids=["-".join(map(str, case)) for case in cases])
+        runs = [(name, engine) for name in engines for engine in engines[name]]
+        usual, full = (
+            [(name, seed, engine) for name, engine in runs for seed in range(n)]
+            for n in (N_COMPILED if JIT else SEEDS, FULL_SEEDS)
+        )
+        metafunc.parametrize("name,seed,engine", cases(metafunc.config, usual, full))
 
 
 def random_array(rng: Random, length: int) -> list | None:

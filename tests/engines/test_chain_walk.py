@@ -29,6 +29,7 @@ from cepkit.language.expressions.functions import Arity, RegisteredFunction
 from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
 from cepkit.language.sequences.query import SequenceQuery
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
 # tests/test_sequences.py compares the compiled engine with the definition in every run.
@@ -42,8 +43,7 @@ COLUMNS = ("x", "y", "s")
 
 def pytest_generate_tests(metafunc):
     if "shape_seed" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full")
-        metafunc.parametrize("shape_seed", range(FULL_SHAPES if full else SHAPES))
+        metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
 
 
 # --- queries and their matches by definition ---------------------------------------------------------------
@@ -230,8 +230,7 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(ranking, "FEW", 2)
 
 
-def test_agrees_with_the_definition(shape_seed, limits, pytestconfig):
-    full = pytestconfig.getoption("--full")
+def test_agrees_with_the_definition(shape_seed, limits, full):
     for seed in range(FULL_STREAMS if full else STREAMS):
         values = Random(f"values {shape_seed} {seed}")
         case = drawn_case(Random(f"shape {shape_seed}"), values)
@@ -410,7 +409,7 @@ def test_numbers_of_matches_beyond_53_bits_are_exact():
 
 
 @pytest.mark.parametrize("kind", ["line", "graph"])
-@pytest.mark.parametrize("n_matches", [10**5 if JIT else 10**4, pytest.param(10**8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_matches", [10**5 if JIT else 10**4, pytest.param(10**8, marks=pytest.mark.long)])
 def test_memory_stays_flat_while_one_event_ends_all_matches(kind, n_matches):
     if not JIT and n_matches > 10**5:
         pytest.skip("plain Python takes hours for so many")

@@ -23,6 +23,7 @@ from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
 from tests.oracle import generate, naive
+from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.
@@ -40,8 +41,7 @@ MEASURES = (
 
 def pytest_generate_tests(metafunc):
     if "shape_seed" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full")
-        metafunc.parametrize("shape_seed", range(FULL_SHAPES if full else SHAPES))
+        metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
 
 
 def plain(value):
@@ -116,9 +116,9 @@ def check(
 # --- random queries --------------------------------------------------------------------------------------
 
 
-def test_random_queries(shape_seed, request):
+def test_random_queries(shape_seed, full):
     """``generate.case(seed, shape_seed)`` replays a case; the seeds of shape n begin at 10,000 n."""
-    n = FULL_STREAMS if request.config.getoption("--full") else STREAMS
+    n = FULL_STREAMS if full else STREAMS
     for seed in range(10_000 * shape_seed, 10_000 * shape_seed + n):
         case = generate.case(seed, shape_seed)
         keywords = {**case.keywords(), "partition_by": case.partition_by}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numba
 import numpy as np
@@ -15,6 +16,7 @@ from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
+from tests.support.sizes import cases
 
 # Those that only run when named have tests of their own: test_linked_query.
 SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
@@ -26,10 +28,8 @@ SHAPES, STREAMS, FULL_SHAPES, FULL_STREAMS = (1, 20, 6, 120) if JIT else (50, 1,
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full")
-        shapes, streams = (FULL_SHAPES, FULL_STREAMS) if full else (SHAPES, STREAMS)
-        cases = [(shape, stream) for shape in range(shapes) for stream in range(streams)]
-        metafunc.parametrize("shape_seed,seed", cases, ids=[f"{shape}-{seed}" for shape, seed in cases])
+        usual, full = product(range(SHAPES), range(STREAMS)), product(range(FULL_SHAPES), range(FULL_STREAMS))
+        metafunc.parametrize("shape_seed,seed", cases(metafunc.config, usual, full))
 
 
 @cache
@@ -53,6 +53,12 @@ def test_engine_is_the_definition(shape_seed, seed, family, engine):
     positions, counts = found.ends()
     lasts = [match.rows[-1] for match in wanted]
     assert np.repeat(positions, np.asarray(counts, dtype=np.int64)).tolist() == lasts
+
+
+@pytest.mark.parametrize(("engine", "least"), [("chain", 0.1), ("search", 1), ("ordered", 0.1)])
+def test_engines_run_enough_random_cases(engine, least):
+    drawn = [gs.case(1000 * shape, shape, family) for shape in range(4) for family in FAMILIES]
+    assert sum(engines()[engine].unsupported(bound(case)[0]) is None for case in drawn) >= least * len(drawn)
 
 
 @pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")

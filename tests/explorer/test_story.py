@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import lab
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 LOAD = """import cepkit as cep
 from cepkit.datasets import BarParameters, minute_bars

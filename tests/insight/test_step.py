@@ -150,6 +150,15 @@ def test_sequence_moments_complete_the_matches_of_the_definition(seed, family):
         assert count == sum(len(moment.completed) for moment in made)
 
 
+def searches_of(case: gs.Case) -> list[Search]:
+    return [Search(case.query, line, case.rows) for line in lines(case.query.pattern)]
+
+
+def names_all_events(searches: list[Search]) -> bool:
+    """Return whether every condition has all the events that it names."""
+    return all(set(one.uses) == set(one.place_of) for search in searches for one in search.conditions)
+
+
 # The last two: an event closes one way on, a later one the other.
 @pytest.mark.parametrize(
     ("seed", "family"),
@@ -157,8 +166,8 @@ def test_sequence_moments_complete_the_matches_of_the_definition(seed, family):
 )
 def test_sequence_moments_have_the_partial_matches_of_the_definition(seed, family):
     case, made, _ = sequence_moments(seed, family)
-    searches = [Search(case.query, line, case.rows) for line in lines(case.query.pattern) if line.slots]
-    if any(set(one.uses) != set(one.place_of) for search in searches for one in search.conditions):
+    searches = searches_of(case)
+    if not names_all_events(searches):
         pytest.skip("a condition without the events that it names may be known to be false earlier")
     runs: dict = {}  # every partial match by its events, and the ways in which it is one
     for search in searches:
@@ -188,6 +197,12 @@ def test_sequence_moments_have_the_partial_matches_of_the_definition(seed, famil
             assert ended == before - live - takers
             assert (moment.n_live, moment.n_elsewhere) == (len(there), len(live) - len(there))
         before = live
+
+
+def test_most_random_cases_are_compared():
+    drawn = [searches_of(gs.case(seed, None, family)) for seed in range(8) for family in gs.FAMILIES]
+    few = [searches for searches in drawn if sum(1 for one in searches for _ in one.runs()) <= 1000]
+    assert sum(map(names_all_events, few)) >= 100
 
 
 # --- what a person sees

@@ -30,6 +30,7 @@ from cepkit.linked.patterns import (
 )
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
+from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
 SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
@@ -47,7 +48,7 @@ RELATION = dict(
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames and not metafunc.definition.get_closest_marker("parametrize"):
-        metafunc.parametrize("seed", range(FULL_SEEDS if metafunc.config.getoption("--full") else SEEDS))
+        metafunc.parametrize("seed", cases(metafunc.config, range(SEEDS), range(FULL_SEEDS)))
 
 
 # --- the definition ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import numba
@@ -22,6 +23,7 @@ from cepkit.planning.planner import choose_engine, engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
+from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
 NAMES = ["linked", "sase_runs", "siddhi_like_runs"]
@@ -32,14 +34,10 @@ OTHER_SHAPES, FULL_OTHER_SHAPES = (1, 3) if JIT else (45, 600)
 
 def pytest_generate_tests(metafunc):
     if "shape_seed" in metafunc.fixturenames:
-        full = metafunc.config.getoption("--full")
-        streams = FULL_STREAMS if full else STREAMS
-        if "comparisons" in metafunc.function.__name__:
-            shapes = FULL_SHAPES if full else SHAPES
-        else:
-            shapes = FULL_OTHER_SHAPES if full else OTHER_SHAPES
-        cases = [(shape, seed) for shape in range(shapes) for seed in range(streams)]
-        metafunc.parametrize("shape_seed,seed", cases, ids=[f"{shape}-{seed}" for shape, seed in cases])
+        of_comparisons = "comparisons" in metafunc.function.__name__
+        shapes, full_shapes = (SHAPES, FULL_SHAPES) if of_comparisons else (OTHER_SHAPES, FULL_OTHER_SHAPES)
+        usual, full = product(range(shapes), range(STREAMS)), product(range(full_shapes), range(FULL_STREAMS))
+        metafunc.parametrize("shape_seed,seed", cases(metafunc.config, usual, full))
 
 
 # --- the definition ---------------------------------------------------------------------------------------

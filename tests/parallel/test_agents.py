@@ -28,6 +28,7 @@ from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation.simulation import simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
+from tests.support.sizes import cases
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
 SEEDS, FULL_SEEDS = 4, 700
@@ -35,13 +36,12 @@ ENGINE_SEEDS, FULL_ENGINE_SEEDS = 1, 60
 
 
 def pytest_generate_tests(metafunc):
-    full = metafunc.config.getoption("--full")
     for name, default, most in (
         ("seed", SEEDS, FULL_SEEDS),
         ("engine_seed", ENGINE_SEEDS, FULL_ENGINE_SEEDS),
     ):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, range(most if full else default))
+            metafunc.parametrize(name, cases(metafunc.config, range(default), range(most)))
 
 
 @pytest.fixture
@@ -87,6 +87,11 @@ def test_agents_find_each_match_once(seed, family, few_hits):
 )  # fmt: skip
 def test_cases_that_once_went_wrong(number, family, few_hits):
     test_agents_find_each_match_once(number, family, few_hits)
+
+
+def test_many_random_cases_are_for_agents():
+    cases = [ac.drawn(seed, family) for seed in range(SEEDS) for family in ac.FAMILIES]
+    assert sum(case is not None for case in cases) >= 25
 
 
 def engines(draw: Random, n_agents: int):

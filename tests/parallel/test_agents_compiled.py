@@ -35,6 +35,7 @@ from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
 from tests.support.sequence_runs import as_matches, bound
+from tests.support.sizes import cases
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
 FULL_SHAPES, FULL_STREAMS = 4, 250
@@ -45,10 +46,9 @@ SLOW = pytest.mark.slow  # a query more to compile
 
 
 def pytest_generate_tests(metafunc):
-    full = metafunc.config.getoption("--full")
     for name, default, most in (("number", RUNS, FULL_RUNS), ("poisson", 1, 8)):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, range(most if full else default))
+            metafunc.parametrize(name, cases(metafunc.config, range(default), range(most)))
 
 
 # --- queries ----------------------------------------------------------------------------------------------

@@ -341,10 +341,10 @@ def test_errors_of_simulate(frame):
         pytest.param(QUERY.replace("[k] AND ", ""), id="time slices"),
     ],
 )
-def test_spark(spark, frame, query, request):
+def test_spark(spark, frame, query, full):
     unique = frame.assign(t=np.arange(len(frame)))
     rows = spark.createDataFrame(unique)
-    for engine in (cep.Hybrid(2), *([cep.RIP(2, chunk=7)] if request.config.getoption("--full") else [])):
+    for engine in (cep.Hybrid(2), *([cep.RIP(2, chunk=7)] if full else [])):
         found = rows.cep.match(query, engine=engine, **CALL)
         wanted = unique.cep.match(query, **CALL)
         assert found.count() == wanted.count() > 20

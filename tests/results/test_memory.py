@@ -45,7 +45,7 @@ def looked_at(matches, n: int) -> dict:
         ),
     ],
 )
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_look_at_very_many_matches_takes_little_memory(query, n):
     options = {"event_type": "kind", "order_by": "t"}
     looked_at(cep.match(frame_of(300), query, **options), 100)  # kernels, and what numba keeps of them

@@ -175,7 +175,8 @@ class Browser:
         """Wait until an expression in the kernel has a value: what a page reports takes a moment."""
         until = time.monotonic() + timeout_s
         while (found := self.ask(expression)) != value:
-            assert time.monotonic() < until, f"{expression} is {found!r}, not {value!r}"
+            if time.monotonic() > until:
+                raise AssertionError(f"{expression} is {found!r}, not {value!r}")
             self.page.wait_for_timeout(50)
 
     def theme(self, name: str) -> None:

@@ -225,7 +225,7 @@ def test_bins_of_lengths_agree_with_their_definition(seed):
     end = run_end(trace)
     assert end >= trace.makespan
     if not end:
-        return
+        pytest.skip("a run without actions")
     rng = random.Random(seed)
     n_bins = rng.choice([1, 3, 40])
     begin, until = sorted(rng.random() * end for _ in range(2)) if seed % 2 else (0.0, end)
