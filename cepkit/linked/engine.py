@@ -236,8 +236,7 @@ class PlainlyMatched(SequenceSet):
         if wanted > max(_MOST_AT_ONCE, self._most_known):
             raise ResultTooLargeError(
                 f"{wanted:,} matches end from position {low:,} to {high:,}. Engine {self.name!r} makes them "
-                f"all at once, but at most {_MOST_AT_ONCE:,}; count() counts them. "
-                "Engine 'auto' makes any part"
+                f"all at once, but at most {_MOST_AT_ONCE:,}; count() counts them. Engine 'auto' makes parts"
             )
         return self._make_matches(low, high)
 
