@@ -60,7 +60,7 @@ def test_times_near_the_end_of_integers_are_not_searched():
     query = SequenceQuery(pattern, (), within=10, event_type="kind", order_by=("t",))
     source = PandasSource(frame)
     program = compile_sequence(query, source.schema)
-    assert Places(program, build_events(source, program))._searched_starts() is None
+    assert Places(program, build_events(source, program))._search_starts() is None
 
 
 @pytest.mark.parametrize("few", [0, 1 << 15])

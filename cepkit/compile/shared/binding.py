@@ -88,7 +88,7 @@ class Binder:
         return self.truth(expression)
 
     def collected(self, used: Collection[str]) -> dict[str, Any]:
-        """Return what a program keeps of its binding, as keywords; columns only of those that are used."""
+        """Return what a program keeps of its binding, as keywords; ``used`` limits the columns."""
         return {
             "columns": tuple(name for name in self.columns if name in used),
             "constants": tuple(self.constants),
