@@ -210,6 +210,7 @@ def check_engine(engine: str | EngineValue, *, trace: bool = False) -> None:
     """Raise the error for an unknown engine, or for an engine that cannot record the requested trace."""
     is_value = isinstance(engine, EngineValue)
     if isinstance(engine, type) and issubclass(engine, EngineValue):
+        load_wings()
         raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_VALUES[engine.__name__]}")
     if not is_value and not isinstance(engine, str):
         raise CepError(

@@ -156,11 +156,8 @@ def _infinite_sum(counter: PathCounter, component: int, values: np.ndarray) -> f
 
 def ratio(total: int | float | Fraction, n: int) -> float:
     """Return ``total / n`` as a float; both may be larger than any float."""
-    return (
-        total
-        if isinstance(total, float) and not math.isfinite(total)
-        else _round_to_float(Fraction(total) / n)
-    )
+    is_infinite = isinstance(total, float) and not math.isfinite(total)
+    return total if is_infinite else _round_to_float(Fraction(total) / n)
 
 
 def _round_to_float(number: int | Fraction) -> float:
