@@ -18,7 +18,7 @@ from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.insight.obstacles import KINDS, Obstacle
-from cepkit.insight.why_not_sequences import Reading, read_events, standing
+from cepkit.insight.why_not_sequences import EventReading, outcome_of, read_events
 
 FAMILIES = list(gs.FAMILIES)
 SEEDS = range(12)
@@ -37,7 +37,7 @@ def all_matches(case: gs.Case):
     return sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
 
 
-def read(places: Places, positions, variables=None) -> Reading:
+def read(places: Places, positions, variables=None) -> EventReading:
     wanted = [int(places.place_of_position[position]) for position in positions]
     named = dict(zip(wanted, variables, strict=True)) if variables else None
     return read_events(places, wanted, named)
@@ -107,7 +107,7 @@ def test_random_cases_have_reasons_of_every_kind():
     assert set(KINDS) - set().union(*SEEN.values()) <= rare
 
 
-def lines_of(case: gs.Case, program, found: Reading):
+def lines_of(case: gs.Case, program, found: EventReading):
     branch = program.branches[found.branch].branch
     names = [(c.variable, c.low, c.high) for c in branch.components]
     for line in lines(case.query.pattern):
@@ -118,7 +118,7 @@ def lines_of(case: gs.Case, program, found: Reading):
 class Judge:
     """Asks the definition whether an obstacle is one."""
 
-    def __init__(self, case: gs.Case, line, program, places: Places, found: Reading):
+    def __init__(self, case: gs.Case, line, program, places: Places, found: EventReading):
         self.case, self.found, self.line = case, found, line
         self.search = Search(case.query, line, case.rows)
         self.position = {place: int(places.position_of_place[place]) for place in range(places.n)}
@@ -283,7 +283,7 @@ def test_matches_have_their_numbers(seed, family):
     for match in all_matches(case)[:12]:
         named = [name for name, rows in match.events for _ in rows]
         reading = read(places, match.rows, named)
-        came = standing(program, found, reading, places)
+        came = outcome_of(program, found, reading, places)
         same = [i for i, one in enumerate(reported) if one.rows == match.rows and one.events == match.events]
         if came.number is not None:
             assert reported[came.number].rows == match.rows
@@ -382,7 +382,7 @@ GOLDEN = {
     "order": (
         "PATTERN SEQ(Order o, Ready r)", [5, 8], {},
         ["no match: r = row 5, o = row 8",
-         "- r = row 5 (10:05) stands before o = row 8 (10:07), and o comes first in the pattern"],
+         "- r = row 5 (10:05) comes before o = row 8 (10:07), but o comes first in the pattern"],
     ),
     "missing at the end": (
         "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 10 min", [0], {},
@@ -403,7 +403,7 @@ GOLDEN = {
         "PATTERN SEQ(Order o, Ready r) WITHIN 1 min", [5], {},
         ["no match: r = row 5",
          "- nothing is given for Order o",
-         "  there is no Order event where o would stand"],
+         "  there is no Order event where o would be"],
     ),
     "few": (
         "PATTERN SEQ(Scan{2,} s[], Ready r)", [1, 5], {},
@@ -501,7 +501,7 @@ GOLDEN = {
     "after match": (
         "PATTERN SEQ(Order o, Ready r)", [2, 7], {"after_match": "past_last"},
         ["no match: o = row 2, r = row 7 fulfils all conditions",
-         "- after_match='past_last' leaves it out: the match of row 0, row 5 was reported before"],
+         "- after_match='past_last' leaves it out: the earlier match of row 0, row 5 is reported"],
     ),
 }  # fmt: skip
 
@@ -620,7 +620,7 @@ def test_tables_count_rows():
         ([0, 99], "rows: no row of the frame has the label 99. They go from 0 to 10"),
         (["a"], "rows: no row of the frame has the label 'a'. They go from 0 to 10"),
         ([], "rows: no row is named; without rows, why_not() says where most partial matches are lost"),
-        ([0, 0], "rows: 0 is named twice; an event stands in a match once"),
+        ([0, 0], "rows: 0 is named twice; a match has an event only once"),
         ({"rr": 5}, "rows: 'rr' is no variable of the pattern. Did you mean 'r'? Variables: ['o', 'r']"),
         ({"x": 5}, "rows: 'x' must not occur in a match; name rows of ['o', 'r']"),
         (range(1001), "rows: 1,001 rows are more than 1,000; name the rows of one match"),
@@ -634,7 +634,7 @@ def test_wrong_rows(rows, error):
 
 def test_labels_of_several_rows():
     frame = FRAME.set_axis([0, 0, *range(2, 11)])
-    with pytest.raises(CepError, match=r"the label 0 is that of 2 rows; call reset_index\(\) first"):
+    with pytest.raises(CepError, match=r"2 rows have the label 0; call reset_index\(\) first"):
         frame.cep.why_not("PATTERN SEQ(Order o, Ready r)", rows=[0, 5], **KEYWORDS)
 
 
@@ -649,7 +649,7 @@ def test_without_rows():
     assert repr(none).splitlines() == [
         "0 matches of 'SEQ(Order o, Paid p)'",
         "- no match; most is lost here: there is no Paid event for p",
-        "  name rows=[…] of a match you expected, and they are looked at one by one",
+        "  name rows=[…] of an expected match to see why each row fails",
     ]
     assert none.to_frame()["step"].tolist() == ["o", "p", "matches", "reported"]
 

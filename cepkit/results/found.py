@@ -1,4 +1,4 @@
-"""What an engine found, as `Matches` asks for it: one protocol for every kind of query."""
+"""The protocol by which `Matches` reads the matches of any kind of query."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.events import Events
 
-DRAWN = 200  # matches of a picture, where they have to be made first
+DRAWN = 200  # matches that a picture shows when they must be built first
 
 
 class Items(Protocol):
-    """The events of some matches: match m has items ``first_item_of_match[m]`` to ``[m + 1]``."""
+    """The events of some matches: match m has the items from ``first_item_of_match[m]`` to ``[m + 1]``."""
 
     event_of_item: np.ndarray  # positions in stream order
     first_item_of_match: np.ndarray  # int64, (n_matches + 1,)
@@ -28,7 +28,7 @@ class Items(Protocol):
 
 
 class Part(Protocol):
-    """Some matches, made as arrays: a `MatchSet` or a `MatchBlock`."""
+    """Some matches as arrays: a `MatchSet` or a `MatchBlock`."""
 
     first: np.ndarray  # int64, (n_matches,): positions of the first events
     last: np.ndarray  # int64, (n_matches,): positions of the last events
@@ -36,15 +36,15 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, matches: np.ndarray | slice) -> Part:
-        """Return these matches, in the order given."""
+        """Return these matches in the given order."""
 
 
 class FoundMatches(Protocol):
-    """The matches of a program in some events, in canonical order, made when they are asked for."""
+    """The matches of a program in some events, in canonical order, built on demand."""
 
     program: Bound
     whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
-    hint: str  # what a user can ask when nothing matches
+    hint: str  # the call that explains why nothing matches
 
     @property
     def events(self) -> Events:
@@ -52,16 +52,16 @@ class FoundMatches(Protocol):
 
     @property
     def run(self) -> Any:
-        """Return what the engine tells of its run, or None."""
+        """Return the engine's record of its run, or None."""
 
     def count(self) -> int:
         """Return the exact number of matches."""
 
     def any(self) -> bool:
-        """Return whether there is a match."""
+        """Return whether a match exists."""
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches."""
@@ -73,16 +73,16 @@ class FoundMatches(Protocol):
         """Return the first ``n`` matches, or all when there are no more."""
 
     def glance(self, n: int) -> Part:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        """Return up to ``n`` matches; the first ones if they are cheap to find."""
 
-    def drawn(self) -> Part:
-        """Return the matches from which a picture chooses."""
+    def for_picture(self) -> Part:
+        """Return the matches from which a picture selects."""
 
     def sample(self, n: int, seed: int) -> Part:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
 
     def take(self, numbers: Sequence[int]) -> Part:
-        """Return the matches of these numbers, in this order."""
+        """Return the matches with these numbers, in this order."""
 
     def blocks(self, size: int) -> Iterator[Part]:
         """Yield all matches in blocks of at most ``size``."""
@@ -90,17 +90,17 @@ class FoundMatches(Protocol):
     def all(self) -> Part:
         """Return all matches."""
 
-    def narrowed(self, numbers: range) -> FoundMatches:
-        """Return the matches of these numbers as a result of their own."""
+    def narrow(self, numbers: range) -> FoundMatches:
+        """Return the matches with these numbers as a result of their own."""
 
-    def measured(self, part: Part, source: Any) -> Mapping[str, Measured]:
+    def measure(self, part: Part, source: Any) -> Mapping[str, Measured]:
         """Return the result columns of a part."""
 
     def items(self, part: Part) -> Items:
         """Return the events of a part."""
 
     def variables(self, part: Part) -> np.ndarray:
-        """Return the name in the pattern that each item of a part stands for, objects."""
+        """Return the variable of each item of a part, as an array of objects."""
 
     def aggregate(self, source: Any, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""

@@ -1,4 +1,4 @@
-"""The search that an open stream asks for matches: one protocol for every kind of query."""
+"""The protocol of the search in an open stream, for every kind of query."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 from cepkit.errors import CepError, whole_number
 from cepkit.streaming.saved import Saved
 
-Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows of each match
+Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows per match
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user says of a stream beside its query and schema; see `cepkit.stream`."""
+    """The options of a stream other than its query and schema; see `cepkit.stream`."""
 
     rows: str = "one"
     threads: int = 1
@@ -35,17 +35,17 @@ class Options:
 
 
 class Search(Protocol):
-    """The search for the matches of a query in events that come batch by batch, in stream order."""
+    """The search of a query in events that arrive in batches, in stream order."""
 
-    empty: pa.Table  # results of no match, without their number
+    empty: pa.Table  # the result of no match, without the match number
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
-    n_keys: int  # partition keys that are remembered
+    n_keys: int  # partition keys that the stream remembers
     n_evicted: int  # keys that were forgotten after a pause
     n_ended: int  # partial matches that ended with a forgotten key
     n_retained: int  # rows kept for later matches
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Take the next events, and return the matches that are complete.
+        """Read the next events, and return the complete matches.
 
         Parameters
         ----------
@@ -54,23 +54,23 @@ class Search(Protocol):
         keys : pyarrow.Table, optional
             Their order columns; None without ``order_by``.
         n_before : int
-            How many events were taken before.
+            Number of earlier events.
         """
 
-    def released(self) -> Ready:
-        """Return the matches that are complete and in order by now, without waiting."""
+    def release(self) -> Ready:
+        """Return the matches that are complete and in order so far, without waiting."""
 
-    def flushed(self, n_events: int) -> Ready:
+    def flush(self, n_events: int) -> Ready:
         """Wait until the events taken are searched, and return the matches that are complete."""
 
-    def finished(self, n_events: int) -> Ready:
+    def finish(self, n_events: int) -> Ready:
         """Return all matches that are left, when no event follows."""
 
     def stop(self) -> None:
         """End the threads, if any."""
 
-    def packed(self, n_events: int) -> Saved:
+    def pack(self, n_events: int) -> Saved:
         """Return what a file holds of the search."""
 
     def unpack(self, saved: Saved) -> None:
-        """Take over what `packed` returned; the search was opened with the same query and options."""
+        """Restore what `pack` returned; the search was opened with the same query and options."""
