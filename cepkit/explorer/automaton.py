@@ -202,13 +202,8 @@ def states_of_match(
 ) -> list[int]:
     """Return the states that a match visits, each once, beginning with the start.
 
-    Parameters
-    ----------
-    automaton : Automaton
-    variables : sequence of str
-        The variables of the match's events, in stream order.
-    components : sequence of int, optional
-        Only for a sequence: the component of each event in ``branch``.
+    ``variables`` are those of the match's events, in stream order. Only for a sequence, ``components`` are
+    their components in ``branch``.
     """
     reached = state_of_events(automaton, variables, components, branch)
     return list(dict.fromkeys([0, *reached])) if reached else []

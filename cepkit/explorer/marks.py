@@ -30,7 +30,7 @@ def marks_of(
 def events_in_state(
     result: Result, state: int, partition: int | None, window: list[float] | None = None
 ) -> tuple[np.ndarray, int]:
-    """Return the events that lead the drawn matches (`Result.spans`) to a state, and the number of matches."""
+    """Return the events that lead drawn matches (`Result.spans`) to a state, and the number of matches."""
     numbers = result.spans(partition, window)[1]
     numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # NaN: the number is unknown
     if not len(numbers):

@@ -11,14 +11,7 @@ from cepkit.explorer.running.result import Result
 from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import Stepping
 from cepkit.insight.value_text import cell
-from cepkit.insight.why_not_regex import (
-    MOST_PARTIALS,
-    Fate,
-    fate_text,
-    fates_at,
-    names_in,
-    predicates_at,
-)
+from cepkit.insight.why_not_regex import MOST_PARTIALS, Fate, fate_text, fates_at, names_in, predicates_at
 from cepkit.insight.why_not_text import explain_sequence_rows
 
 

@@ -194,23 +194,9 @@ def matches_of_first_ends(
 ) -> MatchBlock | None:
     """Return the first ``n`` matches, or all if there are fewer, without compiling anything.
 
-    Only the few events before the last event of each match are searched.
-
-    Parameters
-    ----------
-    program, events
-        A query without an after-match policy, and the whole stream.
-    ends : ndarray of int64
-        Positions where matches end, rising.
-    counts : sequence of int
-        The number of matches that end at each.
-    n : int
-        The number of matches wanted.
-
-    Returns
-    -------
-    MatchBlock or None
-        None if there are too many events or matches, or if matches depend on other events.
+    The query has no after-match policy. ``counts`` are the numbers of matches that end at the rising
+    positions ``ends``. Only the few events before the end of each match are searched. None if there are too
+    many events or matches, or if matches depend on other events.
     """
     if _looks_around(program):
         return None

@@ -46,20 +46,10 @@ def count_regex_funnel(
     *,
     with_conditions: bool = True,
 ) -> tuple[BranchFunnel, ...]:
-    """Count the matches of every beginning of a regex.
+    """Count the matches of every beginning of a regex, at most ``most_steps`` beginnings.
 
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    events : Events
-        With the program's columns.
-    n_matches : int, optional
-        Number of matches of the whole pattern, if known.
-    most_steps : int, optional
-        The largest number of beginnings.
-    with_conditions : bool
-        False: neither ``n_alone`` nor the conditions are counted.
+    ``n_matches`` is the number of matches of the whole pattern, if known. With ``with_conditions=False``,
+    neither ``n_alone`` nor the conditions are counted.
 
     Returns
     -------

@@ -41,14 +41,14 @@ def count_funnel(
     count: Counter | None = None,
     seed: int = 0,
 ) -> tuple[BranchFunnel, ...]:
-    """Count the steps of every branch.
+    """Count the steps of every branch of a sequence, in the order of the branches.
+
+    Each component needs one count, and a second one if it decides an absence.
 
     Parameters
     ----------
-    program : SequenceProgram
-        A compiled sequence query.
-    events : Events
-        With the program's columns.
+    program, events
+        A compiled query, and events with its columns.
     run : callable
         The engine's function; used if an after-match policy needs the matches.
     count : callable, optional
@@ -56,19 +56,10 @@ def count_funnel(
     seed : int
         Seed of the random order of first events if not all extensions are tested.
 
-    Returns
-    -------
-    tuple of BranchFunnel
-        In the order of the program's branches.
-
     Raises
     ------
     UnsupportedQueryError
-        When there are more than ``MOST_BRANCHES`` branches.
-
-    Notes
-    -----
-    Each component needs one count, and a second one if it decides an absence.
+        For more than ``MOST_BRANCHES`` branches.
     """
     count = count or exact_count
     if len(program.branches) > MOST_BRANCHES:
@@ -223,20 +214,9 @@ def searched_count(
 ) -> Count:
     """Count the matches of a branch by a search through its partial matches.
 
-    Parameters
-    ----------
-    places : Places
-        The events.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which events pass which conditions on single events.
-    bound : BoundBranch
-        A branch whose tests belong to the program.
-    most_work : int
-        The largest number of tested events; after them, the number found so far is a lower bound.
-
-    Notes
-    -----
-    Plain Python tests few events, since compiling takes longer.
+    ``accept``, uint8 of shape (n_tests, n_places), says which events pass which conditions on single events.
+    After ``most_work`` tested events, the number found so far is returned as a lower bound. Plain Python
+    tests the first events, since compiling takes longer.
     """
     text, arguments, scratch = search_of(places, accept, bound)
     program = places.program

@@ -150,27 +150,14 @@ class Moment:
 def moments_of(
     program: Program | SequenceProgram, source: Any, events: Events, most_live: int = MOST_LIVE
 ) -> Iterator[Moment]:
-    """Return an iterator over the moments of the events, in stream order.
+    """Iterate over the moments of all events of a frame, in stream order.
 
-    Parameters
-    ----------
-    program : Program or SequenceProgram
-        A compiled query.
-    source : Source
-        The frame's columns and index labels.
-    events : Events
-        All events of the frame.
-    most_live : int
-        The largest number of live partial matches of a sequence.
+    An event costs time O(live partial matches), in plain Python. No moment is kept.
 
     Raises
     ------
     ResultTooLargeError
-        While iterating, when more partial matches of a sequence are live.
-
-    Notes
-    -----
-    An event costs time O(live partial matches), in plain Python. No moment is kept.
+        While iterating, when more than ``most_live`` partial matches of a sequence are live.
     """
     of = _RegexMoments if isinstance(program, Program) else _SequenceMoments
     made = of(program, _RowLabels(source, events), events, most_live)

@@ -24,22 +24,9 @@ def failing_conditions(
 ) -> list[tuple[str, str]]:
     """Return the conditions that row ``k`` fails as the next row of a partial match: (predicate, condition).
 
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    source : Source
-        The frame's columns.
-    stepping : Stepping
-        The events of the partition, which ``start`` and ``k`` number.
-    names : tuple of str
-        Predicates that the partial match may take next.
-    start : int
-        The first row of the partial match; its last row is ``k - 1``.
-
-    Notes
-    -----
-    Each condition runs as a query of its own on these rows. Time O(conditions x (k - start)).
+    The partial match has the rows from ``start`` to ``k - 1`` of the partition in ``stepping``, and may take
+    one of the predicates ``names`` next. Each condition runs as a query of its own on these rows, in time
+    O(conditions x (k - start)).
     """
     defined = dict(program.query.define)
     failing = []

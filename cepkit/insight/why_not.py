@@ -97,14 +97,8 @@ def named_rows(
 ) -> tuple[list[int], list[str | None]]:
     """Return the numbers of the named rows, and the variable of each or None.
 
-    Parameters
-    ----------
-    source : Source
-        The frame.
-    rows : labels, or mapping of str to label or labels
-        Index labels of a pandas frame or row numbers of a table, by variable or in any order.
-    variables, absent : sequence of str
-        The variables of the pattern, and the variables of events that must be absent.
+    ``rows`` are index labels of a pandas frame or row numbers of a table, by variable or in any order.
+    ``absent`` are the variables of events that must be absent.
 
     Raises
     ------

@@ -69,26 +69,10 @@ class RowReading:
 def explain_regex_rows(
     program: Program, source: Any, events: Events, find: Callable[[], MatchSet], rows: Any
 ) -> WhyNot:
-    """Return why the rows are not a match of a regex.
+    """Return why the rows are not a match of a regex; ``rows`` and errors are as for `named_rows`.
 
-    Parameters
-    ----------
-    program, source, events
-        The bound query, the frame and its events.
-    find : callable
-        Returns the matches of the program in the events.
-    rows : labels, or mapping of str to label or labels
-        Index labels of a pandas frame or row numbers of a table, by variable or in any order.
-
-    Raises
-    ------
-    CepError
-        For unknown or ambiguous labels, rows named twice, and unknown variables.
-
-    Notes
-    -----
-    The kernel runs once over the rows as Python, in time O(rows squared). Each condition that may have failed
-    runs as a query of its own.
+    ``find`` returns the matches of the program in the events. The kernel runs once over the rows as Python,
+    in time O(rows squared). Each condition that may have failed runs as a query of its own.
     """
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
     numbers, given = named_rows(source, rows, names)
@@ -281,10 +265,7 @@ class _Explainer:
                 else "it ends before, and the search continues after its last row"
             )
             reading.stop("after_match", f"the match of {taken} is reported instead: {why}")
-            return self._answer(
-                f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions",
-                reading,
-            )
+            return self._answer(f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions", reading)
         spelled = self._spelled(found, taker)
         for position, is_read in zip(self.positions, spelled, strict=True):
             name = self.named[position]
@@ -293,8 +274,7 @@ class _Explainer:
                 reading.stop("variable", f"{text} rows as it can, from left to right")
         if reading.kinds:
             return self._answer(
-                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables",
-                reading,
+                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables", reading
             )
         told = ", ".join(
             f"{name} = {self.row(position).removeprefix('row ')}"
@@ -416,15 +396,8 @@ def fate_text(
 ) -> str:
     """Return the fate of a partial match in words: ``needs up or top here, and ends``.
 
-    Parameters
-    ----------
-    names : tuple of str
-        The predicate of every position of the automaton.
-    fate : Fate
-    k : int
-        The event that the text calls "here".
-    name, name_with_time : callable
-        Take the number of an event and return its name.
+    ``names`` are the predicates of the automaton's positions. Event ``k`` is called "here"; ``name`` and
+    ``name_with_time`` return the names of other events.
     """
     takes = f"takes it as {names_of_mask(names, fate.taken)}" if fate.taken else ""
     if fate.wanted is None and fate.rival is None:

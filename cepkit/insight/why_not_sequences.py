@@ -58,19 +58,9 @@ class EventReading:
 def read_events(
     places: Places, wanted: Sequence[int], variable_of: dict[int, str] | None = None
 ) -> EventReading:
-    """Return the reading of events that gets furthest.
+    """Return the reading that gets furthest of the events at the distinct places ``wanted``.
 
-    Parameters
-    ----------
-    places : Places
-        All events.
-    wanted : sequence of int
-        The places of the events, without repetition.
-    variable_of : dict of int to str, optional
-        The required variable of an event; other events may have any variable.
-
-    Notes
-    -----
+    ``variable_of`` has the required variable of some events; other events may have any variable.
     Time O(readings x events between them), at most ``MOST_STEPS`` partial readings per branch.
     """
     position = places.position_of_place

@@ -17,16 +17,7 @@ from cepkit.engines.measures.vectors import similarity
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import Seen
 from cepkit.engines.shared.sequence_set import SequenceSet
-from cepkit.events import (
-    BOOLEAN,
-    DURATION,
-    NULL_CODE,
-    NULL_INTEGER,
-    TEXT,
-    TIME,
-    Events,
-    shared_categories,
-)
+from cepkit.events import BOOLEAN, DURATION, NULL_CODE, NULL_INTEGER, TEXT, TIME, Events, shared_categories
 from cepkit.insight.funnel_sequences import conditions_alone
 from cepkit.insight.obstacles import Obstacle
 from cepkit.insight.value_text import row_text
@@ -318,9 +309,7 @@ class Words:
         return _replace_parts(expression, value)
 
     def _element(self, node, reference: ex.Reference, seen: Seen, item: int | None = None) -> ex.Expression:
-        which = _INDEX.get(reference.index, reference.index)
-        if reference.variable not in self.query.group_variables and (which == LAST or which == 1):
-            which = EACH
+        which = self._which(reference)
         for leaf in seen.place_of:
             column = leaf.data[2]
             derived = self.program.derived.get(column)
@@ -329,24 +318,22 @@ class Words:
                 return _literal(self._value(column, seen.place_of[leaf]))
         return ex.Literal(None) if isinstance(which, int) else node
 
+    def _which(self, reference: ex.Reference) -> Any:
+        """Return which event of its variable a reference means, in the words of the program's terms."""
+        which = _INDEX.get(reference.index, reference.index)
+        is_single = reference.variable not in self.query.group_variables
+        return EACH if is_single and (which == LAST or which == 1) else which
+
     def _similarity(self, e: ex.Call, seen: Seen) -> ex.Expression:
         """Return the value of a function of two arrays, since arrays are too long to show."""
         sides = []
         for argument in e.arguments:
-            which = _INDEX.get(argument.index, argument.index)
-            if argument.variable not in self.query.group_variables and (which == LAST or which == 1):
-                which = EACH
-            leaf = next(
-                (
-                    leaf
-                    for leaf in seen.place_of
-                    if leaf.data[:2] == (argument.variable, which)
-                    and self.program.derived.get(leaf.data[2]) == Prepared(argument.name, e.function)
-                ),
-                None,
-            )
+            wanted = (argument.variable, self._which(argument))
+            prepared = Prepared(argument.name, e.function)
+            leaves = (leaf for leaf in seen.place_of if leaf.data[:2] == wanted)
+            leaf = next((of for of in leaves if self.program.derived.get(of.data[2]) == prepared), None)
             if leaf is None:
-                return ex.Literal(None) if isinstance(which, int) else e
+                return ex.Literal(None) if isinstance(wanted[1], int) else e
             sides.append(self.places.inputs.columns[leaf.data[2]][[seen.place_of[leaf]]])
         return _literal(similarity(e.function, *sides)[0])
 
@@ -465,19 +452,9 @@ def explain_sequence_rows(
     run: Callable[[SequenceProgram, Events], SequenceSet],
     rows: Any,
 ) -> WhyNot:
-    """Return why the rows are not a match of a sequence.
+    """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_rows`.
 
-    Parameters
-    ----------
-    program, source, events, run
-        The bound query, the frame, its events, and the function of an engine that finds the matches.
-    rows : labels, or mapping of str to label or labels
-        Index labels of a pandas frame or row numbers of a table, by variable or in any order.
-
-    Raises
-    ------
-    CepError
-        For unknown or ambiguous labels, rows named twice, and unknown variables.
+    ``run`` is the function of an engine that finds the matches.
     """
     query = program.query
     numbers, variables = named_rows(source, rows, query.variables, query.absent_variables)

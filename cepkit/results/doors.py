@@ -12,14 +12,9 @@ _PLACE_OF_DOOR: dict[str, str] = {}
 
 
 def name_door(name: str, place: str) -> None:
-    """Register the function that results call by ``name``.
+    """Register the function that results call by ``name``; ``place`` is as ``"cepkit.results.views:view"``.
 
-    Parameters
-    ----------
-    name : str
-        ``"explore"`` takes a frame and a query. ``"view"`` takes matches, the name of a view and settings.
-    place : str
-        Module and attribute, as ``"cepkit.results.views:view"``.
+    ``"explore"`` takes a frame and a query. ``"view"`` takes matches, the name of a view and settings.
 
     Examples
     --------

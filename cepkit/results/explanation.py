@@ -45,15 +45,7 @@ class Explanation:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether the query is an event sequence.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").is_sequence
-        True
-        """
+        """Whether the query is an event sequence."""
         return isinstance(self.program, SequenceProgram)
 
     @property

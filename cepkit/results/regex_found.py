@@ -1,4 +1,4 @@
-"""The matches of a regex query behind the protocol `FoundMatches`."""
+"""The matches of a regex query, with the protocol `FoundMatches`."""
 
 from __future__ import annotations
 

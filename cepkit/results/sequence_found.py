@@ -1,4 +1,4 @@
-"""The matches of a sequence query behind the protocol `FoundMatches`."""
+"""The matches of a sequence query, with the protocol `FoundMatches`."""
 
 from __future__ import annotations
 

@@ -50,7 +50,4 @@ def tag_columns(found: FoundMatches, part: Part) -> dict[str, Any]:
             "use after_match='past_last', or to_frame(rows='all')"
         )
     variable[rows] = found.variables(part)
-    return {
-        "match": pd.arrays.IntegerArray(match, match < 0),
-        "variable": pd.array(variable, dtype="string"),
-    }
+    return {"match": pd.arrays.IntegerArray(match, match < 0), "variable": pd.array(variable, dtype="string")}

@@ -212,12 +212,7 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
 
 
 def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
-    """Return a batch as a table with exactly the columns of the schema.
-
-    Parameters
-    ----------
-    batch : DataFrame, table or list of dict
-        A pandas or polars DataFrame, an Arrow table or record batch, or a list with a dict per event.
+    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema.
 
     Raises
     ------

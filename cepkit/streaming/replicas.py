@@ -121,7 +121,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A table behind the interface that measures read."""
+    """A table with the interface that measures read."""
 
     table: pa.Table
     schema: Mapping[str, Any]

@@ -47,14 +47,8 @@ class Search(Protocol):
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Read the next events, and return the complete matches.
 
-        Parameters
-        ----------
-        table : pyarrow.Table
-            The events in stream order, at least one.
-        keys : pyarrow.Table, optional
-            Their order columns; None without ``order_by``.
-        n_before : int
-            Number of earlier events.
+        ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
+        ``order_by``; ``n_before`` is the number of earlier events.
         """
 
     def release(self) -> Ready:

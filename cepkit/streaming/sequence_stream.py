@@ -43,7 +43,7 @@ class SequenceSearch:
         if window.within is None and window.within_events is None:
             warn(
                 "without a window the stream keeps every event, since a later event may complete a match "
-                "with it; give the query a WITHIN",
+                "with it; give the query a WITHIN"
             )
         self._program = program
         none = Events(0, {}, np.empty(0, np.int32), 0)

@@ -281,7 +281,7 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
     unit = UNITS[one["unit"].lower()] if one else "s"
     names = list(NANOSECONDS)
     if one is None or nanoseconds < 5 * NANOSECONDS[unit]:
-        # A unit of which the duration has at least five, but no finer than the column's unit.
+        # Choose a unit that fits at least five times into the duration, but is no finer than the column's.
         finest = names.index(column_unit) if column_unit in names else len(names) - 1
         places = range(names.index(unit if one else "w"), finest + 1)
         unit = next(

@@ -46,7 +46,7 @@ class Ranges:
         return self.around(value)
 
     def reach(self, comparison: ex.Expression, value: float) -> tuple[float, float]:
-        """Return the range of a constant that is added to a side of a comparison: the width of the columns."""
+        """Return the range of a constant that is added to a side of a comparison: the columns' width."""
         names = [node.name for node in comparison.walk() if isinstance(node, ex.Attribute | ex.Reference)]
         known = [self.of_column(name) for name in names if name is not None]
         widths = [one[1] - one[0] for one in known if one is not None]

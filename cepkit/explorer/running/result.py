@@ -46,17 +46,7 @@ class Chosen:
 
 
 class Result:
-    """A result of one run and everything that the explorer shows of it.
-
-    Parameters
-    ----------
-    data : SearchedFrame
-    program : Program or SequenceProgram
-    find : callable
-        Returns the matches of the program in the frame; called on demand.
-    automaton : Automaton
-        The automaton of the program.
-    """
+    """A result of one run and everything that the explorer shows of it; ``find`` returns its matches."""
 
     def __init__(
         self,
@@ -332,7 +322,7 @@ class Result:
         return self._drawn_bands(series, found.block.first, found.block.last), ids, note
 
     def _bands(self, begin: int, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        """Return first, last and number of up to ``SPANS`` matches from ``begin`` on, and how many there are."""
+        """Return first, last and number of up to ``SPANS`` matches from ``begin`` on, and their total."""
         ends, of_event = self.ends, self.events.partition_of_event
         start = int(np.searchsorted(ends, begin))
         own = np.arange(start, len(ends))

@@ -204,17 +204,9 @@ def describe(series: Series, window: list[float] | None = None) -> dict[str, Any
 def draw_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:
     """Return the drawn points of a window: ``x``, ``y`` (float64), and ``sampled``, a note on omissions.
 
-    Parameters
-    ----------
-    series : Series
-    window : list of two floats, optional
-        First and last time of the axis; None or empty for all.
-    buckets : int
-        Parts of the window. A line has the least and the greatest value of each part, a lane one event.
-
-    Notes
-    -----
-    Time O(events in the window), memory O(buckets) if no value is missing.
+    ``window`` has the first and the last time of the axis; None or empty for all. In each of ``buckets``
+    parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
+    memory O(buckets) if no value is missing.
     """
     low, high = 0, len(series)
     if window:

@@ -106,7 +106,7 @@ def _warn_of_one_task(or_with: str = "") -> None:
     """Warn that one task reads the whole frame; ``or_with`` is another remedy besides partitions."""
     warn(
         "without partition_by all events are one stream, which a single Spark task must hold and match; "
-        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work",
+        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work"
     )
 
 

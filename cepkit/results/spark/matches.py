@@ -185,16 +185,9 @@ class SparkMatches:
     def take(self, numbers: Sequence[int]) -> Any:
         """Raise `UnsupportedQueryError`: use `head`, `sample` or `to_frame`.
 
-        Raises
-        ------
-        UnsupportedQueryError
-            Always: the cluster's machines compute the matches, and there may be any number of them.
-
         Examples
         --------
         >>> matches.take([0])  # doctest: +SKIP
-        Traceback (most recent call last):
-        cepkit.errors.UnsupportedQueryError: matches in a Spark frame are not taken one by one: …
         """
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
@@ -211,16 +204,9 @@ class SparkMatches:
     def chunks(self, size: int = 65_536) -> Iterator[Any]:
         """Raise `UnsupportedQueryError`: iterate over ``to_frame().toLocalIterator()``.
 
-        Raises
-        ------
-        UnsupportedQueryError
-            Always: Spark has partitions of its own.
-
         Examples
         --------
         >>> matches.chunks()  # doctest: +SKIP
-        Traceback (most recent call last):
-        cepkit.errors.UnsupportedQueryError: chunks(): Spark splits the matches into partitions of its own; …
         """
         raise UnsupportedQueryError(_IN_PARTS)
 
@@ -343,16 +329,9 @@ class SparkMatches:
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> Any:
         """Raise `UnsupportedQueryError`: use `view` or `explore`, which show a part of the frame.
 
-        Raises
-        ------
-        UnsupportedQueryError
-            Always: a picture shows rows in memory.
-
         Examples
         --------
         >>> matches.plot()  # doctest: +SKIP
-        Traceback (most recent call last):
-        cepkit.errors.UnsupportedQueryError: plot() draws the rows of a frame in memory, …
         """
         raise UnsupportedQueryError(_NOT_DRAWN)
 
