@@ -387,7 +387,7 @@ GOLDEN = {
     "missing at the end": (
         "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 10 min", [0], {},
         ["no match: o = row 0; a partial match",
-         "- nothing is given for Ready r",
+         "- no event is given for Ready r",
          "  row 9 could be r",
          "  row 5 could not be r: r.weight > o.weight: 3.0 > 5.0 is false",
          "  row 7 could not be r: r.weight > o.weight: null > 5.0 is null"],
@@ -395,14 +395,14 @@ GOLDEN = {
     "missing between": (
         "PATTERN SEQ(Order o, Scan s, Ready r) WHERE s.weight < o.weight", [0, 5], {},
         ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
-         "- nothing is given for Scan s",
+         "- no event is given for Scan s",
          "  row 1 could not be s: s.weight < o.weight: 6.0 < 5.0 is false",
          "  row 4 could not be s: s.weight < o.weight: 7.0 < 5.0 is false"],
     ),
     "missing at the beginning": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 1 min", [5], {},
         ["no match: r = row 5",
-         "- nothing is given for Order o",
+         "- no event is given for Order o",
          "  there is no Order event where o would be"],
     ),
     "few": (
@@ -418,12 +418,12 @@ GOLDEN = {
     "window": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 1 hour", [0, 10], {},
         ["no match: o = row 0, r = row 10; row 10 cannot follow row 0",
-         "- from row 0 to row 10 it lasts 1 h 25 min, more than 1 h"],
+         "- the time from row 0 to row 10 is 1 h 25 min, more than 1 h"],
     ),
     "open window": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 5 min", [0, 5], {"within_closed": False},
         ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
-         "- from row 0 to row 5 it lasts 5 min, not less than 5 min"],
+         "- the time from row 0 to row 5 is 5 min, not less than 5 min"],
     ),
     "events": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 3 EVENTS", [0, 5], {},
@@ -433,7 +433,7 @@ GOLDEN = {
     "gap": (
         "PATTERN SEQ(Order o, Scan s, Ready r) GAP 2 min", [0, 1, 5], {},
         ["no match: o = row 0, s = row 1, r = row 5; row 5 cannot follow row 1",
-         "- from row 1 to row 5 it lasts 4 min, more than 2 min between successive events"],
+         "- the time from row 1 to row 5 is 4 min, more than 2 min between successive events"],
     ),
     "strict_time": (
         "PATTERN SEQ(Ready r, Order o)", [7, 8], {"strict_time": True},
@@ -528,12 +528,12 @@ def test_the_component_that_nothing_is_given_for():
     for rows, expected in {
         (1, 2, 6): [
             "r2 = row 1, ok = row 2, p = row 6",
-            "- nothing is given for check r1",
+            "- no event is given for check r1",
             "  row 0 could be r1",
         ],
         (0, 1, 6): [
             "r1 = row 0, r2 = row 1, p = row 6; row 6 cannot follow row 1",
-            "- nothing is given for check ok",
+            "- no event is given for check ok",
             "  row 2 could be ok",
             "  row 5 could not be ok: row 5: ok.result == 'accepted': 'refused' == 'accepted' is false",
         ],
@@ -549,14 +549,14 @@ def test_rows_of_another_partition():
     for rows in ([0, 1, 2, 4], {"r1": 0, "r2": 1, "ok": 2, "p": 4}):
         assert said(CARD_QUERY, rows, CARDS) == [
             "no match: r1 = row 0, r2 = row 1, ok = row 2, p = row 4; row 4 cannot follow row 2",
-            "- row 4 is of card 3, the others of card 7",
+            "- row 4 belongs to card 3, the others to card 7",
         ]
     # Before the order, which is wrong because of it; and every row that is elsewhere.
     swapped = {"r1": 3, "r2": 1, "ok": 2, "p": 6}
-    assert said(CARD_QUERY, swapped, CARDS)[1:] == ["- row 3 is of card 3, the others of card 7"]
+    assert said(CARD_QUERY, swapped, CARDS)[1:] == ["- row 3 belongs to card 3, the others to card 7"]
     assert said(CARD_QUERY, [0, 1, 2, 3, 4], CARDS)[1:] == [
-        "- row 3 is of card 3, the others of card 7",
-        "- row 4 is of card 3, the others of card 7",
+        "- row 3 belongs to card 3, the others to card 7",
+        "- row 4 belongs to card 3, the others to card 7",
     ]
     assert said(CARD_QUERY, [0, 3], CARDS)[1:] == [
         "- row 0 and row 3 are of different partitions: card 7 and 3"
@@ -598,11 +598,11 @@ def test_labels():
     query = "PATTERN SEQ(Order o, Ready r) WITHIN 1 hour"
     assert (
         said(query, ["e0", "e10"], frame)[1]
-        == "- from row 'e0' to row 'e10' it lasts 1 h 25 min, more than 1 h"
+        == "- the time from row 'e0' to row 'e10' is 1 h 25 min, more than 1 h"
     )
     assert said(query, "e0", frame)[0] == "no match: o = row 'e0'; a partial match"
     turned = FRAME.iloc[::-1]  # labels, not places; the clock says the order
-    assert said(query, [10, 0], turned)[1] == "- from row 0 to row 10 it lasts 1 h 25 min, more than 1 h"
+    assert said(query, [10, 0], turned)[1] == "- the time from row 0 to row 10 is 1 h 25 min, more than 1 h"
     pairs = FRAME.set_index(["item", "ts"], drop=False).rename_axis(["i", "t"])
     assert pairs.cep.why_not(query, rows=[pairs.index[0], pairs.index[5]], **KEYWORDS).matches
 

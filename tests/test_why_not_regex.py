@@ -277,7 +277,7 @@ def test_rows_between_and_rows_of_others():
     found = keyed.cep.why_not(". up+ down", rows=["a", "b", "e"], partition_by="k", **CALL)
     assert repr(found).splitlines() == [
         "no match: the rows are of several partitions",
-        "- row 'e' is of k q, the others of k p",
+        "- row 'e' belongs to k q, the others to k p",
     ]
 
 

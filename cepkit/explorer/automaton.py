@@ -17,7 +17,7 @@ from cepkit.language.sequences.printing import type_text
 from cepkit.plots.automata.layered import drawn_edges, extent
 from cepkit.plots.automata.places import places
 
-MOST_STATES = 120  # drawn
+MOST_STATES = 120  # of a drawn automaton
 MOST_BRANCHES = 12
 _POINT = re.compile(r"(-?[0-9.]+(?:e-?[0-9]+)?),(-?[0-9.]+(?:e-?[0-9]+)?)")
 

@@ -43,7 +43,7 @@ class Board:
                 self.editor,
                 ipywidgets.HBox([self.sliders, self.nfa]),
                 self.timeline,
-                ipywidgets.HBox([self.table, self.reasons]),  # a click on the timeline is answered below it
+                ipywidgets.HBox([self.table, self.reasons]),  # close to the timeline and its clicks
                 ipywidgets.HBox([self.funnel, self.stepper]),
             ]
         )

@@ -32,7 +32,7 @@ def _of_sequence(result: Result) -> list[dict[str, Any]]:
     for step in best.steps:
         kind = "any event" if step.event_type is None else str(step.event_type)
         tried = f"{step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
-        alone = f"{step.n_alone:,} of {step.n_of_type:,} events fit alone"
+        alone = f"{step.n_alone:,} of {step.n_of_type:,} events fulfil the conditions on single events"
         share = step.passed / step.looked_at if step.looked_at else None
         steps.append(
             _step(f"{step.variable} ({kind})", str(step.partial), step.partial.n / most, share,

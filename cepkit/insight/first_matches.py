@@ -107,7 +107,7 @@ class FirstMatchFinder:
 
     @property
     def is_short(self) -> bool:
-        """Whether finding all matches is sure to take little more time than a look."""
+        """Whether a search for all matches certainly takes little more time than a look."""
         window = self.program.window
         return not self.is_cold and (window.within is not None or window.within_events is not None)
 
@@ -186,7 +186,7 @@ def _plain(program: SequenceProgram, text: str, name: str) -> Any:
     return plain_module(program, text)[name]
 
 
-# --- matches of the first events where matches end
+# --- first matches from known ends
 
 
 def matches_of_first_ends(

@@ -23,7 +23,7 @@ _NOTHING_FOLLOWED = Followed()
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number, or a lower bound of it if not exact."""
+    """A number, or a lower bound of it if ``exact`` is False."""
 
     n: int
     exact: bool = True
@@ -186,9 +186,9 @@ class FunnelResult:
         refused = [(_share(s.passed, s.looked_at), s) for s in branch.steps[1:] if s.passed < s.looked_at]
         if refused:
             fewest = _tried_text(min(refused, key=lambda one: one[0])[1], branch.share)
-            return [f"{name}{head}; no step has fewer than the one before, fewest events pass here: {fewest}"]
+            return [f"{name}{head}; no step loses partial matches; the fewest events pass here: {fewest}"]
         is_one = len(branch.steps) == 1
-        return [f"{name}{head}; {'nothing is lost' if is_one else 'no step has fewer than the one before'}"]
+        return [f"{name}{head}; {'nothing is lost' if is_one else 'no step loses partial matches'}"]
 
     # --- pictures and reprs
 

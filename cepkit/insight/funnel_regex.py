@@ -1,4 +1,4 @@
-"""The funnel of a regex: the numbers of matches of longer and longer beginnings of its pattern."""
+"""The funnel of a regex: count the matches of longer and longer beginnings of its pattern."""
 
 from __future__ import annotations
 

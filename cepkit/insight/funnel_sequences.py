@@ -1,4 +1,4 @@
-"""The funnel of a sequence: the numbers of events, partial matches and passed conditions of each step."""
+"""The funnel of a sequence: count the events, partial matches and passed conditions of each step."""
 
 from __future__ import annotations
 

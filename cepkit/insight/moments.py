@@ -205,7 +205,7 @@ def names_of_mask(names: tuple[str, ...], mask: int) -> str:
 
 
 class _RegexMoments:
-    """The moments of a regex; its first event identifies a partial match."""
+    """The moments of a regex; the first event identifies a partial match."""
 
     def __init__(self, program: Program, rows: _RowLabels, events: Events, most_live: int):
         self.rows, self.events, self.rank = rows, events, events.rank_by_partition

@@ -34,7 +34,7 @@ class Obstacle:
     component : int, optional
         The component that cannot take the event, or that has no event.
     places : tuple of int
-        The events concerned. Limits have the first and the last event, then the event between them.
+        The events concerned. For a limit: the first and the last event, and the skipped event if any.
     number : int, optional
         Number of the condition (``alone``: within the component) or of the absence.
     seen : Seen, optional
@@ -177,7 +177,7 @@ class Extender:
         return self.conditions.ends(c, path, first, d, y)
 
     def hits(self, partial: Partial, y: int, *, ended: bool = False) -> tuple[bool, bool]:
-        """Return whether event ``y`` could continue the last component, and whether begin the next one."""
+        """Return two booleans: ``y`` could continue the last component; ``y`` could begin the next one."""
         c, p = partial.components[-1], partial.path[-1]
         own, d = self.conditions, len(partial.path)
         if y < self.places.later[p]:

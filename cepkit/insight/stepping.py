@@ -20,7 +20,7 @@ from cepkit.insight.partial_matches import RegexPartials, SequencePartials, look
 from cepkit.progress import checkpoint
 
 LOOK_BACK = 120  # events read before the wanted one, unless a point without partial matches is nearer
-LOOK_AHEAD = 300  # events of a walk, before another walk begins
+LOOK_AHEAD = 300  # most events of a walk
 MOST_LIVE = 300  # partial matches of a sequence
 EXAMPLES = 3
 
@@ -150,7 +150,7 @@ class Stepping:
         return int(self.ends[at]) + 1 if at < len(self.ends) else self.n
 
     def walk_to(self, k: int) -> Walk:
-        """Return a new walk that begins before event ``k``, where no partial match is live if possible."""
+        """Return a new walk that begins before event ``k``, if possible where no partial match is live."""
         begin = max(0, k - LOOK_BACK)
         if isinstance(self.program, Program):
             is_clean = begin == 0

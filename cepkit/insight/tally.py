@@ -1,4 +1,4 @@
-"""How often events and conditions of a branch are tested, from a search in plain Python that counts."""
+"""Count how often events and conditions of a branch are tested, by a search in plain Python."""
 
 from __future__ import annotations
 

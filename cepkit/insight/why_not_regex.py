@@ -164,9 +164,8 @@ class _Explainer:
         reading = RowReading(0, len(self.positions) - 1)
         for position, code in zip(self.positions, codes, strict=True):
             if code != most:
-                reading.stop(
-                    "partition", f"{self.row(position)} is of {self._key(position)}, the others of {other}"
-                )
+                own = self._key(position)
+                reading.stop("partition", f"{self.row(position)} belongs to {own}, the others to {other}")
         return self._answer("no match: the rows are of several partitions", reading)
 
     def _key(self, position: int) -> str:

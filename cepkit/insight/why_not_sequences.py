@@ -119,7 +119,7 @@ class _Reader:
         )
 
     def _strays(self) -> list[int]:
-        """Return the events outside the partition with most events; the first such partition for a tie."""
+        """Return the events outside the partition that has the most events (for a tie, the first one)."""
         start = self.places.start_of_partition
         of_partition = Counter(int(start[place]) for place in self.wanted)
         [(most, _)] = of_partition.most_common(1)

@@ -167,7 +167,7 @@ class Words:
                 ", ".join(f"{name} {_plain(self._value(name, place))}" for name in self.query.partition_by)
                 for place in (one, other)
             )
-            return f"{self.row(one)} is of {own}, the others of {others}"
+            return f"{self.row(one)} belongs to {own}, the others to {others}"
         one, other = sorted(o.places, key=self.read.places.index)
         keys = [
             f"{name} {_plain(self._value(name, one))} and {_plain(self._value(name, other))}"
@@ -186,7 +186,7 @@ class Words:
         )
 
     def _missing(self, o: Obstacle) -> str:
-        return f"nothing is given for {self.name(o.component)}"
+        return f"no event is given for {self.name(o.component)}"
 
     def _few(self, o: Obstacle) -> str:
         component = self.components[o.component]
@@ -207,7 +207,7 @@ class Words:
         ticks = self.places.time[other] - self.places.time[one]
         unit = self.program.schema[self.program.clock].unit
         length = format_duration(int(ticks), unit) if unit else str(_plain(ticks))
-        return f"from {self.row(one)} to {self.row(other)} it lasts {length}"
+        return f"the time from {self.row(one)} to {self.row(other)} is {length}"
 
     def _limit(self, duration: Any) -> str:
         text = duration_text(duration)

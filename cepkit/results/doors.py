@@ -1,4 +1,4 @@
-"""Functions of higher rooms that results call by name, such as the explorer; they load on first use."""
+"""Functions of higher layers that results call by name, such as the explorer; they load on first use."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class FoundMatches(Protocol):
         """Return an estimate of the number of matches."""
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end, rising, and how many end at each."""
+        """Return the rising positions where matches end, and the number of matches that end at each."""
 
     def first(self, n: int) -> Part:
         """Return the first ``n`` matches, or all when there are no more."""

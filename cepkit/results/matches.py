@@ -113,9 +113,9 @@ class Matches:
         Parameters
         ----------
         method : str
-            ``"exact"`` or ``"estimate"``. An estimate first counts the matches without the conditions that
-            prevent counting without building. It then draws a uniform sample of them to estimate the share
-            that fulfils these conditions. See `cepkit.engines.counting.estimate.estimate_count`.
+            ``"exact"`` or ``"estimate"``. Some conditions can be tested only on matches that are built. An
+            estimate counts the matches without these conditions, and draws a uniform sample to estimate the
+            share that fulfils them. See `cepkit.engines.counting.estimate.estimate_count`.
         samples, seed : int
             For an estimate: the size of the sample. The same seed draws the same sample.
 
@@ -440,7 +440,7 @@ class Matches:
         1    b      0        y
         2    c   <NA>     <NA>
         """
-        part = self._all(max(LIMIT, self._found.events.n_events))  # more matches than rows would share rows
+        part = self._all(max(LIMIT, self._found.events.n_events))  # more matches than events share rows
         return self._native(self._source.tagged(tag_columns(self._found, part)))
 
     # --- pictures

@@ -49,7 +49,7 @@ class RegexFound:
         return exactly(len(self.whole))
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions where matches end, rising, and how many end at each."""
+        """Return the rising positions where matches end, and the number of matches that end at each."""
         return np.unique(self.whole.last, return_counts=True)
 
     def first(self, n: int) -> MatchSet:

@@ -90,7 +90,7 @@ def _class_of(program: SequenceProgram, number: int) -> str:
         for condition in bound.branch.conditions:
             if condition.conjunct == number:
                 kinds.append(_kind(bound.branch, condition, id(condition) in known))
-    return ", or ".join(dict.fromkeys(kinds)) or "of no branch"
+    return ", or ".join(dict.fromkeys(kinds)) or "in no branch"
 
 
 def _counting(program: SequenceProgram) -> str:

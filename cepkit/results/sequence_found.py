@@ -59,7 +59,7 @@ class SequenceFound:
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end, rising, and how many end at each."""
+        """Return the rising positions where matches end, and the number of matches that end at each."""
         return self.whole.ends()
 
     def first(self, n: int) -> MatchBlock:

@@ -55,16 +55,16 @@ class Search(Protocol):
         """Return the matches that are complete and in order so far, without waiting."""
 
     def flush(self, n_events: int) -> Ready:
-        """Wait until the events taken are searched, and return the matches that are complete."""
+        """Wait until all events so far are searched, and return the complete matches."""
 
     def finish(self, n_events: int) -> Ready:
-        """Return all matches that are left, when no event follows."""
+        """Return all remaining matches, since no event follows."""
 
     def stop(self) -> None:
         """End the threads, if any."""
 
     def pack(self, n_events: int) -> Saved:
-        """Return what a file holds of the search."""
+        """Return the content of the search for a file."""
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and options."""

@@ -24,7 +24,7 @@ _WHOLE, _NUMBER, _DURATION, _EVENTS, _PARAMETER = "whole", "number", "duration",
 _AMOUNT = re.compile(r"""\s*(?P<quote>['"]?)(?P<amount>[^'"]*?)(?P=quote)\s*(?:,?\s*(?ai:exclusive))?\s*""")
 _ONE_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<gap>\s*)(?P<unit>[^\W\d]+)")
 _COUNT = re.compile(r"(?P<number>[0-9]+)\s*(?ai:events?|rows?)")
-_LABEL = 40  # characters
+_LABEL = 40  # most characters of a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
 
 
 def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple[Slider, ...]:
-    """Return the sliders with the ends and steps of the same sliders before, so that no handle jumps."""
+    """Return the sliders with the ends and steps of their predecessors, so that no handle jumps."""
     known = {(slider.id, slider.kind): slider for slider in before}
     kept = []
     for slider in sliders:

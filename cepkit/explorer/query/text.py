@@ -97,7 +97,7 @@ _HEARING = threading.RLock()  # catch_warnings affects the whole process: one th
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """Collect the package's warnings inside the context, and pass other warnings on; keep it short."""
+    """Collect the package's warnings in a short context; other warnings pass through."""
     heard: list[str] = []
     with _HEARING, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -47,7 +47,7 @@ class KeptColumns:
 
 
 class SearchedFrame:
-    """A frame for many searches; not a Spark frame. Do not change the frame."""
+    """A pandas, polars or Arrow frame for many searches. Do not change the frame."""
 
     def __init__(self, frame: Any):
         source, self.native = source_of(frame)

@@ -105,10 +105,9 @@ class Presenter:
         """Select a match, or none."""
         if number is None:
             self.chosen = None
-            for widget, name in ((self.board.table, "selected"), (self.board.timeline, "selected")):
-                self.board.set(widget, {name: None})
+            self.board.set(self.board.table, {"selected": None})
+            self.board.set(self.board.timeline, {"selected": None, "points": []})
             self.board.set(self.board.nfa, {"lit": []})
-            self.board.set(self.board.timeline, {"points": []})
             return
         result = self.result_for("select")
         if result.is_counted:
@@ -202,7 +201,7 @@ class Presenter:
             result.take_series(self.result)
         engine = choose_engine(program, self.engine)
         is_open = result.open(engine, None if is_cold else self.result)
-        if is_open and (is_cold or engine.name != "chain"):  # which counts as soon as it finds
+        if is_open and (is_cold or engine.name != "chain"):  # the chain engine counts at once
             table, drawn = result.first_page(), self._bands_of(result)
 
             def show() -> None:
@@ -508,9 +507,6 @@ def _message(is_cold: bool) -> str:
 
 def _has_same_order(before: Result | None, after: Result) -> bool:
     """Return whether the events of two results have the same positions in the stream."""
-    if before is None:
+    if before is None or before.events.n_events != after.events.n_events:
         return False
-    return (before.events.n_events, before.program.query.order_by) == (
-        after.events.n_events,
-        after.program.query.order_by,
-    )
+    return before.program.query.order_by == after.program.query.order_by

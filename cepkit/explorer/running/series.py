@@ -144,16 +144,9 @@ def drawable(program: Bound, source: Any) -> list[str]:
     Numbers that the query reads come before others; its keys and its clock are left out.
     """
     query, types = program.query, _type_column(program)
-    other = {*query.partition_by, *query.order_by, types}
-    every = dict.fromkeys((*program.columns, *source.schema))
-    numbers = [
-        name
-        for name in every
-        if name in source.schema
-        and name not in other
-        and name not in source.duplicates
-        and source.schema[name].kind in NUMBERS
-    ]
+    other = {*query.partition_by, *query.order_by, *source.duplicates, types}
+    names = [name for name in dict.fromkeys((*program.columns, *source.schema)) if name in source.schema]
+    numbers = [name for name in names if name not in other and source.schema[name].kind in NUMBERS]
     return [*([] if types is None else [types]), *numbers]
 
 
