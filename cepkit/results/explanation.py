@@ -96,7 +96,7 @@ class Explanation:
         >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"}).svg()[:4]
         '<svg'
         """
-        from cepkit.plots.automata.svg import automaton_svg
+        from cepkit.plots.automata.layered import automaton_svg
 
         return automaton_svg(self.states, define=self._texts())
 
