@@ -265,7 +265,7 @@ class CepAccessor:
         >>> query = "PATTERN SEQ(Order o, Ready r) WITHIN 5"
         >>> scans.cep.why_not(query, rows=[0, 2], event_type="kind", order_by="ts")
         no match: o = row 0, r = row 2; row 2 cannot follow row 0
-        - from row 0 to row 2 it lasts 8, more than 5
+        - the time from row 0 to row 2 is 8, more than 5
         """
         from cepkit import api
 

@@ -351,7 +351,7 @@ def why_not(
     ...     scans, "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 5",
     ...     rows=[0, 2], event_type="kind", order_by="ts")
     no match: o = row 0, r = row 2; row 2 cannot follow row 0
-    - from row 0 to row 2 it lasts 8, more than 5
+    - the time from row 0 to row 2 is 8, more than 5
     >>> define = {"up": "weight > prev(weight)", "down": "weight < 3"}
     >>> cep.why_not(scans, ". up+ down", define=define, rows=[0, 1, 2])
     no match: rows 0 to 2; row 2 cannot follow row 1

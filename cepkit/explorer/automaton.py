@@ -1,4 +1,4 @@
-"""The automaton of a query as a widget draws it, and which of its states a match passes."""
+"""The automaton of a query for a widget, and the states that a match visits."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from cepkit.language.sequences.printing import type_text
 from cepkit.plots.automata.layered import draw_edges, extent
 from cepkit.plots.automata.places import places
 
-MOST_STATES = 120  # drawn
+MOST_STATES = 120  # of a drawn automaton
 MOST_BRANCHES = 12
 _POINT = re.compile(r"(-?[0-9.]+(?:e-?[0-9]+)?),(-?[0-9.]+(?:e-?[0-9]+)?)")
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """The states of a query and the ways between them.
+    """The states of a query and the transitions between them.
 
     Parameters
     ----------
     states : States
-        State 0 is the start. Of a sequence there is a state per component, shared by branches that begin in
-        the same way.
+        State 0 is the start. A sequence has a state per component; branches with the same beginning share
+        states.
     labels : tuple of str
-        Of the states.
+        Labels of the states.
     tooltips : dict of str to str
-        What a transition's name stands for.
+        Explanations of the names of transitions.
     state_of_component : tuple of tuple of int
-        Of a sequence: the state of every component of every branch that is drawn.
+        Only for a sequence: the state of every component of every drawn branch.
     note : str
         What is left out.
     """
@@ -49,23 +49,23 @@ class Automaton:
 
     @property
     def masks(self) -> tuple[int, ...]:
-        """Of a regex: the positions that each state stands for; 0 for the start."""
+        """Only for a regex: the positions of each state; 0 for the start."""
         return self.states.positions_of_state
 
     def names_of(self, state: int) -> list[str]:
-        """Return the names of the events that lead to a state, as the text of the query has them.
+        """Return the names of the events that lead to a state, as in the text of the query.
 
         Raises
         ------
         CepError
-            For a state that there is not.
+            For an unknown state.
         """
         if not 0 <= state < len(self.labels):
             raise CepError(f"the automaton has no state {state}. States: 0 to {len(self.labels) - 1}")
         return ["." if name == "any" else name for name in self.labels[state].split(", ") if name]
 
 
-NO_AUTOMATON = Automaton(States(1, (), (), (0,)), ("",))  # where there are too many states
+NO_AUTOMATON = Automaton(States(1, (), (), (0,)), ("",))  # for too many states
 NOTHING_DRAWN: dict[str, Any] = {"states": [], "transitions": [], "width": 0.0, "height": 0.0}
 
 
@@ -87,14 +87,14 @@ def automaton_of(program: Program | SequenceProgram) -> Automaton:
     drawn = states(program.automaton)
     names = program.automaton.names
     labels = [""] + [
-        ", ".join(dict.fromkeys(_shown(names[p]) for p in range(len(names)) if mask >> p & 1))
+        ", ".join(dict.fromkeys(_display_name(names[p]) for p in range(len(names)) if mask >> p & 1))
         for mask in drawn.positions_of_state[1:]
     ]
     tooltips = {name: f"{name}: {tree}" for name, tree in program.query.define}
     return Automaton(drawn, tuple(labels), {**tooltips, ANY: "any row"})
 
 
-def _shown(name: str) -> str:
+def _display_name(name: str) -> str:
     return "any" if name == ANY else name
 
 
@@ -113,7 +113,7 @@ def _of_sequence(program: SequenceProgram) -> Automaton:
                 labels.append(component.variable)
                 ways.append((state, name, number[prefix]))
                 if component.high is None or component.high > 1:
-                    ways.append((number[prefix], _looped(component), number[prefix]))
+                    ways.append((number[prefix], _loop_label(component), number[prefix]))
             state = number[prefix]
             own.append(state)
             tooltips[name] = "\n".join([name, *_conditions(branch, c)])
@@ -126,7 +126,7 @@ def _of_sequence(program: SequenceProgram) -> Automaton:
 
 
 def _name(branch: Branch, c: int) -> str:
-    """Return the name of the step into a component: what must not come before, and its event."""
+    """Return the label of the transition into a component: absent events before it, and its event."""
     component = branch.components[c]
     absent = [
         f"!{type_text(absence.event_type)} {absence.variable}"
@@ -136,7 +136,7 @@ def _name(branch: Branch, c: int) -> str:
     return ", ".join([*absent, f"{type_text(component.event_type)} {component.variable}"])
 
 
-def _looped(component: Component) -> str:
+def _loop_label(component: Component) -> str:
     times = times_text(component.low, component.high)
     return f"{type_text(component.event_type)}{times} {component.variable}"
 
@@ -146,10 +146,10 @@ def _conditions(branch: Branch, c: int) -> list[str]:
     return [str(one.expression) for one in own]
 
 
-# --- drawing -----------------------------------------------------------------------------------------------
+# --- drawing
 
 
-def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
+def draw_automaton(automaton: Automaton) -> dict[str, Any]:
     """Return the traits of an automaton's widget: ``states``, ``transitions``, ``width``, ``height``.
 
     Raises
@@ -163,7 +163,7 @@ def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
     placed = places(made)
     left, top, right, bottom = extent(placed)
 
-    def moved(point: re.Match[str]) -> str:
+    def move(point: re.Match[str]) -> str:
         return f"{float(point[1]) - left:g},{float(point[2]) - top:g}"
 
     circles = []
@@ -183,8 +183,8 @@ def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
             "label": "\n".join(drawn.edge.label_lines()),
             "tooltip": drawn.edge.tooltip({})
             if not automaton.tooltips
-            else _told(automaton, drawn.edge.names),
-            "path": _POINT.sub(moved, drawn.path),
+            else _tooltip(automaton, drawn.edge.names),
+            "path": _POINT.sub(move, drawn.path),
             "x": round(drawn.label_at[0] - left, 1),
             "y": round(drawn.label_at[1] - top, 1),
         }
@@ -193,22 +193,17 @@ def drawn_automaton(automaton: Automaton) -> dict[str, Any]:
     return {"states": circles, "transitions": lines, "width": right - left, "height": bottom - top}
 
 
-def _told(automaton: Automaton, names: Sequence[str]) -> str:
+def _tooltip(automaton: Automaton, names: Sequence[str]) -> str:
     return "\n".join(automaton.tooltips.get(name, name) for name in names)
 
 
 def states_of_match(
     automaton: Automaton, variables: Sequence[str], components: Sequence[int] | None = None, branch: int = 0
 ) -> list[int]:
-    """Return the states that a match passes, the start first, each once.
+    """Return the states that a match visits, each once, beginning with the start.
 
-    Parameters
-    ----------
-    automaton : Automaton
-    variables : sequence of str
-        What the match's events stand for, in stream order.
-    components : sequence of int, optional
-        Of a sequence: the component of each event, in ``branch``.
+    ``variables`` are those of the match's events, in stream order. Only for a sequence, ``components`` are
+    their components in ``branch``.
     """
     reached = state_of_events(automaton, variables, components, branch)
     return list(dict.fromkeys([0, *reached])) if reached else []
@@ -217,9 +212,9 @@ def states_of_match(
 def state_of_events(
     automaton: Automaton, variables: Sequence[str], components: Sequence[int] | None = None, branch: int = 0
 ) -> list[int]:
-    """Return the state that each event of a match leads to; empty where it is not drawn.
+    """Return the state that each event of a match leads to; empty if the branch is not drawn.
 
-    Parameters are those of `states_of_match`.
+    The parameters are those of `states_of_match`.
     """
     if components is not None:
         if branch >= len(automaton.state_of_component):

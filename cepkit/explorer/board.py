@@ -1,4 +1,4 @@
-"""The widgets of an explorer side by side, and what it means that one of them is touched."""
+"""The layout of the explorer's widgets, and the calls that their changes trigger."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from cepkit.widgets.timeline_view import TimelineView
 
 
 class Board:
-    """The widgets; traits that Python writes through it are no wishes of a person.
+    """The widgets of an explorer; traits that Python sets through it trigger no calls.
 
     Parameters
     ----------
     text : str
-        In the editor.
+        Text of the editor.
     columns : list of dict
-        ``name``, ``dtype`` and ``note`` of each.
+        ``name``, ``dtype`` and ``note`` of each column.
     names : list of str
-        For completion.
+        Further names for completion.
     """
 
     def __init__(self, text: str, columns: list[dict[str, str]], names: list[str]):
@@ -43,35 +43,35 @@ class Board:
                 self.editor,
                 ipywidgets.HBox([self.sliders, self.nfa]),
                 self.timeline,
-                ipywidgets.HBox([self.table, self.reasons]),  # a click on the timeline is answered below it
+                ipywidgets.HBox([self.table, self.reasons]),  # close to the timeline and its clicks
                 ipywidgets.HBox([self.funnel, self.stepper]),
             ]
         )
         self._writing = threading.local()
-        self._lock = threading.RLock()  # a widget collects what one thread writes before it is sent
+        self._lock = threading.RLock()  # hold_sync collects the changes of a single thread
 
     def add_button(self, text: str, tooltip: str, pressed: Callable[[], None]) -> None:
-        """Put a button below the editor."""
+        """Add a button below the editor."""
         button = ipywidgets.Button(description=text, tooltip=tooltip)
         button.on_click(lambda _: pressed())
         self.box.children = [self.box.children[0], button, *self.box.children[1:]]
 
     def observe(self, widget: Any, trait: str, wish: Callable[[Any], Any]) -> None:
-        """Call ``wish`` with the new value when the browser, or a person's Python, writes a trait."""
+        """Call ``wish`` with the new value when the browser, or the user's Python, sets a trait."""
 
-        def told(change: Any) -> None:
+        def handle(change: Any) -> None:
             if getattr(self._writing, "depth", 0):
                 return
             try:
                 wish(change["new"])
-            except (CepError, IndexError, ValueError) as error:  # a wish that came too late
+            except (CepError, IndexError, ValueError) as error:  # the wish came too late
                 self.give_reasons(str(error).split("\n")[0])
 
-        widget.observe(told, trait)
+        widget.observe(handle, trait)
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """Hold off wishes in this thread while it writes traits."""
+        """Suspend the observers in this thread while it sets traits."""
         self._writing.depth = getattr(self._writing, "depth", 0) + 1
         try:
             yield
@@ -79,7 +79,7 @@ class Board:
             self._writing.depth -= 1
 
     def set(self, widget: Any, traits: Mapping[str, Any]) -> None:
-        """Write traits of a widget, all in one message."""
+        """Set traits of a widget in a single message."""
         with self._lock, self.quietly(), widget.hold_sync():
             for name, value in traits.items():
                 setattr(widget, name, value)
@@ -93,7 +93,7 @@ class Board:
         version: int | None = None,
         errors: list[dict] | None = None,
     ) -> None:
-        """Show the state of the newest run, of the edit ``version``, and what is wrong with the text."""
+        """Show the state of the newest run, the edit ``version`` it belongs to, and mistakes in the text."""
         traits: dict[str, Any] = {} if version is None else {"version": version}
         if errors is not None:
             traits["errors"] = errors
@@ -101,7 +101,7 @@ class Board:
         self.set(self.editor, {**traits, "status": status})
 
     def still(self) -> str:
-        """Return query, automaton, timeline and table as HTML for pages without a kernel."""
+        """Return the query, automaton, timeline and table as HTML for pages without a kernel."""
         parts = [widget._static() for widget in (self.editor, self.nfa, self.timeline, self.table)]
         return "\n".join(part.get("image/svg+xml") or part.get("text/html", "") for part in parts)
 

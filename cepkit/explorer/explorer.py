@@ -1,4 +1,4 @@
-"""The pattern explorer as users hold it: a query that is edited while its matches are looked at."""
+"""`Explorer`: edit a query and see its matches at once."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, nearest
 from cepkit.events import NUMBERS, TEXT, Frame, Source
-from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, drawn_automaton
+from cepkit.explorer.automaton import (
+    NO_AUTOMATON,
+    NOTHING_DRAWN,
+    Automaton,
+    automaton_of,
+    draw_automaton,
+)
 from cepkit.explorer.board import Board
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.query.code import code_of, name_of_frame
-from cepkit.explorer.query.constants import Slider, moved, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.constants import Slider, move_slider, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.text import (
-    Mistake,
-    Reading,
+    TextMistake,
+    TextReading,
     applicable,
+    collect_warnings,
     mistake_of,
     read_text,
     text_and_call,
-    warnings_heard,
 )
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.present import OF_MATCHES, Presenter
@@ -38,36 +44,35 @@ from cepkit.results.matches import Matches
 from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import part_of
 
-_START = (
-    "write a query: names in a row and below a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
-)
+_START = "write a query: a row of names, then a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
+_OLD_RESULT = "the last result is still shown"
 
 
 class Explorer:
-    """A query that is edited while its matches are looked at; made by ``df.cep.explore``.
+    """An interactive editor of a query with its matches; call ``df.cep.explore`` to open one.
 
     Parameters
     ----------
     frame : DataFrame or table
-        As for `cepkit.match`; it must not be changed. Of a Spark frame a part is looked at, see ``sampled``.
+        As for `cepkit.match`; do not change it. The explorer reads only a part of a Spark frame, see
+        ``sampled``.
     query : str, pattern or query, optional
-        What is looked for at first.
+        The first query.
     value : str, optional
-        Column of numbers that the timeline shows, or that of the event types; None: the one that the query
-        looks at first.
+        Column that the timeline shows: a column of numbers, or the column of event types. None for the first
+        column that the query reads.
     **call
-        Keywords of `cepkit.match`. Predicates and the window of a regex move into the text.
+        Keywords of `cepkit.match`. Predicates and the window of a regex become part of the text.
 
     Raises
     ------
     CepError
-        For keywords that there are not, and columns that the frame does not have. Mistakes in the query are
-        shown in the editor instead.
+        For unknown keywords or columns. The editor shows mistakes in the query instead.
 
     Notes
     -----
-    Runs take place in a thread of their own; only the newest edit counts, and what was found last stays until
-    there is something new. The text of a query is described in `cepkit.explorer.query.text`.
+    Runs happen in a thread of their own. Only the newest edit counts; the last result stays until a new one
+    is ready. `cepkit.explorer.query.text` describes the text of a query.
 
     Examples
     --------
@@ -96,7 +101,7 @@ class Explorer:
         self._data = SearchedFrame(frame)
         _check_columns(self._data.source, self._call)
         _check_value(self._data.source, value, self._call.get("event_type"))
-        self._reading: Reading | None = None
+        self._reading: TextReading | None = None
         self._sliders: tuple[Slider, ...] = ()
         self._shape: tuple = ()
         self._automaton: Automaton = NO_AUTOMATON
@@ -106,11 +111,11 @@ class Explorer:
         self._listen()
         self._read()
 
-    # --- what there is
+    # --- state
 
     @property
     def text(self) -> str:
-        """The text in the editor; assigning it is an edit."""
+        """The text in the editor; assign to it to edit the query."""
         return self.board.editor.text
 
     @text.setter
@@ -119,36 +124,36 @@ class Explorer:
 
     @property
     def query(self) -> RegexQuery | SequenceQuery | None:
-        """The query of the last result as a value, None before the first."""
+        """The query of the last result as a value; None before the first result."""
         return None if self.matches is None else self.matches.query
 
     @property
     def matches(self) -> Matches | SparkMatches | None:
-        """The result that is shown, as ``df.cep.match`` returns it; None before the first.
+        """The shown result, as ``df.cep.match`` returns it; None before the first result.
 
-        The first matches are shown before all of them are counted; `wait` waits for that.
+        The explorer shows the first matches before it has counted all of them; `wait` waits for the count.
         """
         own = self._present
         return own.all if own.all is not None else own.result and own.result.matches
 
     @property
     def code(self) -> str:
-        """The call that finds these matches, as a cell to copy."""
+        """The Python call that finds these matches, as a cell to copy."""
         return self.board.editor.code
 
     @property
     def sampled(self) -> str:
-        """Which part of a Spark frame is shown, in words; empty when it is all of the frame."""
+        """The shown part of a Spark frame in words; empty for the whole frame."""
         return self._sampled
 
     @property
     def sliders(self) -> tuple[Slider, ...]:
-        """The constants of the query that can be moved."""
+        """The sliders of the query's constants."""
         return self._sliders
 
     @property
     def selected(self) -> int | None:
-        """The number of the match that is looked at."""
+        """The number of the selected match, or None."""
         return self._present.chosen and self._present.chosen.number
 
     @property
@@ -164,7 +169,7 @@ class Explorer:
         timeout : float, optional
             Seconds.
         what : str
-            ``"all"``; or ``"matches"``: until the matches are counted, whether or not the funnel is.
+            ``"all"``, or ``"matches"`` to wait only until the matches are counted, not for the funnel.
 
         Raises
         ------
@@ -172,82 +177,80 @@ class Explorer:
             When it takes longer than ``timeout`` seconds.
         """
         if what not in ("all", "matches"):
-            raise CepError(f"wait: {what!r} is nothing to wait for; write 'all' or 'matches'")
+            raise CepError(f"wait: unknown what={what!r}; write 'all' or 'matches'")
         if not self._present.worker.wait(timeout, OF_MATCHES if what == "matches" else None):
             raise TimeoutError(f"the explorer still runs after {timeout:g} s: {self.status['message']}")
         return self
 
     def cancel(self) -> None:
-        """Stop what runs; what was found before stays, also where it is not counted yet."""
+        """Stop the current run; earlier results stay, even if their matches are not counted."""
         is_running = self.status["state"] == "running"
         self._present.stop()
         if is_running:
             is_opened = self.board.table.total == NOT_COUNTED
-            kept = (
-                "the first matches are shown, not counted" if is_opened else "what is shown was found before"
-            )
+            kept = "the first matches are shown, not counted" if is_opened else _OLD_RESULT
             self.board.say("cancelled", f"cancelled; {kept}")
 
-    # --- what can be asked of it
+    # --- actions
 
     def move(self, id: str, value: float) -> None:
-        """Give a constant of the query another value, as its slider does.
+        """Set a constant of the query to another value, as its slider does.
 
         Raises
         ------
         CepError
-            For a slider that there is not.
+            For an unknown slider.
         """
         slider = next((one for one in self._sliders if one.id == id), None)
         if slider is None:
             known = [one.id for one in self._sliders]
             raise CepError(f"move: no slider {id!r}.{nearest(id, known)} Sliders: {known}")
         if slider.start < 0:
-            params = {**self._call["params"], slider.id[1:]: slider.rounded(value)}
+            params = {**self._call["params"], slider.id[1:]: slider.round_value(value)}
             self._call = {**self._call, "params": params}
         else:
-            self.board.set(self.board.editor, {"text": moved(self.text, slider, value)})
+            self.board.set(self.board.editor, {"text": move_slider(self.text, slider, value)})
         self._read()
 
     def select(self, number: int | None) -> None:
-        """Look at a match: in the automaton, on the timeline and in the table at once; None: at none."""
+        """Select a match in the automaton, on the timeline and in the table; None for no match."""
         self._present.select(None if number is None else int(number))
 
     def show_page(self, page: int, order: str | None = None) -> None:
-        """Show another page of the table, from 1, or another order, such as ``"reverse"``."""
+        """Show a page of the table, from 1; ``order`` is for example ``"reverse"``."""
         self._present.show_page(int(page), order)
 
     def show_value(self, name: str) -> None:
-        """Show another column on the timeline, one of numbers or that of the event types.
+        """Show another column on the timeline: a column of numbers, or the column of event types.
 
         Raises
         ------
         CepError
-            For a column that there is not, or that cannot be drawn.
+            For an unknown column, or one that cannot be drawn.
         """
         _check_value(self._data.source, name, self._call.get("event_type"))
         self._present.show_value(name)
 
     def select_state(self, state: int | None) -> None:
-        """Mark the events that bring matches into a state of the automaton, and its names; None: no more."""
+        """Mark the events that lead to a state of the automaton, and their names; None to unmark them."""
         self._present.select_state(state)
 
     def zoom(self, window: Sequence[float]) -> None:
-        """Show the time from ``window[0]`` to ``window[1]`` as finely as can be drawn; empty: all of it."""
+        """Show the time from ``window[0]`` to ``window[1]`` in full detail; an empty window shows all."""
         self._present.zoom(window)
 
     def step_to(self, position: int) -> None:
-        """Go to the moment after ``position`` events, -1: to the next event that completes a match."""
+        """Go to the moment after ``position`` events; -1 goes to the next event that completes a match."""
         self._present.step_to(int(position))
 
     def why_not(self, positions: Sequence[int]) -> None:
-        """Say why events, given by their places in the stream, are not a match."""
+        """Show why events, given by their positions in the stream, are not a match."""
         self._present.why_not([int(position) for position in positions])
 
     def run_on_all(self) -> None:
-        """Run the query on the whole Spark frame instead of the part that is shown.
+        """Run the query on the whole Spark frame instead of the shown part.
 
-        `cancel` and every edit end Spark's jobs, too.
+        `cancel` and every edit also cancel Spark's jobs.
 
         Raises
         ------
@@ -255,7 +258,7 @@ class Explorer:
             When the frame is no Spark frame, or the query has mistakes.
         """
         if self._spark is None:
-            raise CepError("run_on_all: the frame is no Spark frame; what is shown is of all rows")
+            raise CepError("run_on_all: the frame is not a Spark frame; the explorer already shows all rows")
         if self._reading is None or self._reading.query is None:
             raise CepError("run_on_all: the query has mistakes; the editor shows them")
         self._present.run_on_all(self._spark, self._reading.query, self.board.editor.edited)
@@ -263,7 +266,7 @@ class Explorer:
     # --- edits
 
     def _read(self) -> None:
-        """Read the text, show what is wrong with it, or run it."""
+        """Read the text, then show its mistakes or run it."""
         text, version = self.text, self.board.editor.edited
         if not text.strip():
             self._present.stop()
@@ -271,13 +274,13 @@ class Explorer:
             self.board.say("idle", _START, version=version, errors=[])
             self._preview()
             return
-        reading, program, notes = self._compiled(text)
+        reading, program, notes = self._compile(text)
         self._reading = reading
         if program is None:
             self._present.stop()
             errors = [_as_trait(one, text) for one in reading.mistakes]
             head = reading.mistakes[0].message.split("\n")[0]
-            kept = "" if self.matches is None else "; what is shown was found before"
+            kept = "" if self.matches is None else f"; {_OLD_RESULT}"
             self.board.say("failed", f"{head}{kept}", version=version, errors=errors)
             self._preview()
             return
@@ -288,29 +291,29 @@ class Explorer:
         self._present.run(program, self._automaton, notes, version, is_new)
 
     def _preview(self) -> None:
-        """Show the events while no query has been read yet."""
+        """Show the events before the first query."""
         if self._present.result is None and self._present.unmatched is None:
             call = {**applicable(".", self._call), "measures": None, "params": None}
             query = read_text(".", {of: one for of, one in call.items() if one is not None}).query
             if query is not None:
-                with suppress(CepError):  # what is wrong is said of the query itself
-                    self._present.preview(self._data.compiled(query))
+                with suppress(CepError):  # the editor shows mistakes of the query itself
+                    self._present.preview(self._data.compile(query))
 
-    def _compiled(self, text: str) -> tuple[Reading, Any, list[str]]:
+    def _compile(self, text: str) -> tuple[TextReading, Any, list[str]]:
         reading = read_text(text, applicable(text, self._call))
         if reading.query is None:
             return reading, None, []
         try:
-            with warnings_heard() as heard:
-                program = self._data.compiled(reading.query)
+            with collect_warnings() as heard:
+                program = self._data.compile(reading.query)
         except CepError as error:
             found = mistake_of(error, text, reading.pieces)
-            return Reading(text, None, (found,), reading.pieces), None, []
+            return TextReading(text, None, (found,), reading.pieces), None, []
         return reading, program, [*reading.notes, *heard]
 
-    def _show_shape(self, reading: Reading, program: Program | SequenceProgram) -> bool:
-        """Show the sliders and, of a new shape, the automaton; return whether it is one."""
-        sliders = sliders_of(reading, self._data.schema, self._data.sampled)
+    def _show_shape(self, reading: TextReading, program: Program | SequenceProgram) -> bool:
+        """Show the sliders, and the automaton if its shape is new; return whether it is new."""
+        sliders = sliders_of(reading, self._data.schema, self._data.sample)
         shape = shape_of(reading.text, sliders)
         is_new = shape != self._shape
         self._sliders = sliders if is_new else with_ranges_of(sliders, self._sliders)
@@ -321,10 +324,10 @@ class Explorer:
         self._shape, self._automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN
         try:
             self._automaton = automaton_of(program)
-            drawn, note = drawn_automaton(self._automaton), self._automaton.note
-        except CepError as error:  # too large for a picture, or for its states to be told apart
+            drawn, note = draw_automaton(self._automaton), self._automaton.note
+        except CepError as error:  # too many states
             note = str(error)
-        if self._automaton.labels != before:  # else a state is what it was
+        if self._automaton.labels != before:  # state numbers have changed their meaning
             selected = None
         seen = {"lit": [], "live": [], "selected": selected, "tooltip": note}
         self.board.set(self.board.nfa, {**drawn, **seen})
@@ -377,7 +380,7 @@ class Explorer:
         if bundle is None:
             return None
         alive, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        # Text and still pictures are for pages without a kernel, and for comparing notebooks.
+        # Text and static pictures serve pages without a kernel, and comparisons of notebooks.
         shown = {**alive, "text/plain": repr(self), "text/html": self.board.still()}
         return (shown, *metadata) if metadata else shown
 
@@ -389,31 +392,30 @@ def _check_columns(source: Source, call: Mapping[str, Any]) -> None:
 
 
 def _check_value(source: Source, value: str | None, event_type: str | None) -> None:
-    """Raise an error for a column that a timeline cannot show."""
+    """Raise `CepError` for a column that a timeline cannot show."""
     if value is None or value == event_type:
         return
     check_columns(source, "value", (value,))
     numbers = [name for name, of in source.schema.items() if of.kind in NUMBERS]
     if value not in numbers:
         raise CepError(
-            f"value: column {value!r} has no numbers to draw, it is {source.schema[value]}. "
+            f"value: column {value!r} cannot be drawn, its type is {source.schema[value]}. "
             f"Columns of numbers: {numbers}"
         )
 
 
 def _part(frame: Frame, text: str, call: Mapping[str, Any]) -> tuple[Frame, str]:
-    """Return the part of a Spark frame that is looked at, by the keys and the order of the query."""
-    reading = read_text(text, call) if text.strip() else None
-    said = None if reading is None else reading.query
+    """Return the explored part of a Spark frame, by the keys and the order of the query."""
+    query = read_text(text, call).query if text.strip() else None
 
-    def named(role: str) -> tuple[str, ...]:
+    def columns(role: str) -> tuple[str, ...]:
         given = call.get(role)
         own = (given,) if isinstance(given, str) else tuple(given or ())
-        return own or (getattr(said, role) if said is not None else ())
+        return own or (getattr(query, role) if query is not None else ())
 
-    return part_of(frame, named("partition_by"), named("order_by"))
+    return part_of(frame, columns("partition_by"), columns("order_by"))
 
 
-def _as_trait(mistake: Mistake, text: str) -> dict[str, Any]:
+def _as_trait(mistake: TextMistake, text: str) -> dict[str, Any]:
     place = {"start": mistake.start, "end": mistake.end, "line": mistake.line(text)}
     return {**place, "message": mistake.message}

@@ -1,4 +1,4 @@
-"""The funnel of a query, of either kind, as a widget draws it: how many reach which part of the pattern."""
+"""The funnel of a query as traits of its widget."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cepkit.insight.funnel_sequences import count_funnel
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
 
-STEPS = 8  # of a regex
+STEPS = 8  # most steps of a regex
 
 
 def funnel_traits(result: Result) -> list[dict[str, Any]]:
     """Return the steps of a result's funnel: ``label``, ``n``, ``share``, ``selectivity``, ``note``.
 
-    See `cepkit.funnel` for their numbers. ``share`` is the share of the largest step.
+    See `cepkit.funnel` for the numbers. ``share`` is relative to the largest step.
     """
     return _of_sequence(result) if result.is_sequence else _of_regex(result)
 
@@ -32,7 +32,7 @@ def _of_sequence(result: Result) -> list[dict[str, Any]]:
     for step in best.steps:
         kind = "any event" if step.event_type is None else str(step.event_type)
         tried = f"{step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
-        alone = f"{step.n_alone:,} of {step.n_of_type:,} events fit alone"
+        alone = f"{step.n_alone:,} of {step.n_of_type:,} events fulfil the conditions on single events"
         share = step.passed / step.looked_at if step.looked_at else None
         steps.append(
             _step(f"{step.variable} ({kind})", str(step.partial), step.partial.n / most, share,

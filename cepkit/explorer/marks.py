@@ -1,4 +1,4 @@
-"""What is marked on a timeline: the events of a state of the automaton, and those that are asked about."""
+"""The marks of a timeline: the events of a state of the automaton, and the clicked events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def marks_of(
     result: Result, state: int | None, partition: int | None, window: list[float] | None
 ) -> dict[str, Any]:
-    """Return of a state: ``marks`` on the timeline, ``names`` in the text, and ``told``, words."""
+    """Return the marks of a state: ``marks`` on the timeline, ``names`` in the text, ``told`` in words."""
     if state is None or state >= len(result.automaton.labels):
         return {"marks": np.empty((0, 2)), "names": [], "told": ""}
     positions, n_matches = events_in_state(result, state, partition, window)
@@ -30,12 +30,9 @@ def marks_of(
 def events_in_state(
     result: Result, state: int, partition: int | None, window: list[float] | None = None
 ) -> tuple[np.ndarray, int]:
-    """Return the positions of the events that bring the drawn matches into a state, and how many matches.
-
-    The matches are those of `Result.spans`.
-    """
+    """Return the events that lead drawn matches (`Result.spans`) to a state, and the number of matches."""
     numbers = result.spans(partition, window)[1]
-    numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # those whose number is known
+    numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # NaN: the number is unknown
     if not len(numbers):
         return np.empty(0, np.int64), 0
     if result.is_sequence:
@@ -58,8 +55,10 @@ def events_in_state(
     return np.unique(event_of_item[np.array(here, np.int64)].astype(np.int64)), n_matches
 
 
-def asked_places(result: Result, positions: Sequence[int], partition: int | None) -> list[dict[str, float]]:
-    """Return where events that are asked about stand on the timeline of a partition."""
+def places_of_events(
+    result: Result, positions: Sequence[int], partition: int | None
+) -> list[dict[str, float]]:
+    """Return the coordinates of events on the timeline of a partition."""
     of_event = result.events.partition_of_event
     own = [one for one in positions if partition is None or of_event[one] == partition]
     return [{"x": x, "y": y} for x, y in result.places(own, partition).tolist()]

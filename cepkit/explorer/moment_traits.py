@@ -1,4 +1,4 @@
-"""What the stepper shows of a moment: the event, partial matches that live, matches completed there."""
+"""A moment of a stream as traits of the stepper: the event, live partial matches, completed matches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def moment_traits(result: Result, stepping: Stepping, position: int, sampled: st
     if not moment.is_whole and not moment.note:
         notes.append("partial matches that began long before are left out")
     if result.is_sequence and result.program.query.after_match[0] != "none":
-        notes.append("matches are those before after_match takes some away")
+        notes.append("all matches are listed, also those that after_match leaves out")
     if sampled:
         notes.append(sampled)
     return {

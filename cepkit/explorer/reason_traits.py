@@ -1,56 +1,49 @@
-"""What the reasons' widget shows of a row of a regex: the partial matches that met it, and what held."""
+"""Traits of the widget that shows why events are not a match."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from cepkit.events import Events
+from cepkit.explorer.running.result import Result
 from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import Stepping
 from cepkit.insight.value_text import cell
-from cepkit.insight.why_not_regex import (
-    MOST_PARTIALS,
-    Fate,
-    fate_text,
-    fates_at,
-    names_in,
-    predicates_at,
-)
+from cepkit.insight.why_not_regex import MOST_PARTIALS, Fate, fate_text, fates_at, names_in, predicates_at
+from cepkit.insight.why_not_text import explain_sequence_rows
 
 
-class ReadResult(Protocol):
-    """The result of a regex query, as far as the reasons read it."""
+class _WithoutLabels:
+    """A source whose rows are named by number, since several rows may have the same index label."""
 
-    program: Any
-    events: Events
-    data: Any
-    matches: Any
+    frame = None
 
-    def stepping(self, partition: int | None) -> Stepping:
-        """Return the events of a partition, to go through one by one."""
-        ...
+    def __init__(self, source: Any):
+        self._source = source
 
-    def event(self, position: int) -> list[list[str]]:
-        """Return an event as names and values."""
-        ...
-
-    def chosen(self, number: int) -> Any:
-        """Return what the explorer shows of a match."""
-        ...
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
 
 
-def reason_traits(result: ReadResult, position: int) -> dict[str, Any]:
-    """Return the traits of the reasons' widget for a row.
+def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
+    """Return the traits for events that a person expects in one match; a regex uses the last one."""
+    return _of_sequence(result, positions) if result.is_sequence else _of_row(result, int(positions[-1]))
 
-    Parameters
-    ----------
-    result : ReadResult
-        Of a regex query.
-    position : int
-        The row's place in the stream.
-    """
+
+def _of_sequence(result: Result, positions: Sequence[int]) -> dict[str, Any]:
+    rows = result.events.rows(np.array(sorted(set(positions)), np.int64))
+    source, find = _WithoutLabels(result.data.source), result.matches.engine.run
+    answer = explain_sequence_rows(result.program, source, result.events, find, rows.tolist())
+    lines = [{"text": text, "is_met": False} for text in answer.reasons]
+    if answer.matches:
+        lines = [{"text": "all conditions hold", "is_met": True}]
+    return {"title": answer.headline, "lines": lines, "note": "; ".join(answer.more)}
+
+
+def _of_row(result: Result, position: int) -> dict[str, Any]:
+    """Return the traits for a row of a regex: the predicates, and the fates of the partial matches there."""
     program, events = result.program, result.events
     partition = int(events.partition_of_event[position])
     stepping = result.stepping(None if events.n_partitions < 2 else partition)
@@ -61,20 +54,20 @@ def reason_traits(result: ReadResult, position: int) -> dict[str, Any]:
         for name, tree, is_met in predicates_at(program, stepping, k)
     ]
     fates, is_whole = fates_at(stepping, k)
-    told = fates[:MOST_PARTIALS]
-    for fate in told:
+    shown = fates[:MOST_PARTIALS]
+    for fate in shown:
         begun = f"from {_event(result, stepping, fate.start)}"
         words = fate_text(
             program.automaton.names, fate, k, _number, lambda end: _event(result, stepping, end)
         )
         is_met = True if fate.is_match else None if fate.end > k else False
         lines.append({"text": f"the partial match {begun} {words}", "is_met": is_met})
-        if fate is told[0] and fate.wanted is not None:
+        if fate is shown[0] and fate.wanted is not None:
             lines += _failing(result, stepping, fate, k)
     if not fates:
         lines.append({"text": "no partial match was live before this row", "is_met": None})
-    elif len(fates) > len(told):
-        n_more = len(fates) - len(told)
+    elif len(fates) > len(shown):
+        n_more = len(fates) - len(shown)
         text = f"{n_more:,} more partial {'match was' if n_more == 1 else 'matches were'} live"
         lines.append({"text": text, "is_met": None})
     time = _time(result, position)
@@ -83,7 +76,7 @@ def reason_traits(result: ReadResult, position: int) -> dict[str, Any]:
     return {"title": title, "lines": lines, "note": note}
 
 
-def _failing(result: ReadResult, stepping: Stepping, fate: Fate, k: int) -> list[dict[str, Any]]:
+def _failing(result: Result, stepping: Stepping, fate: Fate, k: int) -> list[dict[str, Any]]:
     """Return lines for the conditions that a partial match fails at its end."""
     program = result.program
     wanted = names_in(program.automaton.names, fate.wanted)
@@ -100,27 +93,27 @@ def _number(k: int) -> str:
     return f"event {k + 1:,}"
 
 
-def _event(result: ReadResult, stepping: Stepping, k: int) -> str:
-    time = _time(result, stepping.position_of(k)).rpartition(" ")[2]  # the day stands in the title
+def _event(result: Result, stepping: Stepping, k: int) -> str:
+    time = _time(result, stepping.position_of(k)).rpartition(" ")[2]  # the title has the day
     return f"{_number(k)}{time and f' ({time})'}"
 
 
-def _time(result: ReadResult, position: int) -> str:
-    """Return the value of the column that orders the events, empty without one."""
+def _time(result: Result, position: int) -> str:
+    """Return the value of the first order column; empty without one."""
     order_by = result.program.query.order_by
     row = result.events.rows(np.array([position]))
     return cell(result.data.source.arrow(order_by[0], row).to_pylist()[0]) if order_by else ""
 
 
-def _place(result: ReadResult, position: int) -> str:
-    """Return whether the row is in a match."""
+def _place(result: Result, position: int) -> str:
+    """Return in words which match contains the row."""
     found = result.matches._found.whole
     own = np.flatnonzero((found.first <= position) & (found.last >= position))
     partition = result.events.partition_of_event
     own = own[partition[found.last[own]] == partition[position]]
     if not len(own):
         return "in no match"
-    chosen = result.chosen(int(own[0]))
+    chosen = result.choose(int(own[0]))
     return (
         f"in match {int(own[0]):,}, as {dict(zip(chosen.positions, chosen.variables, strict=True))[position]}"
     )

@@ -1,7 +1,7 @@
-"""The first matches of a sequence, found in its first events alone: shown before all are counted.
+"""The first matches of a sequence, found in the first events only, to be shown before all are counted.
 
-Whether events are a match does not depend on later events. So the matches of the first events are the first
-of all matches. Queries with an absence after the last component are the exception.
+Later events do not change whether earlier events are a match. So the matches of the first events are the
+first of all matches. Queries with an absence after the last component are the exception.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ from cepkit.events import Events
 from cepkit.insight.partial_matches import SequencePartials, block_of, looks_between
 from cepkit.planning.evaluation_order import branch_order
 
+# A look is one search in the first events.
 _FEWEST = 64  # events of the first look
-_GROWTH = 4  # of the next one, where there were not enough matches
-_MOST_FAILED = 4  # looks with more matches, or more work, than they may have
+_GROWTH = 4  # factor of events for the next look if there were too few matches
+_MOST_FAILED = 4  # looks that exceed the limits of matches or work
 _MOST_MATCHES = 1 << 14  # of a look
-_MOST_EVENTS, _MOST_EVENTS_PLAIN = 1 << 18, 1 << 14  # of a look
-_PLAIN_WORK = 20_000  # events looked at without a compiler
-_FEW_EVENTS = 60  # in a window, and matches with one last event, that are gone through without a compiler
-_MOST_LIVE = 300  # partial matches in them
-_SHORT = 16  # times the events of the looks: all of them are searched at once
+_MOST_EVENTS, _MOST_EVENTS_PLAIN = 1 << 18, 1 << 14  # of a look; plain: without a compiler
+_PLAIN_WORK = 20_000  # events tested without a compiler
+_FEW_EVENTS = 60  # most events in a window, and most matches with one last event, without a compiler
+_MOST_LIVE = 300  # partial matches in such a window
+_SHORT = 16  # streams of up to this many times the events of the looks are searched at once
 
 Look = Callable[[Events], SequenceSet]
 
 
 @dataclass(frozen=True)
 class FirstMatches:
-    """The first matches of a stream, and how far it was looked at.
+    """The first matches of a stream, and how many events were searched.
 
     Parameters
     ----------
     block : MatchBlock
-        In canonical order, by places in the whole stream.
+        In canonical order, by positions in the whole stream.
     is_all : bool
-        Whether there are no others.
+        Whether these are all matches.
     n_seen : int
-        Events that were looked at.
+        Number of events searched.
     """
 
     block: MatchBlock
@@ -66,11 +67,11 @@ class FirstMatchFinder:
     events : Events
         The whole stream.
     engine : str
-        The engine whose kernels are compiled: ``search``, ``ordered`` or ``chain``. For others nothing is.
+        The engine with compiled kernels: ``search``, ``ordered`` or ``chain``. Other engines find nothing.
     is_cold : bool
-        Whether kernels of this shape are not compiled yet: then they run as Python.
+        Whether kernels of this shape are not compiled yet; then they run as Python.
     orders : list of tuple of int, optional
-        For ``ordered``: the orders whose kernels are compiled. None: they are chosen.
+        For ``ordered``: the evaluation orders with compiled kernels. None: the finder chooses them.
     """
 
     def __init__(
@@ -106,13 +107,13 @@ class FirstMatchFinder:
 
     @property
     def is_short(self) -> bool:
-        """Whether all matches are sure to take little more time than those of a look."""
+        """Whether a search for all matches certainly takes little more time than a look."""
         window = self.program.window
         return not self.is_cold and (window.within is not None or window.within_events is not None)
 
     @property
     def is_local(self) -> bool:
-        """Whether the matches in a part of a partition are those of the partition there."""
+        """Whether a search in a part of a partition finds the same matches as a search in all events."""
         branches = [bound.branch for bound in self.program.branches]
         absent_first = any(absence.after < 0 for branch in branches for absence in branch.absences)
         return not (
@@ -120,16 +121,16 @@ class FirstMatchFinder:
         )
 
     def first(self, n: int, enough: int) -> FirstMatches | None:
-        """Return the first ``n`` matches, or fewer; None where ``enough`` are not cheap to find."""
+        """Return the first ``n`` matches, or fewer; None if ``enough`` are not cheap to find."""
         found = self._opening(None, n, enough)
         if found is None or not (found.is_all or len(found.block) >= enough):
             return None
         return None if self.is_short and self.events.n_events <= _SHORT * found.n_seen else found
 
     def first_of(self, positions: np.ndarray, since: int, n: int) -> FirstMatches | None:
-        """Return the first matches that end at ``positions[since]`` or later in a part of one partition.
+        """Return the first matches of one partition that end at ``positions[since]`` or later.
 
-        ``positions`` are all places of the partition, rising. None where they cannot be found alone.
+        ``positions`` are the rising positions of the whole partition. None if a part of it is not enough.
         """
         if not self.is_local or not len(positions):
             return None
@@ -142,10 +143,7 @@ class FirstMatchFinder:
     def _opening(
         self, positions: np.ndarray | None, n: int, enough: int, since: int = 0
     ) -> FirstMatches | None:
-        """Look at more and more events until there are ``n`` matches that end at ``since`` or later.
-
-        Where the next look fails, ``enough`` will do.
-        """
+        """Search more events until ``n`` matches end at ``since`` or later (``enough`` after a failure)."""
         if self._look is None:
             return None
         n_events = self.events.n_events if positions is None else len(positions)
@@ -168,7 +166,7 @@ class FirstMatchFinder:
         return FirstMatches(found.take(slice(0, n)), known == n_events and len(found) <= n, known)
 
     def _matches(self, part: Events) -> MatchBlock | None:
-        """Return all matches in a few events, None where there are too many."""
+        """Return all matches in a few events, or None if there are too many."""
         found = self._look(part)
         is_counted = isinstance(found, KnownMatches | CountedMatches)
         if not is_counted or found.count() > _MOST_MATCHES:
@@ -188,31 +186,17 @@ def _plain(program: SequenceProgram, text: str, name: str) -> Any:
     return plain_module(program, text)[name]
 
 
-# --- matches of the first last events
+# --- first matches from known ends
 
 
 def matches_of_first_ends(
     program: SequenceProgram, events: Events, ends: np.ndarray, counts: Any, n: int
 ) -> MatchBlock | None:
-    """Return the first ``n`` matches, or all of fewer, from the few events before their last ones.
+    """Return the first ``n`` matches, or all if there are fewer, without compiling anything.
 
-    Nothing is compiled.
-
-    Parameters
-    ----------
-    program, events
-        A query without an after-match policy, and the whole stream.
-    ends : ndarray of int64
-        Positions where matches end, rising.
-    counts : sequence of int
-        How many matches end at each.
-    n : int
-        How many matches are wanted.
-
-    Returns
-    -------
-    MatchBlock or None
-        None where too many events or matches are concerned, or where matches depend on other events.
+    The query has no after-match policy. ``counts`` are the numbers of matches that end at the rising
+    positions ``ends``. Only the few events before the end of each match are searched. None if there are too
+    many events or matches, or if matches depend on other events.
     """
     if _looks_around(program):
         return None
@@ -235,7 +219,7 @@ def matches_of_first_ends(
 
 
 def _looks_around(program: SequenceProgram) -> bool:
-    """Return whether matches depend on events outside of their windows or partitions."""
+    """Return whether matches depend on events outside their windows or partitions."""
     branches = [bound.branch for bound in program.branches]
     edges = any(
         absence.after < 0 or absence.before >= len(branch.components)
@@ -246,10 +230,7 @@ def _looks_around(program: SequenceProgram) -> bool:
 
 
 def _matches_at_end(program: SequenceProgram, events: Events) -> MatchBlock | None:
-    """Return the matches that end with the last of a few events of one partition, in canonical order.
-
-    None where there are more partial matches than are kept.
-    """
+    """Return the matches that end with the last event of a partition; None for too many partial matches."""
     partials, completed = SequencePartials(program, events, _MOST_LIVE), []
     for j in range(events.n_events):
         completed = partials.read(j).completed

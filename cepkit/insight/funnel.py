@@ -1,4 +1,4 @@
-"""The funnel of a query as users hold it: where its partial matches are lost, step by step."""
+"""`FunnelResult`: where the partial matches of a query are lost, step by step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING_FOLLOWED = Followed()
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number, or where it is not exact, one that is not larger than it."""
+    """A number, or a lower bound of it if ``exact`` is False."""
 
     n: int
     exact: bool = True
@@ -35,9 +35,9 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ConditionCount:
-    """How often a condition was looked at, and how often it held; ``conjunct`` is its number in the query.
+    """How often a condition was tested, and how often it held; ``conjunct`` is its number in the query.
 
-    Both numbers are None for a condition of a regex that looks at the rows matched before.
+    Both numbers are None for a condition of a regex that reads the rows matched earlier.
     """
 
     conjunct: int
@@ -49,27 +49,27 @@ class ConditionCount:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """What happens at one step: a component of a branch, or a part of a regex.
+    """The counts of one step: a component of a branch, or a part of a regex.
 
     Parameters
     ----------
     variable, event_type : str and value
         The component's variable and type, or the part's text and None.
     n_of_type : int
-        Events of the type; for a regex all rows.
+        Number of events of the type; for a regex, of all rows.
     n_alone : int, optional
-        Those of them that fulfil the conditions on the event alone; None where that has no answer.
+        Number of these events that fulfil the conditions on a single event; None if it is not defined.
     partial : Count
         Matches of the branch, or of the regex, cut off after this step.
     absent : Count, optional
-        Partial matches that an absent event ended here; None where none is decided.
+        Partial matches that an absent event ended here; None if this step decides no absence.
     looked_at, passed : int
-        Events that were tried as this component after a partial match, and those that passed its conditions.
-        For a regex the matches cut off before this step (first: all rows), and those cut off after it.
+        Events tried as this component after a partial match, and those that passed its conditions. For a
+        regex: the matches cut off before this step (for the first step all rows) and after it.
     conditions : tuple of ConditionCount
-        Each on its own; those on an event alone over the events of the type.
+        Each condition on its own; conditions on a single event are counted over the events of the type.
     followed : Followed
-        How the partial matches up to the component before are followed.
+        What follows the partial matches that end with the previous component.
     """
 
     variable: str
@@ -86,9 +86,9 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True)
 class BranchFunnel:
-    """The steps of a branch; ``reported`` None: too many matches for the after-match policy to look at.
+    """The steps of a branch; ``reported`` is None if there are too many matches for the after-match policy.
 
-    ``share`` is the part of the possible first events from which all extensions were looked at.
+    ``share`` is the share of possible first events with all extensions tested.
     """
 
     steps: tuple[StepCount, ...]
@@ -99,31 +99,32 @@ class BranchFunnel:
 
 @dataclass(frozen=True)
 class FunnelResult:
-    """How many events and partial matches reach each step of each branch; made by ``df.cep.funnel``.
+    """How many events and partial matches reach each step of each branch; the result of ``df.cep.funnel``.
 
-    The steps of a regex are the parts of its pattern, in one branch.
+    A regex has one branch; its steps are the parts of the pattern.
     """
 
     query: RegexQuery | SequenceQuery
     branches: tuple[BranchFunnel, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row per step of each branch, then one for its matches and one for those reported.
+        """Return a row per step of each branch, then one for its matches and one for the reported matches.
 
         Returns
         -------
         pandas.DataFrame
-            ``branch`` (number), ``step`` (the variable or part of the pattern, ``matches`` or ``reported``),
-            ``event_type``.
-            ``events`` of the type and those ``passing`` the conditions on the event alone.
-            ``partial``: matches of the pattern cut off after this step; ``exact`` is False where the number
-            is a lower bound.
-            ``tried``: events looked at after a partial match; for a regex the matches cut off before this
-            step, and first all rows. ``passed``: those that fulfil the conditions decided here; for a regex
-            ``partial``. ``selectivity``: their share.
-            ``absent``: partial matches that an absent event ended.
-            ``share``: the part of the possible first events for which ``tried`` and ``passed`` are counted in
-            full, 1 where nothing is left out. A number without a meaning is null.
+            Undefined numbers are null. The columns are:
+
+            * ``branch`` (number), ``step`` (the variable or part of the pattern, ``matches`` or
+              ``reported``) and ``event_type``;
+            * ``events`` of the type, and ``passing``, those that fulfil the conditions on a single event;
+            * ``partial``: matches of the pattern cut off after this step; ``exact`` is False for a lower
+              bound;
+            * ``tried``: events tested after a partial match (for a regex, matches cut off before this step,
+              at the first step all rows); ``passed``: those that fulfil the conditions of this step (for a
+              regex, ``partial``); ``selectivity``: passed / tried;
+            * ``absent``: partial matches that an absent event ended;
+            * ``share``: the share of possible first events for which ``tried`` and ``passed`` are complete.
         """
         rows = []
         for b, branch in enumerate(self.branches):
@@ -136,7 +137,7 @@ class FunnelResult:
             frame[name] = _integers(frame, name)
         types = [row.get("event_type") for row in rows]
         if any(not isinstance(value, str | None) for value in types):
-            frame["event_type"] = pd.Series(types, dtype=object)  # numbers as they are, not as floats
+            frame["event_type"] = pd.Series(types, dtype=object)  # integers must not become floats
         frame["exact"] = frame["exact"].astype("boolean")
         return frame.astype({"selectivity": "float64", "share": "float64"})
 
@@ -146,26 +147,18 @@ class FunnelResult:
         Returns
         -------
         pandas.DataFrame
-            ``branch``, ``step``, ``condition`` (its text), ``alone`` (whether it is on the event alone; of a
-            regex also on the rows before it), ``tried`` and ``passed``, and ``selectivity``, each by itself;
-            ``share`` as in `to_frame`. The numbers are null for conditions of a regex that look at the rows
-            matched before.
+            ``branch``, ``step``, ``condition`` (its text), ``alone`` (whether it reads a single event; for a
+            regex, a row and the rows before it), ``tried``, ``passed`` and ``selectivity`` of this condition,
+            and ``share`` as in `to_frame`. The numbers are null for conditions of a regex that read the rows
+            matched earlier.
         """
         rows = [
-            (
-                b,
-                step.variable,
-                one.text,
-                one.alone,
-                one.looked_at,
-                one.passed,
-                _share(one.passed, one.looked_at),
-                1.0 if one.alone else branch.share,
-            )
+            (b, step.variable, one.text, one.alone, one.looked_at, one.passed,
+             _share(one.passed, one.looked_at), 1.0 if one.alone else branch.share)
             for b, branch in enumerate(self.branches)
             for step in branch.steps
             for one in step.conditions
-        ]
+        ]  # fmt: skip
         names = ["branch", "step", "condition", "alone", "tried", "passed", "selectivity", "share"]
         frame = pd.DataFrame(rows, columns=names)
         if any(row[names.index("tried")] is None for row in rows):
@@ -193,10 +186,10 @@ class FunnelResult:
             return [f"{name}{head}; counting was cut short"]
         refused = [(_share(s.passed, s.looked_at), s) for s in branch.steps[1:] if s.passed < s.looked_at]
         if refused:
-            fewest = _tried(min(refused, key=lambda one: one[0])[1], branch.share)
-            return [f"{name}{head}; no step has fewer than the one before, fewest events pass here: {fewest}"]
+            fewest = _tried_text(min(refused, key=lambda one: one[0])[1], branch.share)
+            return [f"{name}{head}; no step loses partial matches; the fewest events pass here: {fewest}"]
         is_one = len(branch.steps) == 1
-        return [f"{name}{head}; {'nothing is lost' if is_one else 'no step has fewer than the one before'}"]
+        return [f"{name}{head}; {'nothing is lost' if is_one else 'no step loses partial matches'}"]
 
     # --- pictures and reprs
 
@@ -206,7 +199,7 @@ class FunnelResult:
         Returns
         -------
         plotly.graph_objects.Figure
-            A trace per branch. The axis is logarithmic where the numbers differ much; its title says so.
+            One trace per branch. The axis is logarithmic if the numbers differ much; its title says so.
         """
         from cepkit.plots.funnel import funnel_figure
 
@@ -233,8 +226,8 @@ class FunnelResult:
 
     def _notes(self) -> list[str]:
         words, partly = self.words(), [branch.share for branch in self.branches if branch.share < 1]
-        if partly and not any(_behind(min(partly)) in line for line in words):
-            words.append(f"tried and passed: {_behind(min(partly))}")
+        if partly and not any(_share_text(min(partly)) in line for line in words):
+            words.append(f"tried and passed: {_share_text(min(partly))}")
         return words
 
     def __repr__(self) -> str:
@@ -269,9 +262,8 @@ def _share(passed: int | None, looked_at: int | None) -> float:
     return passed / looked_at if passed is not None and looked_at else float("nan")
 
 
-def _integers(frame: pd.DataFrame, name: str) -> pd.Series:
-    """Return a column as nullable integers, as objects where one is too large."""
-    values = pd.Series(frame[name])
+def _integers(values: pd.Series) -> pd.Series:
+    """Return the values as nullable integers, or as objects if one of them is too large."""
     whole = [None if pd.isna(value) else int(value) for value in values]
     if any(value is not None and value > _LARGEST for value in whole):
         return pd.Series(whole, index=values.index, dtype=object)
@@ -283,9 +275,9 @@ def _matches(count: Count, noun: str = "match") -> str:
 
 
 def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
-    """Yield (share that is kept, sentence) of everything that stops partial matches.
+    """Yield (share that remains, sentence) for each cause that stops partial matches.
 
-    Conditions on an event alone choose events; they stop partial matches only where no event is left.
+    Conditions on a single event select events; they stop partial matches only if no event remains.
     """
     before: StepCount | None = None
     for step in branch.steps:
@@ -293,8 +285,9 @@ def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
             yield -1.0, f"there is no {_kind(step)} for {step.variable}"
             return
         if step.n_alone == 0:
-            worst = _worst([one for one in step.conditions if one.alone])
-            said = "" if worst is None else f" ({_said(worst)})"
+            conditions = [one for one in step.conditions if one.alone]
+            worst = min(conditions, key=lambda one: one.passed, default=None)
+            said = "" if worst is None else f" ({_held_text(worst)})"
             yield 0.0, f"0 of {step.n_of_type:,} {_kind(step)}s can be {step.variable}{said}"
             return
         lost = 0 if step.absent is None else step.absent.n
@@ -317,49 +310,40 @@ def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
 
 
 def _why(step: StepCount, limits: str, share: float) -> str:
-    """Return what stops most partial matches before a step."""
+    """Return the most frequent cause that stops partial matches before a step, in words."""
     n, late, never = step.followed.n, step.followed.n_late, step.followed.n_never
     if not n:
         return ""
     refused = 1 - step.passed / step.looked_at if step.looked_at else 0.0
     could = f"{_kind(step)} that could be {step.variable}"
-    some = "" if share == 1 else f" ({_behind(share)})"
+    some = "" if share == 1 else f" ({_share_text(share)})"
     causes = [
         (late, f"for {late:,} of {n:,} the next {could} comes after the {limits}{some}"),
         (never, f"for {never:,} of {n:,} no {could} follows{some}"),
-        ((n - late - never) * refused, _tried(step, share)),
+        ((n - late - never) * refused, _tried_text(step, share)),
     ]
     weight, text = max(causes, key=lambda cause: cause[0])
     return f": {text}" if weight > 0 else ""
 
 
-def _tried(step: StepCount, share: float) -> str:
-    worst = _worst([one for one in step.conditions if not one.alone and one.looked_at], of_tried=True)
-    said = "" if worst is None else f" ({_said(worst)})"
-    some = "" if share == 1 else f", {_behind(share)}"
+def _tried_text(step: StepCount, share: float) -> str:
+    joint = [one for one in step.conditions if not one.alone and one.looked_at]
+    worst = min(joint, key=lambda one: one.passed / one.looked_at, default=None)
+    said = "" if worst is None else f" ({_held_text(worst)})"
+    some = "" if share == 1 else f", {_share_text(share)}"
     return f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{said}{some}"
 
 
-def _worst(conditions: list[ConditionCount], *, of_tried: bool = False) -> ConditionCount | None:
-    """Return the condition that fewest events passed, or the smallest part of the events tried."""
-
-    def passed(one: ConditionCount) -> float:
-        n = one.passed or 0
-        return n / one.looked_at if of_tried and one.looked_at else n
-
-    return min(conditions, key=passed, default=None)
-
-
-def _behind(share: float) -> str:
-    """Return which part of the data was counted, for numbers that were not counted in full."""
+def _share_text(share: float) -> str:
+    """Return in words which part of the data was counted, for incomplete numbers."""
     if share == 0:
-        return "a sample, since there was too much to look at after every possible first event"
+        return "a sample, since there were too many events to test after every possible first event"
     part = f"{share:.2%}" if share >= 0.0001 else "less than 0.01%"
     return f"in full after {part} of the possible first events only"
 
 
 def _limits(query: RegexQuery | SequenceQuery) -> str:
-    """Return what ends the time for the next event: ``window of 5 min``."""
+    """Return the limits for the next event in words: ``window of 5 min``."""
     made = []
     if query.within is not None:
         made.append(f"window of {duration_text(query.within)}")
@@ -374,7 +358,7 @@ def _kind(step: StepCount) -> str:
     return "event" if step.event_type is None else f"{step.event_type} event"
 
 
-def _said(one: ConditionCount) -> str:
+def _held_text(one: ConditionCount) -> str:
     return f"{one.text}: {one.passed:,} of {one.looked_at:,}"
 
 

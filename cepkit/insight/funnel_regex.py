@@ -1,4 +1,4 @@
-"""Where the matches of a regex are lost: those of longer and longer beginnings of its pattern, counted."""
+"""The funnel of a regex: count the matches of longer and longer beginnings of its pattern."""
 
 from __future__ import annotations
 
@@ -18,18 +18,13 @@ from cepkit.language.regex.patterns import AnyEvent, Pattern, Repeat, Sequence, 
 from cepkit.language.regex.positions import is_nullable
 from cepkit.language.regex.query import RegexQuery
 
-_FEW = 5_000  # events that plain Python goes through sooner than a kernel is compiled
+_FEW = 5_000  # events that plain Python reads faster than a kernel compiles
 
 
 def beginnings(pattern: Pattern, most: int | None = None) -> list[Pattern]:
-    """Return the beginnings of a pattern from the shortest to the whole; each needs at least one row.
+    """Return the beginnings of a regex pattern, from the shortest to the whole; each needs at least one row.
 
-    Parameters
-    ----------
-    pattern : Pattern
-        The pattern of a regex query.
-    most : int, optional
-        The largest number of beginnings: the shortest ones and the whole.
+    ``most`` limits their number; the shortest ones and the whole pattern remain.
 
     Examples
     --------
@@ -51,32 +46,22 @@ def count_regex_funnel(
     *,
     with_conditions: bool = True,
 ) -> tuple[BranchFunnel, ...]:
-    """Count the matches of every beginning of a regex.
+    """Count the matches of every beginning of a regex, at most ``most_steps`` beginnings.
 
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    events : Events
-        With the program's columns.
-    n_matches : int, optional
-        Number of matches of the whole pattern, where it is known.
-    most_steps : int, optional
-        The largest number of beginnings.
-    with_conditions : bool
-        False: neither ``n_alone`` nor the conditions are counted.
+    ``n_matches`` is the number of matches of the whole pattern, if known. With ``with_conditions=False``,
+    neither ``n_alone`` nor the conditions are counted.
 
     Returns
     -------
     tuple of BranchFunnel
-        One. ``partial`` of a step is the number of matches of the pattern cut off after it, a query of its
-        own; it never rises from step to step. ``looked_at`` is the number of the step before, first of all
-        rows; ``passed`` is ``partial``. ``n_alone`` is the number of rows that fulfil the predicate of a step
-        of a single predicate; None where the predicate looks at the rows matched before.
+        A single branch. ``partial`` of a step is the number of matches of the pattern cut off after it, as a
+        query of its own; it never rises from step to step. ``looked_at`` is the number of the previous step
+        (all rows at the first step); ``passed`` is ``partial``. ``n_alone`` is the number of rows that
+        fulfil the predicate of a step with a single predicate; None if it reads the rows matched earlier.
 
     Notes
     -----
-    One run of the regex engine for each step, and for each condition on a row and those before it alone.
+    The regex engine runs once for each step, and once for each condition that reads no matched rows.
     """
     n_rows = events.n_events
     parts = beginnings(program.query.pattern, most_steps)
@@ -98,12 +83,12 @@ def _length(pattern: Pattern) -> int:
 
 
 def _own_part(beginning: Pattern, n_before: int) -> Pattern:
-    """Return what a beginning has more than its first ``n_before`` parts."""
+    """Return the parts of a beginning after its first ``n_before`` parts."""
     return seq(*beginning.parts[n_before:]) if n_before else beginning
 
 
 def _cut_off(program: Program, part: Pattern) -> Program:
-    """Return the query of a beginning of its pattern, compiled."""
+    """Return the compiled query of a beginning of the pattern."""
     query = program.query
     used = {variable.name for variable in variables(part)}
     define = tuple((name, tree) for name, tree in query.define if name in used)
@@ -130,7 +115,7 @@ def _count(program: Program, events: Events) -> int:
 
 
 def looks_at_match(tree: ex.Expression) -> bool:
-    """Return whether the truth of a predicate depends on the rows matched before."""
+    """Return whether a predicate depends on the rows matched earlier."""
     return any(isinstance(node, ex.Aggregate) for node in tree.walk())
 
 
@@ -141,7 +126,7 @@ def row_query(query: RegexQuery, name: str, condition: ex.Expression | None) -> 
 
 
 def _n_alone(program: Program, events: Events, part: Pattern) -> int | None:
-    """Return how many rows fulfil the predicate of a part of the pattern; None where that has no answer."""
+    """Return how many rows fulfil the predicate of a part of the pattern; None if it is not defined."""
     while isinstance(part, Repeat):
         part = part.body
     if isinstance(part, AnyEvent):
@@ -159,7 +144,7 @@ def _conditions(program: Program, events: Events, part: Pattern) -> Iterator[Con
     defined = dict(program.query.define)
     for name in dict.fromkeys(variable.name for variable in variables(part)):
         if name in program.automaton.dropped:
-            continue  # no match gets there, so its columns are not read
+            continue  # no match can reach it, so its columns are not read
         if name not in defined:
             n = _count(compile_regex(row_query(program.query, name, None), program.schema), events)
             yield ConditionCount(0, name, True, events.n_events, n)
@@ -168,6 +153,5 @@ def _conditions(program: Program, events: Events, part: Pattern) -> Iterator[Con
             if looks_at_match(condition):
                 yield ConditionCount(number, f"{name}: {condition}", False, None, None)
                 continue
-            own = compile_regex(row_query(program.query, name, condition), program.schema)
-            n = _count(own, events)
+            n = _count(compile_regex(row_query(program.query, name, condition), program.schema), events)
             yield ConditionCount(number, f"{name}: {condition}", True, events.n_events, n)

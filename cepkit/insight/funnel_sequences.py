@@ -1,4 +1,4 @@
-"""Where partial matches of a branch are lost: events, partial matches and conditions counted step by step."""
+"""The funnel of a sequence: count the events, partial matches and passed conditions of each step."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from cepkit.insight.tally import Followed, Tally, outputs_of
 from cepkit.language.sequences.branches import Condition
 from cepkit.progress import checkpoint
 
-MOST_WORK = 1 << 27  # events looked at for one number, before it becomes a lower bound
+MOST_WORK = 1 << 27  # events tested for one number, before it becomes a lower bound
 MOST_BRANCHES = 32
-_MOST_PLAIN = 1 << 22  # the same where the conditions cannot be compiled
-_FEW = 20_000  # events looked at by plain Python, before a search is compiled
+_MOST_PLAIN = 1 << 22  # the same if the conditions cannot be compiled
+_FEW = 20_000  # events that plain Python tests before a search is compiled
 _WORK_PER_CALL = 1 << 20
-
 
 Counter = Callable[[Places, np.ndarray, BoundBranch], Count]
 
@@ -42,43 +41,34 @@ def count_funnel(
     count: Counter | None = None,
     seed: int = 0,
 ) -> tuple[BranchFunnel, ...]:
-    """Count the steps of every branch.
+    """Count the steps of every branch of a sequence, in the order of the branches.
+
+    Each component needs one count, and a second one if it decides an absence.
 
     Parameters
     ----------
-    program : SequenceProgram
-        A compiled sequence query.
-    events : Events
-        With the program's columns.
+    program, events
+        A compiled query, and events with its columns.
     run : callable
-        An engine's; used where an after-match policy has to look at the matches.
+        The engine's function; used if an after-match policy needs the matches.
     count : callable, optional
         Counts the matches of a branch, ``count(places, accept, bound)``; default `exact_count`.
     seed : int
-        Of the order in which first events are taken where not all extensions are looked at.
-
-    Returns
-    -------
-    tuple of BranchFunnel
-        In the order of the program's branches.
+        Seed of the random order of first events if not all extensions are tested.
 
     Raises
     ------
     UnsupportedQueryError
-        When there are more than ``MOST_BRANCHES`` branches.
-
-    Notes
-    -----
-    Two counts per component, one of them only where an absence is decided there.
+        For more than ``MOST_BRANCHES`` branches.
     """
     count = count or exact_count
     if len(program.branches) > MOST_BRANCHES:
         raise UnsupportedQueryError(
-            f"alternatives, orders and optional parts make {len(program.branches)} patterns, and a funnel "
-            f"shows up to {MOST_BRANCHES}; ask for some of them at a time"
+            f"alternatives, orders and optional parts expand to {len(program.branches)} patterns, but a "
+            f"funnel shows at most {MOST_BRANCHES}; split the query"
         )
     places = Places(with_single_tests(program), events)
-    accept = _accepted(places)
+    accept = _accept(places)
     made = []
     for bound in program.branches:
         n = len(bound.branch.components)
@@ -115,9 +105,9 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
         if one.condition.absence is None and one.condition.decided_at == c:
             text = str(one.condition.expression)
             conditions.append(ConditionCount(one.condition.conjunct, text, False, *tally.of_condition[i]))
-    before, behind = _absences(bound, c), _absences(bound, c + 1)
+    before, after = _absences(bound, c), _absences(bound, c + 1)
     absent = None
-    if len(behind) > len(before):
+    if len(after) > len(before):
         without = count(places, accept, cut_off(bound, c + 1, absences=before))
         absent = Count(max(0, without.n - partial.n), without.exact and partial.exact)
     return StepCount(
@@ -129,7 +119,7 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
         absent,
         *tally.of_component[c],
         tuple(conditions),
-        Followed(*tally.behind[c - 1]) if c else Followed(),
+        Followed(*tally.following[c - 1]) if c else Followed(),
     )
 
 
@@ -144,10 +134,7 @@ def conditions_alone(bound: BoundBranch, c: int) -> list[Condition]:
 
 
 def with_single_tests(program: SequenceProgram) -> SequenceProgram:
-    """Return the program with one branch more, whose tests on single events are all those there are, alone.
-
-    The numbers of the program's own tests stay the same.
-    """
+    """Add a branch with every test on a single event as a separate test; other tests keep their numbers."""
     terms = dict.fromkeys(term for bound in program.branches for own in bound.accepts for term in own)
     tests = replace(
         program.branches[0],
@@ -156,8 +143,8 @@ def with_single_tests(program: SequenceProgram) -> SequenceProgram:
     return replace(program, branches=(*program.branches, tests))
 
 
-def _accepted(places: Places) -> np.ndarray:
-    """Return which places fulfil the conditions on single events, without a compiler where there are few."""
+def _accept(places: Places) -> np.ndarray:
+    """Return which places fulfil the conditions on single events; few places need no compiler."""
     if places.n > _FEW:
         return accepted(places)
     return accepted(places, lambda program, text, name: plain_module(program, text)[name])
@@ -167,16 +154,9 @@ def _accepted(places: Places) -> np.ndarray:
 
 
 def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = None) -> BoundBranch:
-    """Return the first ``n`` components of a branch with all that is decided by then.
+    """Return the first ``n`` components of a branch with all conditions that they decide.
 
-    Parameters
-    ----------
-    bound : BoundBranch
-        The branch.
-    n : int
-        How many components, at least one.
-    absences : tuple of int, optional
-        The absences to keep; None: those that are decided by then.
+    ``absences`` are the absences to keep; None for those that these components decide.
     """
     branch = bound.branch
     absences = _absences(bound, n) if absences is None else absences
@@ -203,7 +183,7 @@ def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = No
 
 
 def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
-    """Return the absences that are decided when ``n`` components are complete; those at the edges by all."""
+    """Return the absences that ``n`` complete components decide; all components decide those at the edges."""
     whole = len(bound.branch.components)
     decided = []
     for a, absence in enumerate(bound.branch.absences):
@@ -218,9 +198,9 @@ def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
 
 
 def exact_count(places: Places, accept: np.ndarray, bound: BoundBranch) -> Count:
-    """Count the matches of a branch: without enumeration where that is possible, else as `searched_count`.
+    """Count the matches of a branch without enumeration if possible, otherwise by `searched_count`.
 
-    Few events are searched by plain Python in any case, since compiling takes longer.
+    Plain Python searches few events in any case, since compiling takes longer.
     """
     graph = state_graph_of(places.program, bound) if places.program.compiled else ""
     if isinstance(graph, str):
@@ -232,22 +212,11 @@ def exact_count(places: Places, accept: np.ndarray, bound: BoundBranch) -> Count
 def searched_count(
     places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
 ) -> Count:
-    """Count the matches of a branch by walking over its partial matches.
+    """Count the matches of a branch by a search through its partial matches.
 
-    Parameters
-    ----------
-    places : Places
-        The events.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which events pass which conditions on single events.
-    bound : BoundBranch
-        Its tests are among the program's.
-    most_work : int
-        Events that are looked at before the number found so far is returned as a lower bound.
-
-    Notes
-    -----
-    Few events are looked at by plain Python, since compiling takes longer.
+    ``accept``, uint8 of shape (n_tests, n_places), says which events pass which conditions on single events.
+    After ``most_work`` tested events, the number found so far is returned as a lower bound. Plain Python
+    tests the first events, since compiling takes longer.
     """
     text, arguments, scratch = search_of(places, accept, bound)
     program = places.program

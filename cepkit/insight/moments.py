@@ -1,6 +1,6 @@
-"""The moments of a stream, one per event: what the event does to the partial matches of a query.
+"""The moments of a stream, one per event: how the event changes the partial matches of a query.
 
-`cepkit.step` goes through all events once and keeps no moment; `cepkit.insight.stepping` jumps to any one.
+`cepkit.step` reads all events once and keeps no moment; `cepkit.insight.stepping` jumps to any moment.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from cepkit.insight.obstacles import Partial
 from cepkit.insight.partial_matches import Branched, RegexPartials, SequencePartials, block_of
 from cepkit.insight.value_text import row_text
 
-MOST_LISTED = 20  # partial matches of a kind that a moment lists; the others are counted
-MOST_LIVE = 10_000  # partial matches of a sequence that are followed at once
+MOST_LISTED = 20  # partial matches of a kind that a moment lists; it only counts the others
+MOST_LIVE = 10_000  # live partial matches of a sequence
 _SHOWN = 3  # partial matches and matches that a moment prints
-_SHOWN_EVENTS = 6  # of each
+_SHOWN_EVENTS = 6  # events that it prints of each
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMatch:
-    """The beginning of a match, or a whole one, after some events.
+    """The beginning of a match, or a whole match, after some events.
 
     Parameters
     ----------
     state : str
-        What its newest event stands for: a variable. In a regex several may be possible: ``"up or top"``.
+        The variable of its newest event. A regex may have several candidates: ``"up or top"``.
     first, last : label
         Index labels of its first and its newest event.
     n_events : int
         Number of its events. A regex has all events of the partition from the first to the newest.
     positions : tuple of int
-        Places of its events in the stream, from 0; for a regex those of the first and the newest one.
+        Positions of its events in the stream, from 0; for a regex, of the first and the newest event.
     events : tuple of (str, label)
         Only for sequences: the variable and the index label of every event.
     """
@@ -69,30 +69,30 @@ class PartialMatch:
 
 @dataclass(frozen=True)
 class Moment:
-    """What one event does to the partial matches of a query; prints as text.
+    """How one event changes the partial matches of a query; prints as text.
 
     Parameters
     ----------
     position : int
-        Place of the event in the stream, from 0.
+        Position of the event in the stream, from 0.
     label : label
-        Index label of its row; of a table the row number.
+        Index label of its row; the row number for a table.
     began, advanced, ended : tuple of PartialMatch
-        The partial matches that begin with the event, those that take it, and those that are over: they
-        cannot take it and cannot go on without it. At most ``MOST_LISTED`` of each are listed.
+        The partial matches that begin with the event, that take it, and that end because they can neither
+        take it nor continue without it. At most ``MOST_LISTED`` of each are listed.
     live : tuple of PartialMatch
         The partial matches of the event's partition that a later event may advance. At most ``MOST_LISTED``
-        are listed, the oldest.
+        are listed, the oldest first.
     completed : tuple of PartialMatch
-        The matches whose last event this is, all of them.
+        All matches that end with this event.
     n_began, n_advanced, n_ended, n_live : int
-        How many there are, listed or not.
+        Number of partial matches of each kind, listed or not.
     n_elsewhere : int
-        Live partial matches of other partitions.
+        Number of live partial matches in other partitions.
     n_left_out : int
-        Complete matches that ``after_match`` does not report.
+        Number of complete matches that ``after_match`` does not report.
     states : tuple of (str, int)
-        How many of the live partial matches are in each state.
+        Number of live partial matches in each state.
     """
 
     position: int
@@ -113,7 +113,7 @@ class Moment:
 
     @cached_property
     def event(self) -> dict[str, Any]:
-        """The values of the event's row by column, read when they are asked for."""
+        """The values of the event's row by column, read on demand."""
         return {} if self._row is None else self._row.values()
 
     @property
@@ -150,39 +150,23 @@ class Moment:
 def moments_of(
     program: Program | SequenceProgram, source: Source, events: Events, most_live: int = MOST_LIVE
 ) -> Iterator[Moment]:
-    """Return an iterator over the moments of the events, in stream order.
+    """Iterate over the moments of all events of a frame, in stream order.
 
-    Parameters
-    ----------
-    program : Program or SequenceProgram
-        A compiled query.
-    source : Source
-        The frame's columns and index labels.
-    events : Events
-        All events of the frame.
-    most_live : int
-        Partial matches of a sequence that are followed at once.
+    An event costs time O(live partial matches), in plain Python. No moment is kept.
 
     Raises
     ------
     ResultTooLargeError
-        While iterating, when more partial matches of a sequence are live at once.
-
-    Notes
-    -----
-    An event costs time O(live partial matches), in plain Python. No moment is kept.
+        While iterating, when more than ``most_live`` partial matches of a sequence are live.
     """
-    rows = _Rows(source, events)
-    if isinstance(program, Program):
-        made = _RegexMoments(program, rows, events)
-    else:
-        made = _SequenceMoments(program, rows, events, most_live)
+    of = _RegexMoments if isinstance(program, Program) else _SequenceMoments
+    made = of(program, _RowLabels(source, events), events, most_live)
     return (made.read(k) for k in range(events.n_events))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The row of one event: its values are read when they are asked for."""
+    """The row of one event; its values are read on demand."""
 
     source: Source
     number: int
@@ -193,14 +177,14 @@ class _Row:
         return {name: source.arrow(name, rows).to_pylist()[0] for name in names}
 
 
-class _Rows:
+class _RowLabels:
     """The index labels and rows of events."""
 
     def __init__(self, source: Source, events: Events):
         self.source, self.events = source, events
 
     def labels(self, positions: Iterable[int]) -> dict[int, Any]:
-        """Return the index labels of events by their positions."""
+        """Return the index labels of events by position."""
         positions = sorted(set(positions))
         found = self.source.index_labels(self.events.rows(np.array(positions, np.int64)))
         labels = (label.item() if isinstance(label, np.generic) else label for label in found)
@@ -212,7 +196,7 @@ class _Rows:
 
 
 def names_of_mask(names: tuple[str, ...], mask: int) -> str:
-    """Return the predicates of some positions of a regex in words: ``up or top``."""
+    """Return the predicates at some positions of a regex in words: ``up or top``."""
     own = dict.fromkeys("any" if name == ANY else name for p, name in enumerate(names) if mask >> p & 1)
     return " or ".join(own) or "nothing"
 
@@ -221,9 +205,9 @@ def names_of_mask(names: tuple[str, ...], mask: int) -> str:
 
 
 class _RegexMoments:
-    """The moments of a regex; partial matches are told apart by their first events."""
+    """The moments of a regex; the first event identifies a partial match."""
 
-    def __init__(self, program: Program, rows: _Rows, events: Events):
+    def __init__(self, program: Program, rows: _RowLabels, events: Events, most_live: int):
         self.rows, self.events, self.rank = rows, events, events.rank_by_partition
         self.partials = RegexPartials(program, events)
         self.names = program.automaton.names
@@ -261,7 +245,7 @@ class _RegexMoments:
         )  # fmt: skip
 
     def _live(self, k: int) -> dict[int, str]:
-        """Return the states of the live partial matches in the partition of event ``k`` by their starts."""
+        """Return the states of the live partial matches in the partition of event ``k``, by their starts."""
         starts, masks = self.partials.live(int(self.events.partition_of_event[k]))
         return {start: self._state(mask) for start, mask in zip(starts.tolist(), masks.tolist(), strict=True)}
 
@@ -283,7 +267,7 @@ class _RegexMoments:
 class _SequenceMoments:
     """The moments of a sequence."""
 
-    def __init__(self, program: SequenceProgram, rows: _Rows, events: Events, most_live: int):
+    def __init__(self, program: SequenceProgram, rows: _RowLabels, events: Events, most_live: int):
         self.program, self.rows, self.events, self.most_live = program, rows, events, most_live
         self.partials = SequencePartials(program, events, most_live)
         self.reporter = None if program.query.after_match[0] == "none" else Reporter(program)
@@ -302,7 +286,7 @@ class _SequenceMoments:
                 "partial matches are live. Narrow the window, use strategy='next', step through fewer rows, "
                 "or give a larger most_live"
             )
-        completed = self._reported(change.completed)
+        completed = self._report(change.completed)
         live = self.partials.live(j)
         kinds = {"began": change.began, "advanced": change.advanced, "ended": change.ended, "live": live}
         shown = {name: some[:MOST_LISTED] for name, some in kinds.items()} | {"completed": completed}
@@ -319,7 +303,7 @@ class _SequenceMoments:
             states=tuple(sorted(states.items())), _row=self.rows.row(k),
         )  # fmt: skip
 
-    def _reported(self, completed: list[Branched]) -> list[Branched]:
+    def _report(self, completed: list[Branched]) -> list[Branched]:
         """Return the matches that ``after_match`` reports, in canonical order."""
         if not completed:
             return []

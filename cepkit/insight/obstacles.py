@@ -1,6 +1,6 @@
-"""What keeps an event from being the next one of a partial match of a sequence.
+"""Why an event cannot be the next event of a partial match of a sequence.
 
-Everything is decided by the code of the kernels, run as Python on the events concerned.
+The code of the kernels decides this; it runs as Python on the events concerned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import PlainConditions, Seen
 from cepkit.progress import checkpoint
 
-# What can stop a reading. ``condition`` and ``alone`` name one that is false or null; ``skipped`` is an event
-# that may not be skipped; ``missing`` a component without an event; ``variable`` one that the branch lacks.
+# The kinds of obstacles. ``condition`` and ``alone``: a condition is false or null. ``skipped``: an event may
+# not be skipped. ``missing``: a component has no event. ``variable``: the branch lacks the variable.
 KINDS = (
     "type", "variable", "alone", "partition", "order", "missing", "few", "many", "window", "events", "gap",
     "strict_time", "skipped", "until", "condition", "preference", "absence",
@@ -25,20 +25,20 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One thing that stops a reading.
+    """One reason why events cannot be read as a match.
 
     Parameters
     ----------
     kind : str
         One of ``KINDS``.
     component : int, optional
-        That could not take the event, or has none.
+        The component that cannot take the event, or that has no event.
     places : tuple of int
-        The events concerned: of limits the first and the last; then the one that lies between.
+        The events concerned. For a limit: the first and the last event, and the skipped event if any.
     number : int, optional
-        Of the condition (``alone``: among those of the component), or of the absence.
+        Number of the condition (``alone``: within the component) or of the absence.
     seen : Seen, optional
-        What the condition looked at.
+        The values that the condition read.
     """
 
     kind: str
@@ -50,17 +50,17 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A path: the places of its events, their components, and where each component begins."""
+    """A path: the places of its events, and their components."""
 
     path: tuple[int, ...] = ()
     components: tuple[int, ...] = ()
 
-    def grown(self, place: int, c: int) -> Partial:
-        """Return the path with one event more, as component ``c``."""
+    def with_event(self, place: int, c: int) -> Partial:
+        """Return the path with one more event, as component ``c``."""
         return Partial((*self.path, place), (*self.components, c))
 
     def arrays(self, n_components: int, more: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return path and first as conditions read them, with room for ``more`` events."""
+        """Return the arrays ``path`` and ``first`` for conditions, with room for ``more`` events."""
         path = np.array([*self.path, *[0] * more], np.int64)
         first = np.full(n_components + 1, len(self.path), np.int64)
         for d in range(len(self.path) - 1, -1, -1):
@@ -73,7 +73,7 @@ class Partial:
 
 
 class Extender:
-    """Extends the partial matches of one branch by an event, or says what is against it."""
+    """Finds the obstacles to extending the partial matches of one branch by an event."""
 
     def __init__(self, places: Places, bound: BoundBranch):
         self.places, self.bound = places, bound
@@ -83,12 +83,12 @@ class Extender:
         self.query = places.program.query
 
     def is_full(self, partial: Partial, c: int) -> bool:
-        """Whether component ``c`` has as many events as it may have."""
+        """Return whether component ``c`` has its largest number of events."""
         high = self.components[c].high
         return high is not None and partial.size(c) >= high
 
     def obstacles(self, partial: Partial, j: int, c: int) -> list[Obstacle]:
-        """Return what keeps event ``j`` from being the next of the partial match, as component ``c``."""
+        """Return why event ``j`` cannot be the next event of the partial match, as component ``c``."""
         own = self.conditions
         if (k := own.failing_alone(c, j)) is not None:
             typed = self.components[c].event_type is not None
@@ -113,7 +113,7 @@ class Extender:
     def _first(self, j: int, c: int) -> list[Obstacle]:
         if c > 0:
             return [Obstacle("missing", 0)]
-        partial = Partial().grown(j, 0)
+        partial = Partial().with_event(j, 0)
         return list(self._failing(partial, 0, each=True))
 
     def _limits(self, partial: Partial, j: int, c: int) -> Iterator[Obstacle]:
@@ -129,10 +129,10 @@ class Extender:
             yield Obstacle("strict_time", c, (p, j))
 
     def _selected(self, partial: Partial, j: int, c: int) -> Iterator[Obstacle]:
-        """Yield what conditions, absent events and the events between have against ``j`` as the next."""
+        """Yield the obstacles to ``j`` from conditions, absent events and skipped events."""
         last, p = partial.components[-1], partial.path[-1]
         takes = c == last
-        grown = partial.grown(j, c)
+        grown = partial.with_event(j, c)
         if not takes:
             yield from self._failing(partial, last, each=False)
         yield from self._failing(grown, c, each=True)
@@ -165,7 +165,7 @@ class Extender:
         return next((y for y in range(p + 1, j + 1) if self._ends(c, path, first, d, y)), None)
 
     def is_ended_at(self, partial: Partial, j: int) -> bool:
-        """Whether event ``j`` ends the loop of the last component."""
+        """Return whether event ``j`` ends the loop of the last component."""
         c = partial.components[-1]
         if self.bound.untils[c] is None:
             return False
@@ -177,18 +177,18 @@ class Extender:
         return self.conditions.ends(c, path, first, d, y)
 
     def hits(self, partial: Partial, y: int, *, ended: bool = False) -> tuple[bool, bool]:
-        """Return whether event ``y`` could continue the last component, and begin the next one."""
+        """Return two booleans: ``y`` could continue the last component; ``y`` could begin the next one."""
         c, p = partial.components[-1], partial.path[-1]
         own, d = self.conditions, len(partial.path)
         if y < self.places.later[p]:
             return False, False
         takes = not ended and not self.is_full(partial, c) and own.accepts(c, y)
         if takes:
-            path, first = partial.grown(y, c).arrays(self.n)
+            path, first = partial.with_event(y, c).arrays(self.n)
             takes = own.all_hold(c, path, first, d, each=True)
         begins = c + 1 < self.n and self._is_complete(partial) and own.accepts(c + 1, y)
         if begins:
-            path, first = partial.grown(y, c + 1).arrays(self.n)
+            path, first = partial.with_event(y, c + 1).arrays(self.n)
             begins = own.all_hold(c + 1, path, first, d, each=True)
         return takes, begins
 
@@ -200,7 +200,7 @@ class Extender:
         return self.conditions.all_hold(c, path, first, len(partial.path) - 1, each=False)
 
     def _between(self, partial: Partial, j: int, c: int, takes: bool) -> Iterator[Obstacle]:
-        """Yield the first event between the last one and ``j`` that may not be skipped."""
+        """Yield the first event between the last event and ``j`` that may not be skipped."""
         how = self.components[c].inner if takes else self.components[c].step
         p, position = partial.path[-1], self.places.position_of_place
         if how == "any":
@@ -226,7 +226,7 @@ class Extender:
     # --- absent events
 
     def _occurring(self, partial: Partial, c: int | None) -> Iterator[Obstacle]:
-        """Yield the broken ones of the absences decided when ``c`` begins; None: at the end of a match."""
+        """Yield the violated absences that are decided when ``c`` begins; None for the end of a match."""
         path, first = partial.arrays(self.n)
         last = len(partial.path) - 1
         for a, absence in enumerate(self.bound.branch.absences):
@@ -252,7 +252,7 @@ class Extender:
     # --- the end
 
     def at_end(self, partial: Partial) -> list[Obstacle]:
-        """Return what keeps the partial match from being a match."""
+        """Return why the partial match is not a match."""
         last = partial.components[-1]
         if partial.size(last) < self.components[last].low:
             return [Obstacle("few", last, partial.path[-partial.size(last) :])]

@@ -1,7 +1,7 @@
-"""The partial matches of a query, read event by event: what each event begins, advances, ends and completes.
+"""The partial matches that each event of a stream begins, advances, ends and completes.
 
-The generated kernels run as Python, so that partial matches mean here what they mean to the engines. For a
-regex that is the whole kernel without its shortcuts, for a sequence the conditions in it.
+The generated kernels run as Python, so partial matches mean the same here as in the engines. For a regex the
+whole kernel runs without its shortcuts, for a sequence only the conditions in it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from cepkit.insight.obstacles import Extender, Partial
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import RegexQuery
 
-# --- regex -------------------------------------------------------------------------------------------------
+# --- regex
 
 
 def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kernel:
-    """Return the kernel of a regex as Python, with one list of all partial matches and nothing else.
+    """Return the kernel of a regex as Python, with a single list of all partial matches.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kern
     inputs : Inputs
         Columns of the events that the kernel will read.
     reports : bool
-        False: no match is ever reported. A partial match that is complete stays for one event, and no match
-        ends the others.
+        False: the kernel reports no match. A complete partial match then stays for one event, and ends no
+        others.
     """
     plan = program.plan
     slots = [t for c in plan.start_conjuncts for t in c.term.walk() if t.op in SLOTS]
@@ -51,7 +51,7 @@ def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kern
 
 
 def rows_looked_back(query: RegexQuery) -> int:
-    """Return how many rows before a row the predicates of a regex look at.
+    """Return how many rows back the predicates of a regex read.
 
     Examples
     --------
@@ -75,9 +75,9 @@ class RegexPartials:
     program : Program
         A compiled regex query.
     events : Events
-        The events to read, of any number of partitions. They are numbered by their places in them.
+        The events to read, from any number of partitions, numbered by their positions here.
     first : int
-        The first event that a partial match may begin with. Of earlier events only the values are read.
+        The first event that a partial match may begin with. Predicates may read the values of earlier events.
     reports : bool
         As for `plain_kernel`.
     """
@@ -92,12 +92,12 @@ class RegexPartials:
         self._state.arrays["live"][:] = 0
 
     def read(self, low: int, high: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Read the next events, from ``low`` to before ``high`` or ``low`` alone.
+        """Read the events from ``low`` to before ``high`` (None: only ``low``), which must come next.
 
         Returns
         -------
         first, last : ndarray of int64
-            The first and the last events of the matches that they complete.
+            The first and the last events of the completed matches.
         """
         high = low + 1 if high is None else high
         columns = {name: values[low:high] for name, values in self._inputs.columns.items()}
@@ -105,14 +105,14 @@ class RegexPartials:
         return advance(self._kernel, self._state, self._partition[low:high], inputs, low)
 
     def live(self, partition: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first events of the live partial matches, and the positions that they are at.
+        """Return the first events of the live partial matches, and masks of their positions in the automaton.
 
         Returns
         -------
         first : ndarray of int64
             Rising.
         mask : ndarray of int64
-            Bit p: the newest event can stand for position p of the automaton.
+            Bit p is set if the newest event can be at position p of the automaton.
         """
         arrays = self._state.arrays
         n = int(arrays["live"][partition])
@@ -125,7 +125,7 @@ class RegexPartials:
         return int(self._state.arrays["live"].sum())
 
 
-# --- sequences ---------------------------------------------------------------------------------------------
+# --- sequences
 
 Branched = tuple[int, Partial]  # number of a branch, and a partial match of it
 # What a partial match may do: take one more event as its newest component, or begin the next component.
@@ -135,17 +135,16 @@ _TAKE, _BEGIN, _ENDED = 1, 2, 4
 
 @dataclass(slots=True)
 class Change:
-    """What an event does to the partial matches of a sequence.
+    """How an event changes the partial matches of a sequence.
 
     Parameters
     ----------
     began, advanced : list of (int, Partial)
-        The partial matches that the event is the newest one of: those it is the first event of, and those
-        that were there before and take it.
+        The partial matches that begin with the event, and the older ones that take it.
     ended : list of (int, Partial)
-        Those that were live before, take the event not, and are not live any more.
+        The partial matches that were live, do not take the event, and are no longer live.
     completed : list of (int, Partial)
-        Those of ``began`` and ``advanced`` that are matches.
+        The partial matches of ``began`` and ``advanced`` that are matches.
     """
 
     began: list[Branched] = field(default_factory=list)
@@ -157,29 +156,29 @@ class Change:
 class SequencePartials:
     """The live partial matches of a sequence.
 
-    A partial match is live while its pattern, its window, its strategy and the events that were read let a
-    later event of the stream be its next one. The conditions on later events are not looked at.
+    A partial match is live while its pattern, its window, its strategy and the events read so far allow a
+    later event to extend it. The conditions on later events are not tested.
 
     Parameters
     ----------
     program : SequenceProgram
         A compiled sequence query.
     events : Events
-        The events to read. Absences look at those that follow, too.
+        The events to read. Absences also read later ones.
     most_live : int
-        The largest number of partial matches of a partition that are kept. The oldest ones are left out.
+        The largest number of partial matches kept per partition; the oldest ones are dropped.
     """
 
     def __init__(self, program: SequenceProgram, events: Events, most_live: int):
         self.places, self.most_live = Places(program, events), most_live
         self.n_live = self.n_left_out = 0
         self._live: dict[int, list[Branched]] = {}  # by the first place of their partition
-        self._ways: dict[int, list[int]] = {}  # of the same: what they may still do
+        self._ways: dict[int, list[int]] = {}  # what each of them may still do
         self._extenders = [Extender(self.places, bound) for bound in program.branches]
         self._is_strict = looks_between(program)
 
     def live(self, j: int | None = None) -> list[Branched]:
-        """Return the live partial matches of the partition of place ``j``; None: of all partitions."""
+        """Return the live partial matches in the partition of place ``j``; None for all partitions."""
         if j is None:
             return [one for own in self._live.values() for one in own]
         return self._live.get(int(self.places.start_of_partition[j]), [])
@@ -218,7 +217,7 @@ class SequencePartials:
             self._keep(other, kept, ways)
 
     def _extend(self, before: list[Branched], j: int, change: Change) -> set[int]:
-        """Note what event ``j`` begins, advances and completes; return which of ``before`` take it."""
+        """Add what event ``j`` begins, advances and completes; return which of ``before`` take it."""
         takers = set()
         for b, extender in enumerate(self._extenders):
             fits = [extender.conditions.failing_alone(c, j) is None for c in range(extender.n)]
@@ -226,7 +225,7 @@ class SequencePartials:
             for i, partial in ((-1, Partial()), *own):
                 for c in _next_components(extender, partial):
                     if fits[c] and not extender.obstacles(partial, j, c):
-                        made = b, partial.grown(j, c)
+                        made = b, partial.with_event(j, c)
                         (change.advanced if partial.path else change.began).append(made)
                         takers.add(i)
                         if not extender.at_end(made[1]):
@@ -244,7 +243,7 @@ class SequencePartials:
             self._ways.pop(partition, None)
 
     def _ways_at_first(self, b: int, partial: Partial) -> int:
-        """Return what a partial match may do after its own newest event."""
+        """Return what a partial match may do directly after its newest event."""
         extender, places = self._extenders[b], self.places
         s, p, c = partial.path[0], partial.path[-1], partial.components[-1]
         if p + 1 >= min(places.window_end[s], places.gap_end[p]):
@@ -252,13 +251,13 @@ class SequencePartials:
         return (0 if extender.is_full(partial, c) else _TAKE) | (_BEGIN if c + 1 < extender.n else 0)
 
     def _ways_after(self, b: int, partial: Partial, ways: int, j: int) -> int:
-        """Return what is left of ``ways`` after event ``j``."""
+        """Return which of ``ways`` remain after event ``j``."""
         extender, places = self._extenders[b], self.places
         s, p, c = partial.path[0], partial.path[-1], partial.components[-1]
         how_take = extender.components[c].inner
         how_begin = extender.components[c + 1].step if c + 1 < extender.n else "strict"
         if places.start_of_partition[j] != places.start_of_partition[p]:
-            # An event of another partition ends nothing, but a strict step may not skip it.
+            # An event of another partition ends only strict steps, which may not skip it.
             return ways & ~((how_take == "strict") * _TAKE | (how_begin == "strict") * _BEGIN)
         if j + 1 >= min(places.window_end[s], places.gap_end[p]):
             return 0
@@ -278,7 +277,7 @@ class SequencePartials:
 
 
 def looks_between(program: Program | SequenceProgram) -> bool:
-    """Return whether matches depend on the events of other partitions between their own."""
+    """Return whether matches depend on events of other partitions between their own events."""
     if isinstance(program, Program):
         return False
     components = (c for bound in program.branches for c in bound.branch.components)

@@ -1,4 +1,4 @@
-"""Which conditions fail when a partial match of a regex meets a row, and the values that they compare."""
+"""The conditions that fail when a partial match of a regex reads a row, and the values they compare."""
 
 from __future__ import annotations
 
@@ -23,38 +23,25 @@ from cepkit.language.regex.patterns import Variable
 def failing_conditions(
     program: Program, source: Source, stepping: Stepping, names: tuple[str, ...], start: int, k: int
 ) -> list[tuple[str, str]]:
-    """Return what keeps row ``k`` from a partial match: a predicate's name and a condition that fails.
+    """Return the conditions that row ``k`` fails as the next row of a partial match: (predicate, condition).
 
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    source : Source
-        The frame's columns.
-    stepping : Stepping
-        Of the partition; ``start`` and ``k`` are numbers of its events.
-    names : tuple of str
-        Predicates that the partial match may take next.
-    start : int
-        Where it began; its rows are those before ``k``.
-
-    Notes
-    -----
-    Each condition is asked as a query of its own, on these rows alone. Time O(conditions x (k - start)).
+    The partial match has the rows from ``start`` to ``k - 1`` of the partition in ``stepping``, and may take
+    one of the predicates ``names`` next. Each condition runs as a query of its own on these rows, in time
+    O(conditions x (k - start)).
     """
     defined = dict(program.query.define)
-    told = []
+    failing = []
     for name in dict.fromkeys(names):
         if name == ANY:
             continue
         if name not in defined:
-            told.append((name, f"column {name} is not true"))
+            failing.append((name, f"column {name} is not true"))
             continue
         for condition in ex.conjuncts(defined[name]):
             if not _holds(program, stepping, name, condition, start, k):
                 values = ", ".join(_values(source, stepping, condition, start, k))
-                told.append((name, f"{condition}{values and f' ({values})'}"))
-    return told
+                failing.append((name, f"{condition}{values and f' ({values})'}"))
+    return failing
 
 
 def _holds(
@@ -68,7 +55,7 @@ def _holds(
     low = max(0, start - rows_looked_back(query))
     try:
         partials = RegexPartials(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
-    except (CepError, KeyError):  # a condition that cannot be asked alone is not blamed
+    except (CepError, KeyError):  # a condition that cannot run alone is assumed to hold
         return True
     _, last = partials.read(start - low, k + 1 - low)
     return bool(len(last)) and int(last[-1]) == k - low
@@ -77,7 +64,7 @@ def _holds(
 def _values(
     source: Source, stepping: Stepping, condition: ex.Expression, start: int, k: int
 ) -> Iterator[str]:
-    """Yield ``close = 23.4`` for what the condition compares, each once."""
+    """Yield ``close = 23.4`` for every distinct term that the condition compares."""
     seen: set[ex.Expression] = set()
     for term in _terms(condition):
         if term not in seen:
@@ -88,7 +75,7 @@ def _values(
 
 
 def _terms(tree: ex.Expression) -> Iterator[ex.Expression]:
-    """Yield the attributes of a condition, and what is said of rows before, as wholes."""
+    """Yield the attributes of a condition; ``prev`` and aggregates count as single terms."""
     match tree:
         case ex.Attribute() | ex.Previous() | ex.Aggregate():
             yield tree
@@ -98,7 +85,7 @@ def _terms(tree: ex.Expression) -> Iterator[ex.Expression]:
 
 
 def _value(source: Source, stepping: Stepping, term: ex.Expression, start: int, k: int) -> str | None:
-    """Return the value of a simple term as text, None where it is more than a column's value."""
+    """Return the value of a simple term as text, or None if the term is more than a column's value."""
 
     def column(name: str, low: int, high: int) -> list[Any]:
         positions = np.array([stepping.position_of(i) for i in range(low, high)], np.int64)

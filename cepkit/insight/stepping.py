@@ -1,7 +1,7 @@
-"""Any moment of a stream at once: what lives after an event, from the few events before it.
+"""Random access to the moments of a stream: the live partial matches after any event.
 
-An explorer jumps back and forth. So a walk goes through a bounded neighbourhood and remembers its moments;
-`cepkit.insight.moments` goes through all events instead, once.
+The explorer jumps back and forth. So a walk reads a bounded neighbourhood and remembers its snapshots;
+`cepkit.insight.moments` instead reads all events once.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from cepkit.insight.obstacles import Partial
 from cepkit.insight.partial_matches import RegexPartials, SequencePartials, looks_between, rows_looked_back
 from cepkit.progress import checkpoint
 
-BEHIND = 120  # events that are gone through before the wanted one, where no clean slate is nearer
-AHEAD = 300  # events that are gone through from where a walk began, before another one begins
+LOOK_BACK = 120  # events read before the wanted one, unless a point without partial matches is nearer
+LOOK_AHEAD = 300  # most events of a walk
 MOST_LIVE = 300  # partial matches of a sequence
 EXAMPLES = 3
 
 
-class LiveStates(Protocol):
-    """The states of an automaton, by which live partial matches are counted."""
+class DrawnStates(Protocol):
+    """The states of an automaton that group the live partial matches."""
 
     @property
     def masks(self) -> tuple[int, ...]:
-        """Only for a regex: the positions that each state stands for; 0 for the start."""
+        """Only for a regex: the positions of each state; 0 for the start."""
 
     @property
     def state_of_component(self) -> tuple[tuple[int, ...], ...]:
@@ -39,15 +39,15 @@ class LiveStates(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What there is after an event.
+    """The partial matches and matches after an event.
 
     Parameters
     ----------
     live : tuple of (int, int, tuple of str)
-        State, number of partial matches there, and some of them in words; empty states are left out.
+        State, number of its partial matches, and some of them in words; empty states are left out.
     completed : tuple of tuple of int
-        Matches that the event completes: their events, as numbers in the stream that is stepped through.
-        For a regex the first and the last.
+        The events of each match that the event completes, numbered as in `Stepping`. A regex has only the
+        first and the last event.
     is_whole : bool
         Whether no partial match began before the neighbourhood.
     note : str
@@ -61,21 +61,20 @@ class Snapshot:
 
 
 class Walk(ABC):
-    """Goes through some events from ``begin`` on, one at a time, and remembers what was there after each."""
+    """Reads events from ``begin`` on, one at a time, and remembers the snapshot after each."""
 
     def __init__(self, begin: int, n: int, is_whole: bool):
         self.begin, self.is_whole = begin, is_whole
-        self.stop = min(n, begin + AHEAD)
+        self.stop = min(n, begin + LOOK_AHEAD)
         self._snapshots: list[Snapshot] = []
         self.is_broken = False
 
     def after(self, k: int) -> Snapshot:
-        """Return what there is after event ``k`` of the stream, ``begin <= k < stop``."""
+        """Return the snapshot after event ``k`` of the stream, ``begin <= k < stop``."""
         while len(self._snapshots) <= k - self.begin:
             checkpoint()
-            self.is_broken = True  # the work may be cancelled in the middle of an event
-            snapshot = self._read(self.begin + len(self._snapshots))
-            self._snapshots.append(snapshot)
+            self.is_broken = True  # cancellation may stop the work in the middle of an event
+            self._snapshots.append(self._read(self.begin + len(self._snapshots)))
             self.is_broken = False
         return self._snapshots[k - self.begin]
 
@@ -93,12 +92,13 @@ class Stepping:
     events : Events
         The events of the whole frame.
     partition : int or None
-        None: all events. A sequence with strict steps goes through all of them anyway: they look at the
-        events between, whatever their partition.
-    states : LiveStates, optional
-        By which live partial matches are counted; None: they are not.
+        None for all events. A sequence with strict steps always reads all events, because such steps depend
+        on the events of other partitions, too.
+    states : DrawnStates, optional
+        The states that group live partial matches; None: no groups.
     ends : ndarray of int64, optional
-        Positions where matches of the result end, rising. After one of a regex there is a clean slate.
+        Positions where matches of the result end, rising. After the end of a regex match, no partial match is
+        live.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class Stepping:
         program: Program | SequenceProgram,
         events: Events,
         partition: int | None,
-        states: LiveStates | None = None,
+        states: DrawnStates | None = None,
         ends: np.ndarray | None = None,
     ):
         self.program, self.events, self.states = program, events, states
         is_part = partition is not None and events.n_partitions > 1 and not looks_between(program)
         if not is_part and isinstance(program, Program) and events.n_partitions > 1:
-            partition, is_part = partition or 0, True  # the kernel's partitions do not know each other
+            partition, is_part = partition or 0, True  # the kernel's partitions are independent
         self.positions = np.flatnonzero(events.partition_of_event == partition) if is_part else None
         self.n = events.n_events if self.positions is None else len(self.positions)
         self.ends = None if ends is None else self._own(np.asarray(ends, np.int64))
@@ -126,15 +126,15 @@ class Stepping:
         return at[self.positions[at] == ends] if self.n else at[:0]
 
     def position_of(self, k: int) -> int:
-        """Return the place in the stream of the frame of an event that is stepped through."""
+        """Return the position of event ``k`` in the stream of the frame."""
         return k if self.positions is None else int(self.positions[k])
 
     def index_of(self, position: int) -> int:
-        """Return the event that is stepped through at, or next after, a place in the frame's stream."""
+        """Return the first event at or after a position in the stream of the frame."""
         return position if self.positions is None else int(np.searchsorted(self.positions, position))
 
     def after(self, n_read: int) -> Snapshot:
-        """Return what there is when ``n_read`` events were read."""
+        """Return the snapshot after ``n_read`` events."""
         if n_read < 1:
             return Snapshot()
         k = min(n_read, self.n) - 1
@@ -143,15 +143,15 @@ class Stepping:
         return self.walk.after(k)
 
     def next_match(self, n_read: int) -> int:
-        """Return how many events to read to complete the next match; all of them when there is none."""
+        """Return how many events to read to complete the next match, or the number of all events."""
         if self.ends is None:
             return self.n
         at = int(np.searchsorted(self.ends, n_read))
         return int(self.ends[at]) + 1 if at < len(self.ends) else self.n
 
     def walk_to(self, k: int) -> Walk:
-        """Return a new walk that begins before event ``k``, at a clean slate where one is near."""
-        begin = max(0, k - BEHIND)
+        """Return a new walk that begins before event ``k``, if possible where no partial match is live."""
+        begin = max(0, k - LOOK_BACK)
         if isinstance(self.program, Program):
             is_clean = begin == 0
             if self.ends is not None:
@@ -162,7 +162,7 @@ class Stepping:
         return SequenceWalk(self, begin)
 
     def part(self, low: int, high: int) -> Events:
-        """Return the events ``low`` to ``high`` of those stepped through, as a stream of their own."""
+        """Return the events from ``low`` to before ``high`` as a stream of their own."""
         events = self.events
         rows = slice(low, high) if self.positions is None else self.positions[low:high]
         partition = events.partition_of_event[rows]
@@ -182,7 +182,7 @@ class RegexWalk(Walk):
         self._masks = () if stepping.states is None else stepping.states.masks
 
     def partials(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the starts and the masks of positions of the live partial matches."""
+        """Return the first events and the position masks of the live partial matches."""
         starts, masks = self._partials.live()
         return starts + self._low, masks
 
@@ -202,12 +202,12 @@ class RegexWalk(Walk):
 
 
 class SequenceWalk(Walk):
-    """A walk through the events of one partition, or of all, for a sequence."""
+    """A walk through the events of one partition, or of all partitions, for a sequence."""
 
     def __init__(self, stepping: Stepping, begin: int):
         super().__init__(begin, stepping.n, begin == 0)
-        # An absence at the end of a match may look at the events that follow.
-        own = stepping.part(begin, min(stepping.n, self.stop + BEHIND))
+        # An absence at the end of a match may read later events.
+        own = stepping.part(begin, min(stepping.n, self.stop + LOOK_BACK))
         self._partials = SequencePartials(stepping.program, own, MOST_LIVE)
         self._places = self._partials.places
         self._states = () if stepping.states is None else stepping.states.state_of_component
@@ -218,7 +218,7 @@ class SequenceWalk(Walk):
         self._known_from = begin if self.is_whole else begin + self._first_whole(own.n_events)
 
     def _first_whole(self, n: int) -> int:
-        """Return the first event whose window lies within the neighbourhood; ``n`` when that is not known."""
+        """Return the first event whose window lies within the neighbourhood; ``n`` if unknown."""
         window = self._places.program.window
         if self._places.is_one_partition and (window.within is not None or window.within_events is not None):
             begun = np.flatnonzero(self._places.window_start > 0)
@@ -226,7 +226,7 @@ class SequenceWalk(Walk):
         return n
 
     def partials(self) -> list[tuple[int, ...]]:
-        """Return the live partial matches, each as its events."""
+        """Return the events of each live partial match."""
         return [self._events_of(partial) for _, partial in self._partials.live()]
 
     def _read(self, k: int) -> Snapshot:
@@ -235,13 +235,15 @@ class SequenceWalk(Walk):
         left_out = self._partials.n_left_out
         note = f"{left_out:,} of the oldest partial matches are left out" if left_out else ""
         is_whole = not left_out and k >= self._known_from
-        return Snapshot(self._counted(), tuple(sorted(made, key=lambda match: match[::-1])), is_whole, note)
+        return Snapshot(
+            self._count_states(), tuple(sorted(made, key=lambda match: match[::-1])), is_whole, note
+        )
 
     def _events_of(self, partial: Partial) -> tuple[int, ...]:
         position = self._places.position_of_place
         return tuple(self.begin + int(position[place]) for place in partial.path)
 
-    def _counted(self) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
+    def _count_states(self) -> tuple[tuple[int, int, tuple[str, ...]], ...]:
         of_state: dict[int, list[tuple[int, Partial]]] = {}
         for b, partial in self._partials.live():
             if b < len(self._states):

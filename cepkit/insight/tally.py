@@ -1,4 +1,4 @@
-"""Which events extend the partial matches of a branch: the search as Python, with every look noted."""
+"""Count how often events and conditions of a branch are tested, by a search in plain Python."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.progress import checkpoint
 
-MOST_TALLIED = 200_000  # events looked at to see which extensions pass
+MOST_TALLIED = 200_000  # events tested
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What follows ``n`` partial matches that were looked at.
+    """What follows ``n`` tested partial matches.
 
-    For ``n_late`` of them the first event that fulfils the next component's conditions on the event alone
-    lies beyond the window or gap, for ``n_never`` there is none in the partition.
+    A candidate is an event that fulfils the next component's conditions on a single event. For ``n_late``
+    partial matches the first candidate is outside the window or gap; for ``n_never`` no candidate follows.
     """
 
     n: int = 0
@@ -32,28 +32,28 @@ class Followed:
 
 
 def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
-    """Return the arrays that the search for a branch writes to, with room for counts only."""
+    """Return the output arrays of the search for a branch, with room for counts only."""
     n = len(bound.accepts)
     return [np.zeros(places.n, np.int64), np.empty(0, np.int64), np.empty((0, n), np.int64)]
 
 
 class Tally:
-    """Which events were tried as each component of a branch, and which conditions they passed.
+    """Counts of the events tried as each component of a branch, and of the conditions they passed.
 
-    First events are taken in random order until enough was looked at.
+    First events come in random order, until ``MOST_TALLIED`` events were tested.
     """
 
     def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int):
         n = len(bound.branch.components)
         self.of_component = [[0, 0] for _ in range(n)]
         self.of_condition = [[0, 0] for _ in bound.conditions]
-        self.behind = [[0, 0, 0] for _ in range(n)]
+        self.following = [[0, 0, 0] for _ in range(n)]
         self._places = places
         self._next = [_next_accepted(accept[test_of(places.program, own)]) for own in bound.accepts]
         text, arguments, scratch = search_of(places, accept, bound)
         names = plain_module(places.program, text)
         for name, each in (("admits", True), ("closes", False)):
-            names[name] = self._tallied(bound, names, each)
+            names[name] = self._decider(bound, names, each)
         starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
         starts = np.random.default_rng(seed).permutation(starts)
         outputs, work, n_done = outputs_of(places, bound), 0, 0
@@ -70,7 +70,7 @@ class Tally:
             n_done += int(report[DONE])
         self.share = n_done / len(starts) if len(starts) else 1.0
 
-    def _tallied(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
+    def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
         own: dict[int, list[tuple[int, Callable]]] = {}
         for i, one in enumerate(bound.conditions):
             if one.condition.absence is None and one.condition.each == each:
@@ -87,14 +87,14 @@ class Tally:
                 self.of_component[c][0] += 1
                 self.of_component[c][1] += passed
             elif passed:
-                self._look_behind(c, *path[:3])
+                self._note_following(c, *path[:3])
             return passed
 
         return decide
 
-    def _look_behind(self, c: int, path: np.ndarray, first: np.ndarray, d: int) -> None:
-        """Note how the partial match that ends with event ``d`` of the path is followed."""
-        counts = self.behind[c]
+    def _note_following(self, c: int, path: np.ndarray, first: np.ndarray, d: int) -> None:
+        """Count what follows the partial match that ends with event ``d`` of the path."""
+        counts = self.following[c]
         counts[0] += 1
         if c + 1 < len(self._next):
             p, places = path[d], self._places
@@ -106,7 +106,7 @@ class Tally:
 
 
 def _next_accepted(accept: np.ndarray) -> np.ndarray:
-    """Return the first accepted place from each place on, and from the end; ``n`` where there is none."""
+    """Return the first accepted place at or after each place, ``n`` if none; one extra entry for the end."""
     n = len(accept)
     at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
     return np.minimum.accumulate(at[::-1])[::-1]

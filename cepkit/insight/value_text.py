@@ -9,7 +9,7 @@ import pandas as pd
 
 
 def cell(value: Any) -> str:
-    """Return a value as text."""
+    """Return a value as text; nulls become empty."""
     if isinstance(value, list | tuple | np.ndarray):
         shown = ", ".join(cell(one) for one in value[:8])
         return f"[{shown}{', …' if len(value) > 8 else ''}]"

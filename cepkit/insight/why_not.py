@@ -1,4 +1,4 @@
-"""Why expected events are no match, in words: the answer of ``df.cep.why_not``."""
+"""`WhyNot`, the result of ``df.cep.why_not``: why expected events are not a match, in words."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import Source
 from cepkit.insight.funnel import FunnelResult
 
-MOST_ROWS = 1000  # expected in one match
+MOST_ROWS = 1000  # of an expected match
 
 
 @dataclass(frozen=True)
 class WhyNot:
-    """What became of events that were expected to be a match; prints as text.
+    """Why expected events are not a match; prints as text.
 
     Parameters
     ----------
     headline : str
-        Whether they match, and how they are read.
+        Whether the events match, and the variable of each.
     reasons : tuple of str
-        What stopped them, all that is in the way of the next event.
+        Everything that prevents the next event.
     kinds : tuple of str
-        The kind of each reason: ``condition``, ``window``, ``absence``, … or ``after_match``. They are
-        listed in `cepkit.insight.obstacles.KINDS` and `cepkit.insight.why_not_regex.KINDS`.
+        The kind of each reason: ``condition``, ``window``, ``absence``, … or ``after_match``. See
+        `cepkit.insight.obstacles.KINDS` and `cepkit.insight.why_not_regex.KINDS`.
     more : tuple of str
-        What else is worth knowing: for example the events that could be where one is missing.
+        Further information, for example the candidates for a missing event.
     matches : bool
-        Whether the events are a match that is reported.
+        Whether the events are a reported match.
     number : int, optional
-        Of this match.
+        The number of this match.
     """
 
     headline: str
@@ -47,14 +47,14 @@ class WhyNot:
     table: pd.DataFrame | None = None
 
     def to_frame(self) -> pd.DataFrame:
-        """Return what the words are made of.
+        """Return the explanation as a table.
 
         Returns
         -------
         pandas.DataFrame
-            A row per expected event in stream order: ``index`` (label of the row), ``event_type`` (where the
-            query has a column of types), ``variable`` it is read as, ``reached`` (whether the furthest
-            partial match contains it), ``reason`` (what stopped it; empty for the others). Without expected
+            A row per expected event in stream order: ``index`` (label of the row), ``event_type`` (if the
+            query has a column of types), ``variable``, ``reached`` (whether the longest partial match
+            contains the event), ``reason`` (why it cannot be next; empty for other events). Without expected
             events, the rows of `FunnelResult.to_frame`.
         """
         return pd.DataFrame() if self.table is None else self.table.copy()
@@ -76,9 +76,9 @@ class WhyNot:
 
 
 def funnel_summary(result: FunnelResult) -> WhyNot:
-    """Return where most partial matches are lost, when no events were named."""
+    """Return where most partial matches are lost, for a call without rows."""
     total = result.count()
-    more = () if total.n else ("name rows=[…] of a match you expected, and they are looked at one by one",)
+    more = () if total.n else ("name rows=[…] of an expected match to see why each row fails",)
     return WhyNot(
         f"{total} match{'' if total.n == 1 and total.exact else 'es'} of {str(result.query.pattern)!r}",
         tuple(result.words()),
@@ -90,27 +90,21 @@ def funnel_summary(result: FunnelResult) -> WhyNot:
     )
 
 
-# --- which rows ------------------------------------------------------------------------------------------
+# --- named rows
 
 
 def named_rows(
     source: Source, rows: Any, variables: Sequence[str], absent: Sequence[str] = ()
 ) -> tuple[list[int], list[str | None]]:
-    """Return the row numbers that ``rows`` means, and the variable of each or None.
+    """Return the numbers of the named rows, and the variable of each or None.
 
-    Parameters
-    ----------
-    source : Source
-        The frame.
-    rows : labels, or mapping of str to label or labels
-        Index labels of a pandas frame, row numbers of a table; by variable or in any order.
-    variables, absent : sequence of str
-        The variables of the pattern, and those of events that must be absent.
+    ``rows`` are index labels of a pandas frame or row numbers of a table, by variable or in any order.
+    ``absent`` are the variables of events that must be absent.
 
     Raises
     ------
     CepError
-        For labels that no row or several rows have, rows named twice, and unknown variables.
+        For unknown or ambiguous labels, rows named twice, and unknown variables.
     """
     index = _index(source)
     if isinstance(rows, Mapping):
@@ -134,7 +128,7 @@ def named_rows(
     numbers = [_number(label, index) for label, _ in pairs]
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
-        raise CepError(f"rows: {index[twice[0]]!r} is named twice; an event stands in a match once")
+        raise CepError(f"rows: {index[twice[0]]!r} is named twice; a match has an event only once")
     return numbers, [name for _, name in pairs]
 
 
@@ -165,7 +159,7 @@ def _number(label: Any, index: pd.Index) -> int:
     if isinstance(found, np.ndarray):
         if len(found) > 1:
             raise CepError(
-                f"rows: the label {label!r} is that of {len(found):,} rows; call reset_index() first "
+                f"rows: {len(found):,} rows have the label {label!r}; call reset_index() first "
                 "and name row numbers"
             )
         found = found[0]

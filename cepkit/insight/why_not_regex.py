@@ -1,4 +1,4 @@
-"""Why rows are no match of a regex: how far they are one, and what becomes of the partial matches there."""
+"""Why rows are not a match of a regex: how far they match, and where partial matches end."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from cepkit.insight.why_not import MOST_ROWS, WhyNot, named_rows
 from cepkit.language.regex.patterns import variables
 from cepkit.language.sequences.printing import duration_text
 
-# What can stop a reading. ``skipped``: a row between the others is not named; ``missing``: the pattern is not
-# complete; ``earliest_end``: it is complete before the last row; ``after_match``: another match is reported.
+# The kinds of reasons. ``skipped``: a row between the others is not named. ``missing``: the pattern is not
+# complete. ``earliest_end``: it is complete before the last row. ``after_match``: another match is reported.
 KINDS = (
     "partition", "skipped", "condition", "window", "variable", "missing", "earliest_end", "after_match",
 )  # fmt: skip
-MOST_PARTIALS = 4  # partial matches that a row meets and that are described
+MOST_PARTIALS = 4  # partial matches that are described for a row
 
 
-# --- rows that were expected to match ----------------------------------------------------------------------
+# --- rows that were expected to match
 
 
 @dataclass
-class SpanReading:
-    """Rows of one partition read as the beginning of a match.
+class RowReading:
+    """Rows of one partition, read as the beginning of a match.
 
     Parameters
     ----------
     low, high : int
-        The first and the last row, as numbers in their partition.
+        The first and the last row, numbered within their partition.
     masks : list of int
-        The positions that each row can stand for, as far as the reading gets.
+        The possible positions in the automaton of each row that was reached.
     kinds, reasons : list of str
-        What stops the reading; empty for rows that spell the pattern.
+        What stops the reading; empty for rows that fulfil the pattern.
     """
 
     low: int
@@ -57,11 +57,11 @@ class SpanReading:
 
     @property
     def reached(self) -> int:
-        """Number of rows that are a partial match."""
+        """Number of rows that form a partial match."""
         return len(self.masks)
 
     def stop(self, kind: str, reason: str) -> None:
-        """Note what stops the reading."""
+        """Add a reason that stops the reading."""
         self.kinds.append(kind)
         self.reasons.append(reason)
 
@@ -69,26 +69,10 @@ class SpanReading:
 def explain_regex_rows(
     program: Program, source: Source, events: Events, find: Callable[[], MatchSet], rows: Any
 ) -> WhyNot:
-    """Return why the rows are no match of a regex.
+    """Return why the rows are not a match of a regex; ``rows`` and errors are as for `named_rows`.
 
-    Parameters
-    ----------
-    program, source, events
-        The bound query, the frame and its events.
-    find : callable
-        Returns the matches of the program in the events.
-    rows : labels, or mapping of str to label or labels
-        Index labels of a pandas frame, row numbers of a table; by variable or in any order.
-
-    Raises
-    ------
-    CepError
-        For labels that no row or several rows have, rows named twice, and unknown variables.
-
-    Notes
-    -----
-    The rows are read once by the kernel as Python, in time O(rows squared). Each condition that may have
-    stopped them is asked as a query of its own.
+    ``find`` returns the matches of the program in the events. The kernel runs once over the rows as Python,
+    in time O(rows squared). Each condition that may have failed runs as a query of its own.
     """
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
     numbers, given = named_rows(source, rows, names)
@@ -99,7 +83,7 @@ def explain_regex_rows(
 
 
 class _Explainer:
-    """Explains some rows; ``named`` has the variable of each by its position in the stream, or None."""
+    """Explains some rows; ``named`` maps their positions in the stream to a variable or None."""
 
     def __init__(self, program, source, events: Events, find, named: dict[int, str | None]):
         self.program, self.source, self.events, self.find, self.named = program, source, events, find, named
@@ -111,7 +95,7 @@ class _Explainer:
         return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
 
     def rows(self, low: int, high: int) -> str:
-        """Return the rows from one of the partition to another in words: ``rows 3 to 7``."""
+        """Return a range of rows of the partition in words: ``rows 3 to 7``."""
         first, last = (self.row(self.stepping.position_of(k)) for k in (low, high))
         return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
 
@@ -119,19 +103,19 @@ class _Explainer:
         return one if len(self.positions) == 1 else many
 
     def explain(self) -> WhyNot:
-        """Return the answer."""
+        """Return the explanation."""
         if strays := self._strays():
             return strays
         partition = int(self.events.partition_of_event[self.positions[0]])
         self.stepping = Stepping(self.program, self.events, partition)
         own = [self.stepping.index_of(position) for position in self.positions]
-        reading = SpanReading(own[0], own[-1])
+        reading = RowReading(own[0], own[-1])
         if len(own) <= own[-1] - own[0]:
             return self._with_gap(reading, own)
         self._read(reading)
         span = self.rows(reading.low, reading.high)
         if not reading.kinds:
-            return self._standing(reading, span)
+            return self._explain_match(reading, span)
         head, more = f"no match: {span}", []
         if reading.reached > reading.high - reading.low:
             head += "; a partial match" if reading.kinds == ["missing"] else ""
@@ -147,12 +131,12 @@ class _Explainer:
     def _row_at(self, k: int) -> str:
         return self.row(self.stepping.position_of(k))
 
-    def _answer(self, head: str, reading: SpanReading, more: Sequence[str] = ()) -> WhyNot:
+    def _answer(self, head: str, reading: RowReading, more: Sequence[str] = ()) -> WhyNot:
         return WhyNot(
             head, tuple(reading.reasons), tuple(reading.kinds), tuple(more), False, None, self._table(reading)
         )
 
-    def _table(self, reading: SpanReading, spelled: Sequence[str] | None = None) -> pd.DataFrame:
+    def _table(self, reading: RowReading, spelled: Sequence[str] | None = None) -> pd.DataFrame:
         n = len(self.positions)
         if spelled is None:
             spelled = [names_of_mask(self.names, mask) for mask in reading.masks]
@@ -167,50 +151,49 @@ class _Explainer:
             }
         )
 
-    # --- which rows
+    # --- rows that cannot be read together
 
     def _strays(self) -> WhyNot | None:
-        """Return the answer for rows of several partitions."""
+        """Return the explanation for rows of several partitions, or None for one partition."""
         codes = self.events.partition_of_event[self.positions]
         found, counts = np.unique(codes, return_counts=True)
         if len(found) < 2:
             return None
         most = found[int(np.argmax(counts))]
         other = self._key(self.positions[int(np.argmax(codes == most))])
-        reading = SpanReading(0, len(self.positions) - 1)
+        reading = RowReading(0, len(self.positions) - 1)
         for position, code in zip(self.positions, codes, strict=True):
             if code != most:
-                reading.stop(
-                    "partition", f"{self.row(position)} is of {self._key(position)}, the others of {other}"
-                )
+                own = self._key(position)
+                reading.stop("partition", f"{self.row(position)} belongs to {own}, the others to {other}")
         return self._answer("no match: the rows are of several partitions", reading)
 
     def _key(self, position: int) -> str:
         row, by = self.events.rows(np.array([position])), self.program.query.partition_by
         return ", ".join(f"{name} {cell(self.source.arrow(name, row).to_pylist()[0])}" for name in by)
 
-    def _with_gap(self, reading: SpanReading, own: list[int]) -> WhyNot:
-        """Return the answer for rows with others of their partition between them."""
+    def _with_gap(self, reading: RowReading, own: list[int]) -> WhyNot:
+        """Return the explanation for rows with unnamed rows of the partition between them."""
         between = sorted(set(range(own[0], own[-1])) - set(own))
         n_more = len(between) - 1
         others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
         reading.stop(
             "skipped",
-            f"{self._row_at(between[0])}{others} {'are' if n_more else 'is'} not named, and a match of a "
+            f"{self._row_at(between[0])}{others} {'are' if n_more else 'is'} not named, but a match of a "
             "regex has every row of its partition from its first to its last",
         )
         more = []
         if own[-1] - own[0] < MOST_ROWS:
             named = {self.stepping.position_of(k): None for k in range(own[0], own[-1] + 1)} | self.named
             whole = _Explainer(self.program, self.source, self.events, self.find, dict(sorted(named.items())))
-            told = whole.explain()
-            more = [f"with every row between: {told.headline}", *told.reasons]
+            with_all = whole.explain()
+            more = [f"with every row between: {with_all.headline}", *with_all.reasons]
         return self._answer(f"no match: {', '.join(map(self.row, self.positions))}", reading, more)
 
-    # --- reading them
+    # --- reading the rows
 
-    def _read(self, reading: SpanReading) -> None:
-        """Read the rows as a match that begins with the first of them, whatever other matches there are."""
+    def _read(self, reading: RowReading) -> None:
+        """Read the rows as a match that begins with the first of them, independent of other matches."""
         low, automaton = reading.low, self.program.automaton
         front = max(0, low - rows_looked_back(self.program.query))
         part = self.stepping.part(front, reading.high + 1)
@@ -232,7 +215,7 @@ class _Explainer:
                 reading.stop(
                     "earliest_end",
                     f"{done} {'is' if k == low else 'are'} the whole pattern already, and a match ends with "
-                    "the first row that completes it",
+                    "the first row that completes the pattern",
                 )
                 return
             wanted = automaton.follow_of_mask(own)
@@ -240,20 +223,20 @@ class _Explainer:
             needed = names_of_mask(self.names, wanted)
             reading.stop("missing", f"after {self._row_at(reading.high)} the pattern still needs {needed}")
 
-    def _stop_at(self, reading: SpanReading, k: int, wanted: int, meant: int) -> None:
-        """Note why row ``k`` is none of the positions that the pattern wants there."""
+    def _stop_at(self, reading: RowReading, k: int, wanted: int, meant: int) -> None:
+        """Add the reasons why row ``k`` is at none of the wanted positions of the pattern."""
         row, needed = self._row_at(k), names_of_mask(self.names, wanted)
         if not wanted & meant:
             name = self.named[self.stepping.position_of(k)]
             where = "the first row" if k == reading.low else f"after {self._row_at(k - 1)} the next one"
             reading.stop("variable", f"{row} is given as {name!r}, and {where} must be {needed}")
             return
-        asked = names_in(self.names, wanted & meant)
-        failing = failing_conditions(self.program, self.source, self.stepping, asked, reading.low, k)
+        possible = names_in(self.names, wanted & meant)
+        failing = failing_conditions(self.program, self.source, self.stepping, possible, reading.low, k)
         for name, text in failing:
             reading.stop("condition", f"{row}: {name} fails: {text}")
         within = self.program.query.within
-        if set(asked) <= {name for name, _ in failing}:
+        if set(possible) <= {name for name, _ in failing}:
             return
         if within is not None:
             reading.stop(
@@ -263,10 +246,10 @@ class _Explainer:
         elif not failing:
             reading.stop("condition", f"{row} is not {names_of_mask(self.names, wanted & meant)}")
 
-    # --- rows that spell the pattern
+    # --- rows that fulfil the pattern
 
-    def _standing(self, reading: SpanReading, span: str) -> WhyNot:
-        """Return whether the match is reported, or which one is instead."""
+    def _explain_match(self, reading: RowReading, span: str) -> WhyNot:
+        """Return the explanation for rows that fulfil the pattern: their match, or its rival."""
         found, stepping = self.find(), self.stepping
         first, last = (stepping.position_of(k) for k in (reading.low, reading.high))
         own = found.partition == self.events.partition_of_event[last]
@@ -281,22 +264,16 @@ class _Explainer:
                 else "it ends before, and the search continues after its last row"
             )
             reading.stop("after_match", f"the match of {taken} is reported instead: {why}")
-            return self._answer(
-                f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions",
-                reading,
-            )
+            return self._answer(f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions", reading)
         spelled = self._spelled(found, taker)
         for position, is_read in zip(self.positions, spelled, strict=True):
             name = self.named[position]
             if name is not None and name != is_read:
-                text = (
-                    f"{self.row(position)} stands for {is_read}, not for {name}: each variable takes as many"
-                )
+                text = f"{self.row(position)} is {is_read}, not {name}: each variable takes as many"
                 reading.stop("variable", f"{text} rows as it can, from left to right")
         if reading.kinds:
             return self._answer(
-                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables",
-                reading,
+                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables", reading
             )
         told = ", ".join(
             f"{name} = {self.row(position).removeprefix('row ')}"
@@ -304,15 +281,8 @@ class _Explainer:
         )
         more = ", …" if len(spelled) > 8 else ""
         table = self._table(reading, spelled)
-        return WhyNot(
-            f"they match: {span} {self._verb('is', 'are')} match {taker:,} ({told}{more})",
-            (),
-            (),
-            (),
-            True,
-            taker,
-            table,
-        )
+        head = f"they match: {span} {self._verb('is', 'are')} match {taker:,} ({told}{more})"
+        return WhyNot(head, matches=True, number=taker, table=table)
 
     def _spelled(self, found: MatchSet, number: int) -> list[str]:
         """Return the variable of every row of a match."""
@@ -322,7 +292,7 @@ class _Explainer:
     # --- one row alone
 
     def _met(self, k: int) -> list[str]:
-        """Return what becomes of the partial matches that a single row meets."""
+        """Return lines on the match of a single row, or on the partial matches before it."""
         found, position = self.find(), self.stepping.position_of(k)
         own = found.partition == self.events.partition_of_event[position]
         there = np.flatnonzero(own & (found.first <= position) & (found.last >= position))
@@ -343,23 +313,23 @@ class _Explainer:
         return told or ["no partial match was live before this row"]
 
 
-# --- what becomes of the partial matches at a row ----------------------------------------------------------
+# --- the fates of partial matches at a row
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a partial match that a row meets.
+    """How a partial match that is live before a row continues and ends.
 
     Parameters
     ----------
     start, end : int
-        Where it began, and the event at which it ends; past the last one that is looked at, it still lives.
+        The event where it begins and the event where it ends; ``end`` is after the walk if it stays live.
     taken : int
-        Positions of the automaton as which it takes the row; 0 where it ends there.
+        Positions of the automaton at which it takes the row; 0 if it ends there.
     wanted : int or None
-        Positions it could go on with where it ends; None where it does not fail.
+        Positions that it needs at its end; None if it does not fail.
     rival : int or None
-        Where the match began that is complete at the end.
+        The first event of the match that is complete at its end.
     """
 
     start: int
@@ -375,15 +345,15 @@ class Fate:
 
 
 def fates_at(stepping: Stepping, k: int) -> tuple[list[Fate], bool]:
-    """Return what becomes of the partial matches that are live before event ``k``.
+    """Return the fates of the partial matches that are live before event ``k``.
 
     Returns
     -------
     fates : list of Fate
-        First the match, then those that fail, the longest first, then those that a match ends, then those
-        that go on as far as is looked.
+        First the match, then the partial matches that fail (the longest first), then those that a match ends,
+        then those that stay live.
     is_whole : bool
-        Whether none of them began before the neighbourhood that is looked at.
+        Whether all of them began within the walk.
     """
     walk, follow = stepping.walk_to(k), stepping.program.automaton.follow_of_mask
     for passed in range(walk.begin, k):
@@ -412,7 +382,7 @@ def fates_at(stepping: Stepping, k: int) -> tuple[list[Fate], bool]:
 
 
 def _partials(walk: RegexWalk) -> dict[int, int]:
-    """Return the positions of the live partial matches by their starts."""
+    """Return the position masks of the live partial matches by their starts."""
     return dict(zip(*(array.tolist() for array in walk.partials()), strict=True))
 
 
@@ -423,21 +393,14 @@ def fate_text(
     name: Callable[[int], str],
     name_with_time: Callable[[int], str],
 ) -> str:
-    """Return what becomes of a partial match in words: ``needs up or top here, and ends``.
+    """Return the fate of a partial match in words: ``needs up or top here, and ends``.
 
-    Parameters
-    ----------
-    names : tuple of str
-        The predicate of every position of the automaton.
-    fate : Fate
-    k : int
-        The event at which the partial match is looked at.
-    name, name_with_time : callable
-        Take an event's number and return what it is called.
+    ``names`` are the predicates of the automaton's positions. Event ``k`` is called "here"; ``name`` and
+    ``name_with_time`` return the names of other events.
     """
     takes = f"takes it as {names_of_mask(names, fate.taken)}" if fate.taken else ""
     if fate.wanted is None and fate.rival is None:
-        return f"{takes}, and goes on"  # past the last event that is looked at, which has no name
+        return f"{takes}, and continues"
     there = "here" if fate.end == k else f"at {name_with_time(fate.end)}"
     if fate.is_match:
         return f"{takes}, and is completed {there}" if takes else "is completed"
@@ -456,8 +419,8 @@ def names_in(names: tuple[str, ...], mask: int) -> tuple[str, ...]:
 
 
 def predicates_at(program: Program, stepping: Stepping, k: int) -> list[tuple[str, str, bool]]:
-    """Return name, text and truth at a row of the predicates that do not look at the rows matched before."""
-    defined, told = dict(program.query.define), []
+    """Return (name, text, truth at row ``k``) of the predicates that do not read rows matched earlier."""
+    defined, predicates = dict(program.query.define), []
     for name in dict.fromkeys(program.automaton.names):
         if name == ANY or (name in defined and looks_at_match(defined[name])):
             continue
@@ -465,5 +428,5 @@ def predicates_at(program: Program, stepping: Stepping, k: int) -> list[tuple[st
         low = max(0, k - rows_looked_back(query))
         partials = RegexPartials(compile_regex(query, program.schema), stepping.part(low, k + 1), k - low)
         _, last = partials.read(k - low)
-        told.append((name, str(defined.get(name, f"column {name}")), bool(len(last))))
-    return told
+        predicates.append((name, str(defined.get(name, f"column {name}")), bool(len(last))))
+    return predicates

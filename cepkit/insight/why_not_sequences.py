@@ -1,6 +1,7 @@
-"""Why some events are no match: the reading of them that gets furthest, and what stops it.
+"""Why some events are not a match of a sequence: the reading that gets furthest, and what stops it.
 
-Everything is decided by the code of the kernels, run as Python on these events and the ones around them.
+A reading assigns events to components. The code of the kernels decides everything; it runs as Python on
+these events and the events around them.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.insight.obstacles import Extender, Obstacle, Partial
 from cepkit.progress import checkpoint
 
-MOST_STEPS = 20_000  # partial readings that are looked at per branch
-MOST_FILLERS = 200  # events that are tried for a component without one
-_MOST_NUMBERED = 1_000_000  # matches with one last event among which one is looked for
+MOST_STEPS = 20_000  # partial readings per branch
+MOST_FILLERS = 200  # events that are tried for a component without an event
+_MOST_NUMBERED = 1_000_000  # matches with the same last event that are searched for one match
 
 
 @dataclass(frozen=True, slots=True)
-class RowReading:
+class EventReading:
     """Events as components of one branch, in stream order.
 
     Parameters
     ----------
     branch : int
-        Its number.
+        Number of the branch.
     places : tuple of int
         The events.
     components : tuple of (int or None)
-        None: no component takes it.
+        The component of each event; None if no component takes it.
     reached : int
-        So many of the events are a partial match.
+        Number of events that form a partial match.
     obstacles : tuple of Obstacle
-        What stops the next one, or the end; empty for a match.
+        What stops the next event, or the match at its end; empty for a match.
     fillers : tuple of (int, Obstacle or None)
-        Where a component has no event: the events of its type that are there, each with what would stop it
-        or what follows.
+        For a component without an event: the events of its type at this point, each with what stops it or
+        the event after it.
     """
 
     branch: int
@@ -56,25 +57,15 @@ class RowReading:
 
 def read_events(
     places: Places, wanted: Sequence[int], variable_of: dict[int, str] | None = None
-) -> RowReading:
-    """Return the reading of events that gets furthest.
+) -> EventReading:
+    """Return the reading that gets furthest of the events at the distinct places ``wanted``.
 
-    Parameters
-    ----------
-    places : Places
-        All events.
-    wanted : sequence of int
-        The places of different events.
-    variable_of : dict of int to str, optional
-        The variable that each of them is; None: any.
-
-    Notes
-    -----
+    ``variable_of`` has the required variable of some events; other events may have any variable.
     Time O(readings x events between them), at most ``MOST_STEPS`` partial readings per branch.
     """
     position = places.position_of_place
     ordered = sorted(wanted, key=lambda place: int(position[place]))
-    best: RowReading | None = None
+    best: EventReading | None = None
     for number, bound in enumerate(places.program.branches):
         reader = _Reader(places, bound, number, ordered, variable_of or {})
         found = reader.best()
@@ -85,8 +76,8 @@ def read_events(
     return chosen.with_fillers(best)
 
 
-def _score(reading: RowReading) -> tuple:
-    """Return what makes a reading better: nothing in its way, no misfit, events reached, fewer obstacles."""
+def _score(reading: EventReading) -> tuple:
+    """Return the rank of a reading: no obstacle, few misfits, many reached events, few obstacles."""
     kinds = [obstacle.kind for obstacle in reading.obstacles]
     misfits = sum(component is None for component in reading.components)
     out_of_order = sum(kind in ("type", "variable", "order") for kind in kinds)
@@ -106,7 +97,7 @@ class _Reader:
 
     # --- readings
 
-    def best(self) -> RowReading:
+    def best(self) -> EventReading:
         """Return the best reading of all events."""
         if strays := self._strays():
             return self._without(strays)
@@ -123,19 +114,19 @@ class _Reader:
                 components[i] = obstacle.component
         reached = self._reach([(self.wanted[i], of[i]) for i in kept])
         first_misfit = min(i for i in range(len(self.wanted)) if i not in of)
-        return RowReading(
+        return EventReading(
             self.number, tuple(self.wanted), tuple(components), min(reached, first_misfit), tuple(obstacles)
         )
 
     def _strays(self) -> list[int]:
-        """Return the events outside of the partition that has most of them, or the first ones."""
+        """Return the events outside the partition that has the most events (for a tie, the first one)."""
         start = self.places.start_of_partition
         of_partition = Counter(int(start[place]) for place in self.wanted)
         [(most, _)] = of_partition.most_common(1)
         return [place for place in self.wanted if start[place] != most]
 
-    def _without(self, strays: list[int]) -> RowReading:
-        """Return the reading of the events of one partition, in which the others are only in the way."""
+    def _without(self, strays: list[int]) -> EventReading:
+        """Return the reading of the events of one partition, with the others as obstacles."""
         kept = [place for place in self.wanted if place not in strays]
         found = _Reader(self.places, self.bound, self.number, kept, self.variable_of).best()
         missing = [one.component for one in found.obstacles if one.kind == "missing"]
@@ -145,10 +136,10 @@ class _Reader:
         reached = min(found.reached, min(self.wanted.index(place) for place in strays))
         obstacles = tuple(Obstacle("partition", of[place], (place, kept[0])) for place in strays)
         components = tuple(of[place] for place in self.wanted)
-        return RowReading(self.number, tuple(self.wanted), components, reached, obstacles)
+        return EventReading(self.number, tuple(self.wanted), components, reached, obstacles)
 
-    def _with_gap(self, fits: list[list[int]]) -> RowReading | None:
-        """Return the reading in which one component has no event, and each event all it needs alone."""
+    def _with_gap(self, fits: list[list[int]]) -> EventReading | None:
+        """Return the best reading with one empty component and no event that fails alone."""
         holds = self.extender.conditions.failing_alone
         own = [
             [c for c in of if holds(c, place) is None] for place, of in zip(self.wanted, fits, strict=True)
@@ -169,7 +160,7 @@ class _Reader:
         return wanted in (None, self.components[c].variable) and self.extender.conditions.has_type(c, place)
 
     def _can_be_read(self, fits: list[list[int]]) -> bool:
-        """Whether the events can be components in this order, as their types and numbers go."""
+        """Return whether types and counts allow the events to be components in this order."""
         return self._reachable({(-1, 0)}, fits)
 
     def _reachable(self, reachable: set[tuple[int, int]], fits: list[list[int]]) -> bool:
@@ -186,7 +177,7 @@ class _Reader:
         return self.components[c].high
 
     def _longest(self, fits: list[list[int]]) -> tuple[list[int], dict[int, int]]:
-        """Return the largest number of events that can be components in this order, and which they are."""
+        """Return the most events that can be components in this order, and their components."""
         best: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
         component_of: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
         for i, own in enumerate(fits):
@@ -206,7 +197,7 @@ class _Reader:
         return list(best[key]), dict(zip(best[key], component_of[key], strict=True))
 
     def _misfit(self, i: int, fits: list[list[int]], kept: list[int], of: dict[int, int]) -> Obstacle:
-        """Return what keeps event ``i`` from being a component together with the ``kept`` ones."""
+        """Return why event ``i`` cannot be a component together with the ``kept`` events."""
         place = self.wanted[i]
         if not fits[i]:
             named = [c for c in range(self.n) if self.components[c].variable == self.variable_of.get(place)]
@@ -227,12 +218,12 @@ class _Reader:
         for d, (place, c) in enumerate(events):
             if self.extender.obstacles(partial, place, c):
                 return d
-            partial = partial.grown(place, c)
+            partial = partial.with_event(place, c)
         return len(events)
 
-    def _furthest(self, fits: list[list[int]]) -> RowReading:
-        """Return the reading in which most events are a partial match, then with the fewest obstacles."""
-        best: RowReading | None = None
+    def _furthest(self, fits: list[list[int]]) -> EventReading:
+        """Return the reading with the longest partial match; among equals, with the fewest obstacles."""
+        best: EventReading | None = None
         waiting: list[tuple[Partial, int]] = [(Partial(), 0)]
         n_steps = 0
         while waiting and n_steps < MOST_STEPS:
@@ -256,22 +247,22 @@ class _Reader:
                 if obstacles:
                     best = self._better(best, partial, i, obstacles, fits, c)
                 else:
-                    waiting.append((partial.grown(self.wanted[i], c), i + 1))
+                    waiting.append((partial.with_event(self.wanted[i], c), i + 1))
         return best
 
     def _rest_fits(self, fits, i: int, c: int, partial: Partial) -> bool:
         return self._reachable({(c, partial.size(c) + 1)}, fits[i + 1 :])
 
-    def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> RowReading:
+    def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> EventReading:
         if best is not None and best.reached > i:
             return best
         components = [*partial.components, *([] if c is None else [c])]
         components += self._rest(components, fits)
-        made = RowReading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
+        made = EventReading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
         return made if best is None or _score(made) > _score(best) else best
 
     def _rest(self, components: list[int], fits: list[list[int]]) -> list[int]:
-        """Return the first components that the later events can be, by their types and numbers."""
+        """Return the first components that types and counts allow for the later events."""
         made = list(components)
         while len(made) < len(fits):
             last = made[-1] if made else -1
@@ -284,8 +275,8 @@ class _Reader:
                     break
         return made[len(components) :]
 
-    def with_fillers(self, reading: RowReading) -> RowReading:
-        """Return the reading with what stops the events that could be the component that has none."""
+    def with_fillers(self, reading: EventReading) -> EventReading:
+        """Return the reading with the candidates for its empty component, and what stops each."""
         obstacle = next((one for one in reading.obstacles if one.kind == "missing"), None)
         if obstacle is None:
             return reading
@@ -304,7 +295,7 @@ class _Reader:
                 return replace(reading, fillers=tuple(found), more_fillers=True)
             stops = self.extender.obstacles(partial, y, c)
             if not stops:
-                grown = partial.grown(y, c)
+                grown = partial.with_event(y, c)
                 stops = self.extender.obstacles(grown, *rest[0]) if rest else self.extender.at_end(grown)
             stops = [one for one in stops if one.kind not in ("missing", "few")]
             found.append((y, stops[0] if stops else None))
@@ -315,38 +306,37 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What became of events that match.
+class Outcome:
+    """Whether events that fulfil the query are a reported match.
 
     Parameters
     ----------
     number : int, optional
-        Of the match they are; None: left out by the after-match policy, or too many to tell.
+        Number of the match; None if the after-match policy leaves it out, or if the number is unknown.
     taker : MatchBlock, optional
-        The one match that leaves them out.
+        The match that leaves the events out.
     """
 
     number: int | None = None
     taker: MatchBlock | None = None
 
 
-def standing(program: SequenceProgram, found: SequenceSet, reading: RowReading, places: Places) -> Standing:
-    """Return the number of the match that ``reading`` is, or which match left it out.
+def outcome_of(
+    program: SequenceProgram, found: SequenceSet, reading: EventReading, places: Places
+) -> Outcome:
+    """Return the number of the match ``reading``, or the match that leaves it out.
 
-    Parameters
-    ----------
-    found : SequenceSet
-        All matches, before the after-match policy.
+    ``found`` are all matches, before the after-match policy.
     """
     position = places.position_of_place[list(reading.places)]
     reported = report_matches(program, found)
     number = _number(reported, position, reading)
     if number is not None or program.query.after_match[0] == "none":
-        return Standing(number)
-    return Standing(None, _taker(program, found, reported, position, reading))
+        return Outcome(number)
+    return Outcome(None, _taker(program, found, reported, position, reading))
 
 
-def _number(found: SequenceSet, position: np.ndarray, reading: RowReading) -> int | None:
+def _number(found: SequenceSet, position: np.ndarray, reading: EventReading) -> int | None:
     ends, counts = found.ends()
     at = int(np.searchsorted(ends, position[-1]))
     if at == len(ends) or ends[at] != position[-1] or int(counts[at]) > _MOST_NUMBERED:
@@ -356,7 +346,7 @@ def _number(found: SequenceSet, position: np.ndarray, reading: RowReading) -> in
     return None if same is None else sum(int(count) for count in counts[:at]) + same
 
 
-def _same(block: MatchBlock, position: np.ndarray, reading: RowReading) -> int | None:
+def _same(block: MatchBlock, position: np.ndarray, reading: EventReading) -> int | None:
     n_items = np.diff(block.first_item_of_match)
     for m in np.flatnonzero((n_items == len(position)) & (block.branch_of_match == reading.branch)):
         items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])

@@ -1,4 +1,4 @@
-"""What stops a partial match, in words, with the rows and values as the frame has them."""
+"""The words of ``why_not`` for a sequence, with rows and values of the frame."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ from cepkit.insight.funnel_sequences import conditions_alone
 from cepkit.insight.obstacles import Obstacle
 from cepkit.insight.value_text import row_text
 from cepkit.insight.why_not import WhyNot, named_rows
-from cepkit.insight.why_not_sequences import RowReading, Standing, read_events, standing
+from cepkit.insight.why_not_sequences import (
+    EventReading,
+    Outcome,
+    outcome_of,
+    read_events,
+)
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
@@ -43,14 +48,14 @@ _INDEX = {None: EACH, ex.CURRENT: EACH, ex.BEFORE: PREVIOUS, ex.LAST: LAST}
 
 
 class Words:
-    """Says what stops a reading."""
+    """Describes what stops a reading."""
 
     def __init__(
         self,
         program: SequenceProgram,
         source: Source,
         places: Places,
-        reading: RowReading,
+        reading: EventReading,
         variable_of: Mapping[int, str],
     ):
         self.program, self.query, self.source, self.places = program, program.query, source, places
@@ -64,7 +69,7 @@ class Words:
         return self.places.events.rows(self.places.position_of_place[list(places)])
 
     def row(self, place: int) -> str:
-        """Return the event's label in the frame: ``row 17``."""
+        """Return the label of an event in the frame: ``row 17``."""
         return row_text(self.source.index_labels(self._rows([place]))[0])
 
     def rows(self, places: Sequence[int]) -> str:
@@ -72,7 +77,7 @@ class Words:
         return ", ".join(self.row(place) for place in places)
 
     def time(self, place: int) -> str:
-        """Return when the event happened, as short as its day allows; nothing without a clock."""
+        """Return the time of an event, without the date if all are on one day; empty without a clock."""
         clock = self.program.clock
         if clock is None:
             return ""
@@ -89,7 +94,7 @@ class Words:
         return int(own[0]), int(own[-1])
 
     def row_at(self, place: int) -> str:
-        """Return the label and the time: ``row 17 (10:02)``."""
+        """Return the label and the time of an event: ``row 17 (10:02)``."""
         time = self.time(place)
         return f"{self.row(place)} ({time})" if time else self.row(place)
 
@@ -101,14 +106,14 @@ class Words:
         return self.source.arrow(column, self._rows([place])).to_pandas().iloc[0]
 
     def name(self, c: int) -> str:
-        """Return the component's variable, with its type where it has one: ``Cancel x``."""
+        """Return the variable of a component, with its type if it has one: ``Cancel x``."""
         component = self.components[c]
-        return _typed(component.variable, component.event_type)
+        return _type_and_name(component.variable, component.event_type)
 
     # --- the reading
 
     def reading(self) -> str:
-        """Return which event stands for what: ``o = row 1, r = row 3``."""
+        """Return the events of each variable: ``o = row 1, r = row 3``."""
         parts: dict[Any, list[str]] = {}
         for place, c in zip(self.read.places, self.read.components, strict=True):
             parts.setdefault((c,) if c is not None else (None, place), []).append(self.row(place))
@@ -119,7 +124,7 @@ class Words:
         return ", ".join(said)
 
     def table(self, reasons: Sequence[str]) -> pd.DataFrame:
-        """Return a row per event; the reasons are with the one that they stop, or the last."""
+        """Return a row per event; the row of the stopped event, or the last row, has the reasons."""
         rows = self._rows(self.read.places)
         n = len(rows)
         made = {"index": self.source.index_labels(rows)}
@@ -136,7 +141,7 @@ class Words:
     # --- what stops
 
     def reason(self, obstacle: Obstacle) -> str:
-        """Return what stops the reading there."""
+        """Return an obstacle in words."""
         return getattr(self, f"_{obstacle.kind}")(obstacle)
 
     def _type(self, o: Obstacle) -> str:
@@ -163,10 +168,10 @@ class Words:
 
     def _alone(self, o: Obstacle) -> str:
         condition = conditions_alone(self.bound, o.component)[o.number]
-        return f"{self.row(o.places[0])}: {self._said(condition.expression, o.seen)}"
+        return f"{self.row(o.places[0])}: {self._with_truth(condition.expression, o.seen)}"
 
     def _condition(self, o: Obstacle) -> str:
-        return self._said(self.bound.conditions[o.number].condition.expression, o.seen)
+        return self._with_truth(self.bound.conditions[o.number].condition.expression, o.seen)
 
     def _partition(self, o: Obstacle) -> str:
         one, other = o.places
@@ -177,7 +182,7 @@ class Words:
                 ", ".join(f"{name} {_plain(self._value(name, place))}" for name in self.query.partition_by)
                 for place in (one, other)
             )
-            return f"{self.row(one)} is of {own}, the others of {others}"
+            return f"{self.row(one)} belongs to {own}, the others to {others}"
         one, other = sorted(o.places, key=self.read.places.index)
         keys = [
             f"{name} {_plain(self._value(name, one))} and {_plain(self._value(name, other))}"
@@ -191,21 +196,21 @@ class Words:
         component = dict(zip(self.read.places, self.read.components, strict=True))
         names = [self.components[component[place]].variable for place in (early, late)]
         return (
-            f"{names[0]} = {self.row_at(early)} stands before {names[1]} = {self.row_at(late)}, "
-            f"and {names[1]} comes first in the pattern"
+            f"{names[0]} = {self.row_at(early)} comes before {names[1]} = {self.row_at(late)}, "
+            f"but {names[1]} comes first in the pattern"
         )
 
     def _missing(self, o: Obstacle) -> str:
-        return f"nothing is given for {self.name(o.component)}"
+        return f"no event is given for {self.name(o.component)}"
 
     def _few(self, o: Obstacle) -> str:
         component = self.components[o.component]
-        return f"{component.variable} needs at least {component.low} events, {_given(len(o.places))}"
+        return f"{component.variable} needs at least {component.low} events, {_n_given(len(o.places))}"
 
     def _many(self, o: Obstacle) -> str:
         component = self.components[o.component]
         events = "1 event" if component.high == 1 else f"at most {component.high} events"
-        return f"{component.variable} is {events}, {_given(len(o.places))}: {self.rows(o.places)}"
+        return f"{component.variable} is {events}, {_n_given(len(o.places))}: {self.rows(o.places)}"
 
     def _window(self, o: Obstacle) -> str:
         return f"{self._lasts(*o.places)}, {self._limit(self.query.within)}"
@@ -217,7 +222,7 @@ class Words:
         ticks = self.places.time[other] - self.places.time[one]
         unit = self.program.schema[self.program.clock].unit
         length = format_duration(int(ticks), unit) if unit else str(_plain(ticks))
-        return f"from {self.row(one)} to {self.row(other)} it lasts {length}"
+        return f"the time from {self.row(one)} to {self.row(other)} is {length}"
 
     def _limit(self, duration: Any) -> str:
         text = duration_text(duration)
@@ -260,7 +265,7 @@ class Words:
 
     def _absence(self, o: Obstacle) -> str:
         absence = self.bound.branch.absences[o.number]
-        name = _typed(absence.variable, absence.event_type)
+        name = _type_and_name(absence.variable, absence.event_type)
         head = f"{name}, which must be absent, is {self.row_at(o.places[0])}"
         n = len(self.components)
         if absence.after < 0:
@@ -271,7 +276,7 @@ class Words:
         return f"{head} between {ends[0]} and {ends[1]}"
 
     def fillers(self) -> Iterator[str]:
-        """Yield what the events are that could stand where one is missing."""
+        """Yield the candidates for a missing event in words."""
         missing = next((o for o in self.read.obstacles if o.kind == "missing"), None)
         if missing is None:
             return
@@ -279,7 +284,7 @@ class Words:
         kind = "event" if component.event_type is None else f"{type_text(component.event_type)} event"
         found = self.read.fillers
         if not found:
-            yield f"there is no {kind} where {component.variable} would stand"
+            yield f"there is no {kind} where {component.variable} would be"
             return
         could = [place for place, obstacle in found if obstacle is None]
         if could:
@@ -294,7 +299,7 @@ class Words:
 
     # --- conditions with their values
 
-    def _said(self, expression: ex.Expression, seen: Seen) -> str:
+    def _with_truth(self, expression: ex.Expression, seen: Seen) -> str:
         values = str(self._with_values(expression, seen))
         truth = {True: "true", False: "false", None: "null"}[seen.truth]
         return f"{expression}: {values} is {truth}"
@@ -316,12 +321,10 @@ class Words:
                     return self._element(node, node, seen)
             return node
 
-        return _changed(expression, value)
+        return _replace_parts(expression, value)
 
     def _element(self, node, reference: ex.Reference, seen: Seen, item: int | None = None) -> ex.Expression:
-        which = _INDEX.get(reference.index, reference.index)
-        if reference.variable not in self.query.group_variables and (which == LAST or which == 1):
-            which = EACH
+        which = self._which(reference)
         for leaf in seen.place_of:
             column = leaf.data[2]
             derived = self.program.derived.get(column)
@@ -330,24 +333,22 @@ class Words:
                 return _literal(self._value(column, seen.place_of[leaf]))
         return ex.Literal(None) if isinstance(which, int) else node
 
+    def _which(self, reference: ex.Reference) -> Any:
+        """Return which event of its variable a reference means, in the words of the program's terms."""
+        which = _INDEX.get(reference.index, reference.index)
+        is_single = reference.variable not in self.query.group_variables
+        return EACH if is_single and (which == LAST or which == 1) else which
+
     def _similarity(self, e: ex.Call, seen: Seen) -> ex.Expression:
-        """Return what a function of two arrays is: arrays are too long to show."""
+        """Return the value of a function of two arrays, since arrays are too long to show."""
         sides = []
         for argument in e.arguments:
-            which = _INDEX.get(argument.index, argument.index)
-            if argument.variable not in self.query.group_variables and (which == LAST or which == 1):
-                which = EACH
-            leaf = next(
-                (
-                    leaf
-                    for leaf in seen.place_of
-                    if leaf.data[:2] == (argument.variable, which)
-                    and self.program.derived.get(leaf.data[2]) == Prepared(argument.name, e.function)
-                ),
-                None,
-            )
+            wanted = (argument.variable, self._which(argument))
+            prepared = Prepared(argument.name, e.function)
+            leaves = (leaf for leaf in seen.place_of if leaf.data[:2] == wanted)
+            leaf = next((of for of in leaves if self.program.derived.get(of.data[2]) == prepared), None)
             if leaf is None:
-                return ex.Literal(None) if isinstance(which, int) else e
+                return ex.Literal(None) if isinstance(wanted[1], int) else e
             sides.append(self.places.inputs.columns[leaf.data[2]][[seen.place_of[leaf]]])
         return _literal(similarity(e.function, *sides)[0])
 
@@ -367,7 +368,7 @@ class Words:
         return _literal(values[0] - values[1] if e.function == "delta" else values[0])
 
     def _group(self, e: ex.Aggregate, name: str, seen: Seen) -> Term | None:
-        """Return the one aggregate that the expression can mean, None where there are several."""
+        """Return the only aggregate that the expression can mean, or None if there are several."""
         inside = [node for node in e.walk() if isinstance(node, ex.Reference)]
         over = EARLIER if any(node.index == ex.ALL_BEFORE for node in inside) else ALL
         columns = {node.name for node in inside} - {None}
@@ -406,22 +407,24 @@ class Words:
         return columns[column].categories[code]
 
 
-def _changed(expression: ex.Expression, change: Callable[[ex.Expression], ex.Expression]) -> ex.Expression:
-    """Return the expression with its outermost parts exchanged that ``change`` knows."""
+def _replace_parts(
+    expression: ex.Expression, change: Callable[[ex.Expression], ex.Expression]
+) -> ex.Expression:
+    """Return the expression with its outermost parts replaced by ``change``."""
     if (made := change(expression)) is not expression or isinstance(expression, ex.Aggregate):
         return made
     changed = {}
     for item in fields(expression):
         part = getattr(expression, item.name)
         if isinstance(part, ex.Expression):
-            changed[item.name] = _changed(part, change)
+            changed[item.name] = _replace_parts(part, change)
         elif isinstance(part, tuple) and any(isinstance(one, ex.Expression) for one in part):
-            changed[item.name] = tuple(_changed(one, change) for one in part)
+            changed[item.name] = tuple(_replace_parts(one, change) for one in part)
     return replace(expression, **changed) if changed else expression
 
 
 def _literal(value: Any) -> ex.Expression:
-    """Return the value as a predicate spells it; times and durations as text."""
+    """Return the value as a literal of a predicate; times and durations as text."""
     value = _plain(value)
     if isinstance(value, float) and value in (float("inf"), -float("inf")):
         return ex.Attribute(str(value))
@@ -433,7 +436,7 @@ def _literal(value: Any) -> ex.Expression:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a frame as Python has it, None for null."""
+    """Return a value of a frame as a Python value, with None for null."""
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, list | tuple | np.ndarray | dict) and pd.isna(value):
@@ -446,15 +449,15 @@ def _same(one: Any, other: Any) -> bool:
     return one is other or one == other
 
 
-def _typed(variable: str, event_type: Any) -> str:
+def _type_and_name(variable: str, event_type: Any) -> str:
     return variable if event_type is None else f"{type_text(event_type)} {variable}"
 
 
-def _given(n: int) -> str:
+def _n_given(n: int) -> str:
     return f"{n} is given" if n == 1 else f"{n} are given"
 
 
-# --- rows that were expected to match ----------------------------------------------------------------------
+# --- rows that were expected to match
 
 
 def explain_sequence_rows(
@@ -464,19 +467,9 @@ def explain_sequence_rows(
     run: Callable[[SequenceProgram, Events], SequenceSet],
     rows: Any,
 ) -> WhyNot:
-    """Return why the rows are no match of a sequence.
+    """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_rows`.
 
-    Parameters
-    ----------
-    program, source, events, run
-        The bound query, the frame and its events, and what finds its matches: an engine's.
-    rows : labels, or mapping of str to label or labels
-        Index labels of a pandas frame, row numbers of a table; by variable or in any order.
-
-    Raises
-    ------
-    CepError
-        For labels that no row or several rows have, rows named twice, and unknown variables.
+    ``run`` is the function of an engine that finds the matches.
     """
     query = program.query
     numbers, variables = named_rows(source, rows, query.variables, query.absent_variables)
@@ -489,7 +482,7 @@ def explain_sequence_rows(
     reading = read_events(places, wanted, variable_of)
     words = Words(program, source, places, reading, variable_of)
     if not reading.obstacles:
-        found = standing(program, run(program, events), reading, places)
+        found = outcome_of(program, run(program, events), reading, places)
         return _matching(program, words, found)
     reasons = tuple(words.reason(obstacle) for obstacle in reading.obstacles)
     kinds = tuple(obstacle.kind for obstacle in reading.obstacles)
@@ -502,15 +495,14 @@ def explain_sequence_rows(
     return WhyNot(head, reasons, kinds, tuple(words.fillers()), False, None, words.table(reasons))
 
 
-def _matching(program: SequenceProgram, words: Words, found: Standing) -> WhyNot:
+def _matching(program: SequenceProgram, words: Words, found: Outcome) -> WhyNot:
     if found.taker is None:
         which = "a match" if found.number is None else f"match {found.number:,}"
-        return WhyNot(
-            f"they match: {words.reading()} is {which}", (), (), (), True, found.number, words.table(())
-        )
+        head = f"they match: {words.reading()} is {which}"
+        return WhyNot(head, matches=True, number=found.number, table=words.table(()))
     policy, variable = program.query.after_match
     policy += f"({variable})" if variable else ""
     taker = words.rows(words.places.place_of_position[found.taker.event_of_item].tolist())
-    reason = f"after_match={policy!r} leaves it out: the match of {taker} was reported before"
+    reason = f"after_match={policy!r} leaves it out: the earlier match of {taker} is reported"
     head = f"no match: {words.reading()} fulfils all conditions"
     return WhyNot(head, (reason,), ("after_match",), (), False, None, words.table((reason,)))

@@ -1,1 +1,1 @@
-"""Results: what a query found, held as one object for every kind of query, and how the query was read."""
+"""Results: the matches of a query as one object for every kind of query, and how the query is read."""

@@ -1,4 +1,4 @@
-"""Arguments that the methods of every result take, checked in the same words."""
+"""Checks of the arguments that the methods of every result take."""
 
 from __future__ import annotations
 
@@ -10,32 +10,20 @@ import numpy as np
 from cepkit.errors import CepError, ResultTooLargeError, whole_number
 from cepkit.language.numbers import count_text
 
-LIMIT = 1_000_000  # matches that a result makes at once in memory, unless another limit is given
+LIMIT = 1_000_000  # matches that a result builds at once in memory unless the user gives another limit
 Limit = int | Literal["auto"] | None
 
 
 def check_rows(rows: str) -> None:
-    """Raise the error for a value of ``rows`` that is neither ``"one"`` nor ``"all"``.
-
-    Examples
-    --------
-    >>> check_rows("some")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: rows='some': write 'one' (a row per match) or 'all' (the matched rows)
-    """
+    """Raise `CepError` unless ``rows`` is ``"one"`` or ``"all"``."""
     if rows not in ("one", "all"):
         raise CepError(f"rows={rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
 
 
 def limit_of(limit: Limit, auto: int | None) -> int | None:
-    """Return the largest number of matches wanted; None: any number.
+    """Return the largest number of matches wanted, or None for any number.
 
-    Parameters
-    ----------
-    limit : int, "auto" or None
-        As the user gives it.
-    auto : int or None
-        What ``"auto"`` means for this kind of frame.
+    ``limit`` is the user's argument. ``auto`` is what ``"auto"`` means for this kind of frame.
 
     Examples
     --------
@@ -48,15 +36,7 @@ def limit_of(limit: Limit, auto: int | None) -> int | None:
 
 
 def check_limit(n: int, limit: int | None) -> None:
-    """Raise the error for more matches than wanted.
-
-    Examples
-    --------
-    >>> check_limit(5, 5)
-    >>> check_limit(5, 4)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    cepkit.errors.ResultTooLargeError: there are 5 matches, more than limit=4; take a part with head(), ...
-    """
+    """Raise `ResultTooLargeError` when ``n`` matches are more than ``limit``."""
     if limit is not None and n > limit:
         raise ResultTooLargeError(
             f"there are {count_text(n)} matches, more than limit={limit:,}; take a part with head(), "
@@ -65,27 +45,13 @@ def check_limit(n: int, limit: int | None) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Raise the error for a key that is neither a number nor a slice.
-
-    Examples
-    --------
-    >>> check_key("price")
-    Traceback (most recent call last):
-    TypeError: a match has a number, got 'price'; columns are those of to_frame()
-    """
+    """Raise `TypeError` unless the key of ``matches[key]`` is an integer."""
     if not isinstance(key, int | np.integer):
-        raise TypeError(f"a match has a number, got {key!r}; columns are those of to_frame()")
+        raise TypeError(f"matches are numbered, got {key!r}; for columns use to_frame()")
 
 
 def number_of(key: int, n: int) -> int:
-    """Return the number of a match, counted from the end when ``key`` is negative.
-
-    Parameters
-    ----------
-    key : int
-        As the user gives it.
-    n : int
-        How many matches there are.
+    """Return the number of one of ``n`` matches; a negative ``key`` counts from the end.
 
     Raises
     ------
@@ -96,9 +62,6 @@ def number_of(key: int, n: int) -> int:
     --------
     >>> number_of(-1, 4)
     3
-    >>> number_of(4, 4)
-    Traceback (most recent call last):
-    IndexError: no match has number 4; there are 4, numbered from 0
     """
     key = operator.index(key)
     if not -n <= key < n:
@@ -107,7 +70,7 @@ def number_of(key: int, n: int) -> int:
 
 
 def no_such_match(number: int, n_matches: int) -> IndexError:
-    """Return the error for a number that no match has."""
-    there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there is none"
+    """Return the `IndexError` for a number that no match has."""
+    there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there are no matches"
     sign = "-" if number < 0 else ""
     return IndexError(f"no match has number {sign}{count_text(abs(number))}; {there}")

@@ -1,4 +1,4 @@
-"""Doors to rooms above: what a result opens without knowing it, such as the explorer."""
+"""Functions of higher layers that results call by name, such as the explorer; they load on first use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ _PLACE_OF_DOOR: dict[str, str] = {}
 
 
 def name_door(name: str, place: str) -> None:
-    """Say which function a result calls by ``name``; its module loads with the first call.
+    """Register the function that results call by ``name``; ``place`` is as ``"cepkit.results.views:view"``.
 
-    Parameters
-    ----------
-    name : str
-        ``"explore"``: takes a frame and a query. ``"view"``: takes matches, a word and settings.
-    place : str
-        Module and attribute, as ``"cepkit.results.views:view"``.
+    ``"explore"`` takes a frame and a query. ``"view"`` takes matches, the name of a view and settings.
 
     Examples
     --------
@@ -31,18 +26,12 @@ def name_door(name: str, place: str) -> None:
 
 
 def open_door(name: str) -> Callable[..., Any]:
-    """Return the function that `name_door` named.
+    """Return the function that `name_door` registered.
 
     Raises
     ------
     CepError
-        When nobody named it.
-
-    Examples
-    --------
-    >>> open_door("cellar")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: nothing is registered as 'cellar'; import cepkit first
+        When no function is registered under this name.
     """
     if name not in _PLACE_OF_DOOR:
         raise CepError(f"nothing is registered as {name!r}; import cepkit first")

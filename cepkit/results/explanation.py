@@ -1,4 +1,4 @@
-"""How a query is read and how it will run: the answer of ``explain``."""
+"""The result of ``explain``: how a query is read and how it will run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cepkit.results.sequence_explanation import sequence_lines
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """How a query is read and run; prints as text, in a notebook with the automaton of a regex query.
+    """How a query is read and run; prints as text. A notebook also shows the automaton of a regex query.
 
     Parameters
     ----------
@@ -25,17 +25,16 @@ class Explanation:
     engine : Engine
         The engine that will run it.
     orders : tuple of BranchOrder
-        The measured orders of evaluation, one per branch of a sequence query; empty where nothing is
-        measured.
+        The measured evaluation orders, one per branch of a sequence query; empty without measurements.
     notes : tuple of (str, str)
-        Labels and texts of further lines on a sequence query.
+        Labels and texts of extra lines for a sequence query.
 
     Examples
     --------
     >>> import cepkit as cep
     >>> import pandas as pd
-    >>> told = cep.explain(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"})
-    >>> print(str(told).splitlines()[0])
+    >>> explanation = cep.explain(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"})
+    >>> print(str(explanation).splitlines()[0])
     pattern      up
     """
 
@@ -46,20 +45,12 @@ class Explanation:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether the query is an event sequence.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").is_sequence
-        True
-        """
+        """Whether the query is an event sequence."""
         return isinstance(self.program, SequenceProgram)
 
     @property
     def states(self) -> States:
-        """The automaton: of a regex query with one transition per state and predicate.
+        """The automaton of the query; a regex query has one transition per state and predicate.
 
         Examples
         --------
@@ -110,8 +101,8 @@ class Explanation:
         return automaton_svg(self.states, define=self._texts())
 
     def _texts(self) -> dict[str, str]:
-        """Return the text of each predicate of a regex query."""
-        if isinstance(self.program, SequenceProgram):
+        """Return the text of each predicate of a regex query by name."""
+        if self.is_sequence:
             return {}
         return {name: str(expression) for name, expression in self.program.query.define}
 

@@ -1,4 +1,4 @@
-"""What an engine found, as `Matches` asks for it: one protocol for every kind of query."""
+"""The protocol by which `Matches` reads the matches of any kind of query."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.events import Events, Source
 
-DRAWN = 200  # matches of a picture, where they have to be made first
+DRAWN = 200  # matches that a picture shows when they must be built first
 
 
 class Items(Protocol):
-    """The events of some matches: match m has items ``first_item_of_match[m]`` to ``[m + 1]``."""
+    """The events of some matches: match m has the items from ``first_item_of_match[m]`` to ``[m + 1]``."""
 
     @property
     def event_of_item(self) -> np.ndarray:
@@ -37,7 +37,7 @@ class Items(Protocol):
 
 
 class Part(Protocol):
-    """Some matches, made as arrays: a `MatchSet` or a `MatchBlock`."""
+    """Some matches as arrays: a `MatchSet` or a `MatchBlock`."""
 
     @property
     def first(self) -> np.ndarray:
@@ -52,7 +52,7 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, matches: np.ndarray | slice) -> Part:
-        """Return these matches, in the order given."""
+        """Return these matches in the given order."""
         ...
 
 
@@ -60,11 +60,11 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 class FoundMatches(Protocol[AnyPart]):
-    """The matches of a program in some events, in canonical order, made when they are asked for."""
+    """The matches of a program in some events, in canonical order, built on demand."""
 
     @property
     def program(self) -> Program | SequenceProgram:
-        """Return the program whose matches these are."""
+        """Return the program of these matches."""
         ...
 
     @property
@@ -74,7 +74,7 @@ class FoundMatches(Protocol[AnyPart]):
 
     @property
     def hint(self) -> str:
-        """Return what a user can ask when nothing matches."""
+        """Return the call that explains why nothing matches."""
         ...
 
     @property
@@ -84,48 +84,41 @@ class FoundMatches(Protocol[AnyPart]):
 
     @property
     def run(self) -> Any:
-        """Return what the engine tells of its run, or None."""
-        ...
+        """Return the engine's record of its run, or None."""
 
     def count(self) -> int:
         """Return the exact number of matches."""
         ...
 
     def any(self) -> bool:
-        """Return whether there is a match."""
-        ...
+        """Return whether a match exists."""
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
-        ...
+        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches."""
         ...
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end, rising, and how many end at each."""
-        ...
+        """Return the rising positions where matches end, and the number of matches that end at each."""
 
     def first(self, n: int) -> AnyPart:
         """Return the first ``n`` matches, or all when there are no more."""
         ...
 
     def glance(self, n: int) -> AnyPart:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
-        ...
+        """Return up to ``n`` matches; the first ones if they are cheap to find."""
 
-    def drawn(self) -> AnyPart:
-        """Return the matches from which a picture chooses."""
-        ...
+    def for_picture(self) -> AnyPart:
+        """Return the matches from which a picture selects."""
 
     def sample(self, n: int, seed: int) -> AnyPart:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         ...
 
     def take(self, numbers: Sequence[int]) -> AnyPart:
-        """Return the matches of these numbers, in this order."""
-        ...
+        """Return the matches with these numbers, in this order."""
 
     def blocks(self, size: int) -> Iterator[AnyPart]:
         """Yield all matches in blocks of at most ``size``."""
@@ -135,11 +128,10 @@ class FoundMatches(Protocol[AnyPart]):
         """Return all matches."""
         ...
 
-    def narrowed(self, numbers: range) -> FoundMatches[AnyPart]:
-        """Return the matches of these numbers as a result of their own."""
-        ...
+    def narrow(self, numbers: range) -> FoundMatches[AnyPart]:
+        """Return the matches with these numbers as a result of their own."""
 
-    def measured(self, part: AnyPart, source: Source) -> Mapping[str, Measured]:
+    def measure(self, part: AnyPart, source: Source) -> Mapping[str, Measured]:
         """Return the result columns of a part."""
         ...
 
@@ -148,8 +140,7 @@ class FoundMatches(Protocol[AnyPart]):
         ...
 
     def variables(self, part: AnyPart) -> np.ndarray:
-        """Return the name in the pattern that each item of a part stands for, objects."""
-        ...
+        """Return the variable of each item of a part, as an array of objects."""
 
     def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""

@@ -33,7 +33,7 @@ class Match:
     rows: Frame  # a frame of the kind that was searched, with the column ``variable``
 
     def __getitem__(self, name: str) -> Any:
-        """Return a measure by its name."""
+        """Return the measure of this name."""
         if name not in self.measures:
             raise column_not_found(f"match {self.number}", name, self.measures)
         return self.measures[name]
@@ -44,12 +44,5 @@ class Match:
 
 
 def plain_value(value: Any) -> Any:
-    """Return the Python value of a number of numpy; others as they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> plain_value(np.float64(0.5)), plain_value("x")
-    (0.5, 'x')
-    """
+    """Return a numpy number as a Python value; other values stay unchanged."""
     return value.item() if isinstance(value, np.integer | np.floating | np.bool_) else value

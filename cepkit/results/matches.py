@@ -1,4 +1,4 @@
-"""The matches of a query in a frame, as users hold them; Spark frames have `SparkMatches`."""
+"""`Matches`, the result of a query on a frame in memory; for Spark frames see `SparkMatches`."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from cepkit.widgets.view import View
 
 SHOWN = 10  # matches in a repr
-_TOGETHER = 1000  # matches that iteration makes at once
-_NOT_SEEN = "none in the part that was looked at; count() looks at all of it"
+_TOGETHER = 1000  # matches that iteration builds at once
+_NOT_SEEN = "none in the part that was searched so far; count() searches all of it"
 
 
 class Matches:
     """The matches of a query in a frame.
 
-    `cepkit.match` and ``df.cep.match`` return it for pandas, polars and Arrow, for regex and for sequence
-    queries. Matches are in the order of their last event; several with the same last event are compared
-    backwards event by event. A match's number is its place in this order, from 0.
+    `cepkit.match` and ``df.cep.match`` return it for pandas, polars and Arrow frames. Matches are sorted by
+    their last event; matches with the same last event are compared backwards, event by event. The number of
+    a match is its position in this order, from 0.
 
-    Matches, measures and rows are computed when they are asked for. Do not change the frame in between.
+    Matches, measures and rows are computed on demand. Do not change the frame in the meantime.
 
     Notes
     -----
-    Memory is bounded by the part that is asked for. Where the conditions link neighbouring events only,
-    matches are counted without being made; `cepkit.explain` says whether this is so.
+    Memory is bounded by the part that you request. When the conditions link neighbouring events only,
+    matches are counted without being built; `cepkit.explain` says whether this is so.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Matches:
 
     @property
     def engine(self) -> Engine:
-        """The engine that looks for the matches.
+        """The engine that finds the matches.
 
         Examples
         --------
@@ -100,11 +100,11 @@ class Matches:
 
     @property
     def run(self) -> Any:
-        """What the engine tells of its run; None for engines that tell nothing.
+        """The engine's record of its run; None for engines that keep none.
 
-        The regex engine gives a `Run`: partial matches looked at, blocks and threads. ``linked`` and the
-        engines of runs give a `PartialMatchRun`: numbers of partial matches, copies and chains. Parallel
-        engines give a `ParallelRun`: makespan, busy threads, comparisons and the trace.
+        The regex engine returns a `Run`: tested partial matches, blocks and threads. ``linked`` and the
+        engines of runs return a `PartialMatchRun`: numbers of partial matches, copies and chains. Parallel
+        engines return a `ParallelRun`: makespan, busy threads, comparisons and the trace.
 
         Examples
         --------
@@ -131,11 +131,11 @@ class Matches:
         Parameters
         ----------
         method : str
-            ``"exact"``, or ``"estimate"``. An estimate leaves out the conditions that keep the matches from
-            being counted without being made. It counts the rest, and a uniform sample of the rest tells which
-            share fulfils these conditions.
+            ``"exact"`` or ``"estimate"``. Some conditions can be tested only on matches that are built. An
+            estimate counts the matches without these conditions, and draws a uniform sample to estimate the
+            share that fulfils them. See `cepkit.engines.counting.estimate.estimate_count`.
         samples, seed : int
-            For an estimate: how many matches are drawn. The same seed draws the same ones.
+            For an estimate: the size of the sample. The same seed draws the same sample.
 
         Returns
         -------
@@ -146,12 +146,7 @@ class Matches:
         Raises
         ------
         UnsupportedQueryError
-            For an estimate, when leaving out conditions is not enough: with an after-match policy, with a
-            strategy other than ``any``, with ``until``.
-
-        Notes
-        -----
-        See `cepkit.engines.counting.estimate.estimate_count`.
+            For an estimate with an after-match policy, a strategy other than ``any``, or ``until``.
 
         Examples
         --------
@@ -169,24 +164,24 @@ class Matches:
         return self._found.count() if method == "exact" else self._found.estimate(samples, seed)
 
     def __len__(self) -> int:
-        """Return the exact number of matches, when it is below 2^63."""
+        """Return the exact number of matches if it is below 2^63."""
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, use count()")
         return n
 
     def __bool__(self) -> bool:
-        """Return whether there is a match."""
+        """Return whether a match exists."""
         return self._found.any()
 
     def count_by_last(self) -> pd.DataFrame:
-        """Return how many matches end at which row.
+        """Return the number of matches that end at each row.
 
         Returns
         -------
         pandas.DataFrame
-            ``index`` (label of the row in the frame), the partition and order columns, and ``count``. It has
-            a line for every row where a match ends, in stream order.
+            ``index`` (label of the row in the frame), the partition and order columns, and ``count``. One
+            row for every event where a match ends, in stream order.
 
         Examples
         --------
@@ -223,14 +218,9 @@ class Matches:
         return self._frame(self._found.first(whole_number("n", n)))
 
     def sample(self, n: int, seed: int = 0) -> Frame:
-        """Return ``n`` matches drawn uniformly without replacement, as a frame in the order of the matches.
+        """Return a uniform sample of ``n`` matches without replacement, as a frame in match order.
 
-        Parameters
-        ----------
-        n : int
-            How many; all matches when there are no more.
-        seed : int
-            The same seed draws the same matches.
+        The sample has all matches when there are fewer than ``n``. The same seed draws the same matches.
 
         Examples
         --------
@@ -244,7 +234,7 @@ class Matches:
         return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
     def take(self, numbers: Sequence[int]) -> Frame:
-        """Return the matches of these numbers, in this order, as a frame; no other match is kept for them.
+        """Return the matches with these numbers, in this order, as a frame.
 
         Raises
         ------
@@ -270,40 +260,40 @@ class Matches:
     @overload
     def __getitem__(self, key: slice) -> Matches: ...
     def __getitem__(self, key: int | slice) -> Match | Matches:
-        """Return a match by its number, or the matches of a slice.
+        """Return the match with this number, or the matches of a slice, numbered from 0.
 
-        The matches of a slice are numbered from 0. A slice of a sequence query has at most a million matches.
+        A slice of a sequence query has at most a million matches.
         """
         n = self.count()
         if isinstance(key, slice):
-            found = self._found.narrowed(range(*key.indices(n)))
+            found = self._found.narrow(range(*key.indices(n)))
             return Matches(found, self._source, self._engine, self._native)
         check_key(key)
         number = number_of(key, n)
-        return next(self._made(self._found.take([number]), number))
+        return next(self._to_matches(self._found.take([number]), number))
 
     def __iter__(self) -> Iterator[Match]:
         """Yield the matches in their order."""
         number = 0
         for part in self._found.blocks(_TOGETHER):
-            yield from self._made(part, number)
+            yield from self._to_matches(part, number)
             number += len(part)
 
-    def _made(self, part: Part, number: int) -> Iterator[Match]:
-        table = as_pandas(self._measured(part))
+    def _to_matches(self, part: Part, number: int) -> Iterator[Match]:
+        table = as_pandas(self._measure(part))
         variables, items = self._found.variables(part), self._found.items(part)
         rows = self._found.events.rows(items.event_of_item.astype(np.int64, copy=False))
         for i in range(len(part)):
             own = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
             frame = self._source.rows(rows[own], {"variable": variables[own]})
-            # Column by column: a row as one Series would have one type.
+            # A row taken as one Series would have a single type.
             measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
             yield Match(number + i, measures, self._native(frame))
 
     # --- frames
 
     def chunks(self, size: int = 65_536) -> Iterator[Frame]:
-        """Return an iterator over all matches as frames of at most ``size`` rows, in bounded memory.
+        """Iterate over all matches as frames of at most ``size`` rows, in bounded memory.
 
         Examples
         --------
@@ -318,22 +308,22 @@ class Matches:
         return (self._frame(part) for part in self._found.blocks(size))
 
     def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Frame:
-        """Return the matches as a frame of the kind that was searched.
+        """Return the matches as a frame of the same kind as the searched frame.
 
         Parameters
         ----------
         rows : str
             ``"one"``: one row per match, with the partition columns and the measures. ``"all"``: the matched
-            rows of the frame under their own index. Two columns come first: ``match`` (its number) and
-            ``variable`` (the name in the pattern that the row stands for, ``"."`` for any event).
+            rows of the frame with their own index. The first two columns are then ``match`` (its number) and
+            ``variable`` (the name of the row in the pattern, ``"."`` for any event).
         limit : int, "auto" or None
-            The largest number of matches wanted. ``"auto"`` is what this kind of frame can bear: 1,000,000
-            in memory, any number on Spark. None: any number.
+            The largest number of matches wanted; None for any number. ``"auto"`` is 1,000,000 in memory and
+            any number on Spark.
 
         Returns
         -------
         DataFrame or table
-            In the order of the matches; within a match in stream order.
+            Sorted by match, then in stream order.
 
         Raises
         ------
@@ -342,7 +332,7 @@ class Matches:
 
         Notes
         -----
-        Where a row of a regex query can stand for several names, every name takes as many rows as it can,
+        If a row of a regex query fits several variables, each variable takes as many rows as it can, from
         left to right.
 
         Examples
@@ -372,26 +362,25 @@ class Matches:
         return self._found.all()
 
     def _frame(self, part: Part) -> Frame:
-        return self._native(self._measured(part))
+        return self._native(self._measure(part))
 
-    def _measured(self, part: Part) -> Frame:
-        return self._source.result(self._found.measured(part, self._source))
+    def _measure(self, part: Part) -> Frame:
+        return self._source.result(self._found.measure(part, self._source))
 
     def aggregate(self, **aggregates: str) -> pd.Series:
-        """Return aggregates over the events of all matches; an event counts as often as it is matched.
+        """Return aggregates over the events of all matches; an event counts once for every match it is in.
 
         Parameters
         ----------
         **aggregates : str
-            Name and text of each: ``count``, ``sum``, ``avg``, ``min`` or ``max`` of a column of a variable,
-            as ``"sum(b.price)"``. ``"count(b)"`` is the number of (match, event) pairs and ``"count()"`` the
-            number of matches. In regex queries, ``"sum(price)"`` takes all rows of the matches.
+            Names and texts of the aggregates: ``count``, ``sum``, ``avg``, ``min`` or ``max`` of a column of
+            a variable, as ``"sum(b.price)"``. ``"count(b)"`` is the number of (match, event) pairs and
+            ``"count()"`` the number of matches. In regex queries, ``"sum(price)"`` uses all matched rows.
 
         Returns
         -------
         pandas.Series
-            The values under their names; null where there is no match. Counts and sums of integers are exact,
-            of any size.
+            The values by name; null without a match. Counts and sums of integers are exact, of any size.
 
         Raises
         ------
@@ -402,7 +391,7 @@ class Matches:
 
         Notes
         -----
-        Where the conditions link neighbouring events only, no match is made.
+        When the conditions link neighbouring events only, no match is built.
         Source: Poppe et al., "GRETA", PVLDB 2017.
 
         Examples
@@ -417,20 +406,20 @@ class Matches:
         return self._found.aggregate(self._source, aggregates)
 
     def lineage(self, number: int | None = None, *, limit: Limit = "auto") -> pd.DataFrame:
-        """Return which row stands for what: one line per matched row.
+        """Return one row per matched row, with its match and its variable.
 
         Parameters
         ----------
         number : int, optional
-            Number of the one match wanted; None: all matches.
+            Number of the only match wanted; None for all matches.
         limit : int, "auto" or None
             The largest number of matches wanted, as in `to_frame`.
 
         Returns
         -------
         pandas.DataFrame
-            ``match``, ``variable``, ``position`` (place in the stream) and ``index`` (label of the row in the
-            frame); by match, then by position.
+            ``match``, ``variable``, ``position`` (in the stream) and ``index`` (label of the row in the
+            frame), sorted by match, then by position.
 
         Raises
         ------
@@ -455,12 +444,12 @@ class Matches:
         return lineage_frame(self._found, self._found.take([first]), first, self._source)
 
     def tag(self) -> Frame:
-        """Return the searched frame with two more columns, ``match`` and ``variable``, null where none.
+        """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
 
         Raises
         ------
         CepError
-            When a row belongs to more than one match: ``to_frame(rows="all")`` has each of them.
+            When a row belongs to more than one match; use ``to_frame(rows="all")`` then.
 
         Examples
         --------
@@ -473,7 +462,7 @@ class Matches:
         1    b      0        y
         2    c   <NA>     <NA>
         """
-        part = self._all(max(LIMIT, self._found.events.n_events))  # more matches have rows in common
+        part = self._all(max(LIMIT, self._found.events.n_events))  # more matches than events share rows
         return self._native(self._source.tagged(tag_columns(self._found, part)))
 
     # --- pictures
@@ -496,9 +485,9 @@ class Matches:
         Parameters
         ----------
         value : str, optional
-            Column to draw; None: the first column of numbers that a condition looks at.
+            Column to draw; None for the first numeric column in a condition.
         partitions : int
-            How many of the partitions with matches to show.
+            The largest number of partitions shown; only partitions with matches are shown.
         max_events : int
             The largest number of events drawn; the title says how many are left out.
 
@@ -517,7 +506,7 @@ class Matches:
         from cepkit.plots.timeline.found import plot_matches
 
         found = self._found
-        part = found.drawn()
+        part = found.for_picture()
 
         def marks(numbers: np.ndarray) -> pd.DataFrame:
             chosen = part.take(numbers)
@@ -537,7 +526,7 @@ class Matches:
         )  # fmt: skip
 
     def _totals(self, part: Part, n_partitions: int) -> Totals:
-        """Return the numbers for a picture that has ``part``, without making more matches."""
+        """Return the totals for a picture of ``part`` without building more matches."""
         from cepkit.plots.timeline.selection import Totals
 
         events = self._found.events
@@ -552,21 +541,21 @@ class Matches:
         return Totals(events.n_events, n_partitions, n, is_exact, n_partitions_matched, n_events_matched)
 
     def _at_least(self, n_seen: int) -> tuple[int, bool]:
-        """Return what is cheap to know of the number of matches when ``n_seen`` of them were made."""
+        """Return a cheap lower bound of the number of matches after ``n_seen`` were built; say if exact."""
         n, is_exact = self._found.at_least()
-        return max(n, n_seen), is_exact  # a look at a smaller part may find what the first one did not
+        return max(n, n_seen), is_exact
 
     def view(self, what: str = "lineage", **settings: Any) -> View:
-        """Return a view to look into: a widget in a notebook, else a picture.
+        """Return an interactive view: a widget in a notebook, otherwise a picture.
 
         Parameters
         ----------
         what : str
-            ``"lineage"``: the matches page by page, with their events and what they share; with the engine
-            ``linked`` also its chains. ``"threads"`` and ``"buffers"``: what a parallel engine did, when it
-            was asked for a trace.
+            ``"lineage"``: the matches page by page, with their events and the events they share; with the
+            engine ``linked`` also its chains. ``"threads"`` and ``"buffers"``: the run of a parallel engine
+            with ``trace=True``.
         **settings
-            Settings of the view: ``title``, ``size`` of a page.
+            Settings of the view: ``title``, and ``size`` of a page.
 
         See Also
         --------
@@ -588,7 +577,7 @@ class Matches:
     def _headline(self) -> str:
         events, by = self._found.events, self.query.partition_by
         n, is_exact = self._at_least(len(self._shown))
-        # A category without rows has a code of its own, but is no partition.
+        # A category without rows has a code but is no partition.
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
         plural = "" if n_partitions == 1 else "s"
         parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
@@ -600,7 +589,7 @@ class Matches:
 
     @cached_property
     def _shown(self) -> pd.DataFrame:
-        return as_pandas(self._measured(self._found.glance(SHOWN)))
+        return as_pandas(self._measure(self._found.glance(SHOWN)))
 
     @cached_property
     def _more(self) -> str:
@@ -612,10 +601,10 @@ class Matches:
 
     @property
     def _call(self) -> str:
-        """The call that shows more, as HTML."""
+        """The call that shows more matches, as HTML."""
         n, is_exact = self._at_least(0)
         if not is_exact:
-            return "<code>count()</code> looks for all of them"
+            return "<code>count()</code> finds all of them"
         if n > LIMIT:
             return "<code>sample(…)</code> draws from all of them"
         return "<code>to_frame()</code> has them all"
@@ -635,13 +624,5 @@ class Matches:
 
 
 def as_pandas(frame: Frame) -> pd.DataFrame:
-    """Return a frame of results as a pandas one.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> as_pandas(pa.table({"x": [1]}))
-       x
-    0  1
-    """
+    """Return a pandas, polars or Arrow frame as a pandas DataFrame."""
     return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()

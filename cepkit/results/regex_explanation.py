@@ -1,4 +1,4 @@
-"""How a regex query is read and run, line by line."""
+"""The lines of ``explain`` for a regex query."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from cepkit.planning.planner import Engine
 
 
 def regex_lines(program: Program, engine: Engine) -> list[str]:
-    """Return the lines of an explanation."""
-    query, plan = program.query, program.plan
-    automaton = program.automaton
-    lines = [f"pattern      {query.pattern}"]
-    lines += [
-        f"partitions   by {', '.join(query.partition_by)}"
-        if query.partition_by
-        else "partitions   none: one stream"
-    ]
-    lines += [
-        f"order        by {', '.join(query.order_by)}" if query.order_by else "order        of the rows"
+    """Return the lines of the explanation of a regex query."""
+    query, plan, automaton = program.query, program.plan, program.automaton
+    by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
+    lines = [
+        f"pattern      {query.pattern}",
+        f"partitions   {f'by {by}' if by else 'none: one stream'}",
+        f"order        {f'by {order}' if order else 'of the rows'}",
     ]
     if query.within is not None:
         lines.append(f"window       {query.within}")
@@ -32,7 +28,7 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
     lines.append(f"automaton    {states(automaton).n_states} states, {len(automaton.names)} positions")
     lines.append(f"engine       {engine.name}: {engine.summary}")
     lines.append(f"kernel       {_kernel(program)}")
-    remembered = [f"{slot.op}({_named(slot)})" if slot.args else "start number" for slot in plan.slots]
+    remembered = [f"{slot.op}({_columns_of(slot)})" if slot.args else "start number" for slot in plan.slots]
     lines.append(f"remembers    per partial match: {', '.join(['start', 'positions', *remembered])}")
     for queue in plan.queues:
         place = automaton.names[queue.position]
@@ -44,7 +40,7 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
         lines.append("note         no condition looks at the start")
     if _may_never_expire(program):
         lines.append(
-            "warning      a partial match may wait for ever: nothing bounds the loop; think of within=…"
+            "warning      a partial match may wait forever: nothing bounds the loop; consider within=…"
         )
     return lines
 
@@ -52,7 +48,7 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
 def _class_of(program: Program, name: str) -> str:
     plan, automaton = program.plan, program.automaton
     mask = automaton.mask_of_name(name)
-    # Among conditions on the start, first positions test the query's window only; the window has a line.
+    # At first positions, the only condition on the start is the window, which has its own line.
     own = [*plan.event_conjuncts, *(c for c in plan.start_conjuncts if not c.mask & automaton.first)]
     terms = [conjunct.term for conjunct in own if conjunct.mask & mask]
     parts = {part.op for term in terms for part in term.walk()}
@@ -77,7 +73,7 @@ def _kernel(program: Program) -> str:
 
 
 def _may_never_expire(program: Program) -> bool:
-    """Whether a loop has no condition at all: every start stays live until a match."""
+    """Return whether a loop has no condition at all, so that every start stays live until a match."""
     plan, automaton = program.plan, program.automaton
     if plan.dominated >> 0 and all(plan.dominated >> p & 1 for p in range(len(automaton.names))):
         return False
@@ -88,6 +84,5 @@ def _may_never_expire(program: Program) -> bool:
     )
 
 
-def _named(term) -> str:
-    names = [part.data for part in term.walk() if part.op == "column"]
-    return ", ".join(names)
+def _columns_of(term) -> str:
+    return ", ".join(part.data for part in term.walk() if part.op == "column")

@@ -1,4 +1,4 @@
-"""The matches of a regex query, as `Matches` asks for them."""
+"""The matches of a regex query, with the protocol `FoundMatches`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cepkit.events import Events, Source
 
 @dataclass(frozen=True, eq=False)
 class RegexFound:
-    """Matches of contiguous rows; all of them are known. See `cepkit.results.found.FoundMatches`."""
+    """Matches of contiguous rows, all of them in memory. See `cepkit.results.found.FoundMatches`."""
 
     program: Program
     whole: MatchSet
@@ -36,7 +36,7 @@ class RegexFound:
         return len(self.whole)
 
     def any(self) -> bool:
-        """Return whether there is a match."""
+        """Return whether a match exists."""
         return len(self.whole) > 0
 
     def at_least(self) -> tuple[int, bool]:
@@ -48,7 +48,7 @@ class RegexFound:
         return exactly(len(self.whole))
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions where matches end, rising, and how many end at each."""
+        """Return the rising positions where matches end, and the number of matches that end at each."""
         return np.unique(self.whole.last, return_counts=True)
 
     def first(self, n: int) -> MatchSet:
@@ -57,8 +57,8 @@ class RegexFound:
 
     glance = first
 
-    def drawn(self) -> MatchSet:
-        """Return the matches from which a picture chooses: all."""
+    def for_picture(self) -> MatchSet:
+        """Return all matches: a picture selects from them."""
         return self.whole
 
     def sample(self, n: int, seed: int) -> MatchSet:
@@ -68,7 +68,7 @@ class RegexFound:
         return self.whole.take(np.sort(drawn))
 
     def take(self, numbers: Sequence[int]) -> MatchSet:
-        """Return the matches of these numbers, in this order."""
+        """Return the matches with these numbers, in this order."""
         return self.whole.take(np.asarray(numbers, np.int64))
 
     def blocks(self, size: int) -> Iterator[MatchSet]:
@@ -80,12 +80,12 @@ class RegexFound:
         """Return all matches."""
         return self.whole
 
-    def narrowed(self, numbers: range) -> RegexFound:
-        """Return the matches of these numbers as a result of their own."""
+    def narrow(self, numbers: range) -> RegexFound:
+        """Return the matches with these numbers as a result of their own."""
         whole = self.whole.take(np.arange(numbers.start, numbers.stop, numbers.step))
         return RegexFound(self.program, whole, self.run)
 
-    def measured(self, part: MatchSet, source: Source) -> dict[str, Measured]:
+    def measure(self, part: MatchSet, source: Source) -> dict[str, Measured]:
         """Return the result columns of a part."""
         return measure(self.program.query, part, source)
 
@@ -94,7 +94,7 @@ class RegexFound:
         return part.lineage
 
     def variables(self, part: MatchSet) -> np.ndarray:
-        """Return the name in the pattern that each item of a part stands for, objects."""
+        """Return the variable of each item of a part, as an array of objects."""
         return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, part)]
 
     def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:

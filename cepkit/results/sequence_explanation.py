@@ -1,4 +1,4 @@
-"""How a sequence query is read and run, line by line."""
+"""The lines of ``explain`` for a sequence query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine, automatic_engines
 
 _STRATEGIES = {
-    "any": "any: events between two of a match may be skipped, every combination is a match",
+    "any": "any: any events may be skipped between two events of a match; every combination is a match",
     "next": "next: no relevant event is skipped",
     "partition": "partition: successive events of the partition",
     "strict": "strict: successive events of the whole stream",
@@ -25,7 +25,7 @@ def sequence_lines(
     orders: tuple[BranchOrder, ...],
     notes: tuple[tuple[str, str], ...],
 ) -> list[str]:
-    """Return the lines of an explanation; ``notes`` are labels and texts that come last."""
+    """Return the lines of the explanation of a sequence query; ``notes``, labels with texts, come last."""
     query = program.query
     by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
     lines = [
@@ -83,14 +83,14 @@ def _windows(query: SequenceQuery) -> list[str]:
 
 
 def _class_of(program: SequenceProgram, number: int) -> str:
-    """Return what a conjunct looks at, over all branches."""
+    """Return which events a conjunct reads, over all branches."""
     kinds = []
     for bound in program.branches:
         known = {id(c.condition) for c in bound.conditions}
         for condition in bound.branch.conditions:
             if condition.conjunct == number:
                 kinds.append(_kind(bound.branch, condition, id(condition) in known))
-    return ", or ".join(dict.fromkeys(kinds)) or "of no branch"
+    return ", or ".join(dict.fromkeys(kinds)) or "in no branch"
 
 
 def _counting(program: SequenceProgram) -> str:
@@ -116,7 +116,7 @@ def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
 
 
 def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
-    """Return the lines about the order in which a branch's events are looked for."""
+    """Return the lines about the evaluation order of a branch."""
     names = [component.variable for component in branch.components]
     lines = [
         f"evaluation   {', '.join(names[c] for c in chosen.order)}  "
@@ -130,7 +130,7 @@ def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
             f"{_number(expected)} partial matches"
         )
     if any(c.absence is None for c in branch.conditions) and not chosen.statistics.conditions:
-        lines.append("             selectivities are not measured: the search is short whatever they are")
+        lines.append("             selectivities are not measured: the search is short in any case")
     for one in chosen.statistics.conditions:
         share = f"{one.selectivity:.3g} ({one.n_held:,} of {one.n_tested:,})"
         lines.append(f"             selectivity of {one.name}: {share}")

@@ -1,4 +1,4 @@
-"""The matches of a sequence query, as `Matches` asks for them."""
+"""The matches of a sequence query, with the protocol `FoundMatches`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cepkit.results.found import DRAWN
 
 @dataclass(frozen=True, eq=False)
 class SequenceFound:
-    """Matches of an event sequence, made when looked at. See `cepkit.results.found.FoundMatches`."""
+    """Matches of an event sequence, built on demand. See `cepkit.results.found.FoundMatches`."""
 
     program: SequenceProgram
     whole: SequenceSet
@@ -37,7 +37,7 @@ class SequenceFound:
 
     @property
     def run(self) -> Any:
-        """Return what the engine tells of its run, or None."""
+        """Return the engine's record of its run, or None."""
         return getattr(self.whole, "run", None)
 
     def count(self) -> int:
@@ -45,21 +45,21 @@ class SequenceFound:
         return self.whole.count()
 
     def any(self) -> bool:
-        """Return whether there is a match."""
+        """Return whether a match exists."""
         return self.whole.any()
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is cheap to know, and whether it is the exact one."""
+        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
         return self.whole.at_least()
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
-        """Return an estimate of the number of matches; of a slice the exact one."""
+        """Return an estimate of the number of matches; for a slice, the exact number."""
         if isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
             return exactly(self.whole.count())
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end, rising, and how many end at each."""
+        """Return the rising positions where matches end, and the number of matches that end at each."""
         return self.whole.ends()
 
     def first(self, n: int) -> MatchBlock:
@@ -67,11 +67,11 @@ class SequenceFound:
         return self.whole.first(n)
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches, the first ones where these are cheap to find."""
+        """Return up to ``n`` matches; the first ones if they are cheap to find."""
         return self.whole.glance(n)
 
-    def drawn(self) -> MatchBlock:
-        """Return the matches from which a picture chooses."""
+    def for_picture(self) -> MatchBlock:
+        """Return the matches from which a picture selects."""
         return self.whole.glance(DRAWN)
 
     def sample(self, n: int, seed: int) -> MatchBlock:
@@ -79,7 +79,7 @@ class SequenceFound:
         return self.whole.sample(n, seed)
 
     def take(self, numbers: Sequence[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
+        """Return the matches with these numbers, in this order."""
         return self.whole.take(list(numbers))
 
     def blocks(self, size: int) -> Iterator[MatchBlock]:
@@ -91,13 +91,13 @@ class SequenceFound:
         whole = self.whole
         return whole.block if isinstance(whole, KnownMatches) else whole.ending(0, self.events.n_events)
 
-    def narrowed(self, numbers: range) -> SequenceFound:
-        """Return the matches of these numbers as a result of their own; they are made at once.
+    def narrow(self, numbers: range) -> SequenceFound:
+        """Build the matches with these numbers as a result of their own, at most a million.
 
         Raises
         ------
         ResultTooLargeError
-            For more than a million of them.
+            For more matches.
         """
         n_wanted = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() ends at 2^63
         if n_wanted > LIMIT:
@@ -106,7 +106,7 @@ class SequenceFound:
             )
         return SequenceFound(self.program, KnownMatches(self.events, self.whole.take(list(numbers))))
 
-    def measured(self, part: MatchBlock, source: Source) -> dict[str, Measured]:
+    def measure(self, part: MatchBlock, source: Source) -> dict[str, Measured]:
         """Return the result columns of a part."""
         return sequence_measures(self.program, self.events, part, source)
 
@@ -115,7 +115,7 @@ class SequenceFound:
         return part
 
     def variables(self, part: MatchBlock) -> np.ndarray:
-        """Return the name in the pattern that each item of a part stands for, objects."""
+        """Return the variable of each item of a part, as an array of objects."""
         names = np.array(self.program.query.variables, dtype=object)
         return names[variables_of_items(self.program, part)]
 

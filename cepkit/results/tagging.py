@@ -1,4 +1,4 @@
-"""Frames of single rows: which row stands for what, and the searched frame with its matches marked."""
+"""Frames of matched rows: the lineage, and the columns that tag the searched frame."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ from cepkit.results.found import FoundMatches, Part
 def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, source: Source) -> pd.DataFrame:
     """Return ``match``, ``variable``, ``position`` and ``index`` of every row of a part.
 
-    Parameters
-    ----------
-    found : FoundMatches
-        What the part belongs to.
-    part : MatchSet or MatchBlock
-        Some matches.
-    first_number : int
-        Number of the first of them; the others follow it.
-    source : source of a frame
-        The frame that was searched.
+    The matches of the part are numbered from ``first_number``; ``source`` is the searched frame.
     """
     items = found.items(part)
     match = items.match_of_item
@@ -42,7 +33,7 @@ def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, sourc
 
 
 def tag_columns(found: FoundMatches[Any], part: Part) -> dict[str, Any]:
-    """Return the columns ``match`` and ``variable`` of every row of the frame, null where none matched.
+    """Return the columns ``match`` and ``variable`` for every row of the frame; null for unmatched rows.
 
     Raises
     ------
@@ -60,7 +51,4 @@ def tag_columns(found: FoundMatches[Any], part: Part) -> dict[str, Any]:
             "use after_match='past_last', or to_frame(rows='all')"
         )
     variable[rows] = found.variables(part)
-    return {
-        "match": pd.arrays.IntegerArray(match, match < 0),
-        "variable": pd.array(variable, dtype="string"),
-    }
+    return {"match": pd.arrays.IntegerArray(match, match < 0), "variable": pd.array(variable, dtype="string")}

@@ -1,4 +1,4 @@
-"""Views: one word, ``view``, for what each result has to show; wings register their own views."""
+"""`view`: interactive views of results; wings register their own views."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from cepkit.widgets.nfa_view import NfaView
     from cepkit.widgets.view import View
 
-OF_RUNS = ("threads", "buffers")  # views of what a parallel engine did
+OF_RUNS = ("threads", "buffers")  # views of the run of a parallel engine
 
 
 def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
-    """Return a view of a result, a query or a table: a widget, or a static picture where nothing runs it.
+    """Return an interactive view of a result, a query or a table; a static picture without a kernel.
 
     Parameters
     ----------
     of
-        What to look into:
+        The object to view, with the names of its views:
 
-        * matches: ``"lineage"``, and of a parallel engine that was asked for a trace also ``"threads"`` and
-          ``"buffers"``, as `Matches.view` gives them;
-        * matches in a Spark frame: ``"lineage"``, of a part of the frame, as `SparkMatches.view` says;
+        * matches: ``"lineage"``; with a parallel engine and ``trace=True`` also ``"threads"`` and
+          ``"buffers"``, see `Matches.view`;
+        * matches in a Spark frame: ``"lineage"`` for a part of the frame, see `SparkMatches.view`;
         * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
-        * a query or what ``explain`` says of it: ``"nfa"``, the automaton;
+        * a query or the result of ``explain``: ``"nfa"``, the automaton;
         * a DataFrame of utilities: ``"utility"``; see `cepkit.shedding.plots.utilities` for its columns.
     what : str, optional
-        Which view; None: the first that there is.
+        Name of the view; None for the first one.
     **settings
-        Of the view: ``title``, of utilities ``threshold``, of lineage ``size``; of a query ``live`` and
-        ``lit`` as of `NfaView`.
+        Settings of the view: ``title``; ``threshold`` for utilities; ``size`` for lineage; ``live`` and
+        ``lit`` for a query, see `NfaView`.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
     Raises
     ------
     CepError
-        When there is nothing to view, or not this; the message says what there is.
+        When the object has no view, or not this one; the message lists the available views.
 
     Examples
     --------
@@ -73,10 +73,10 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
 
 @singledispatch
 def view_of(of: Any, what: str | None, settings: dict) -> View | NfaView:
-    """Return the view ``what`` of a value; wings register what they have to show."""
+    """Return the view ``what`` of a value; wings register views of their own types."""
     raise CepError(
-        f"view: there is none of {type(of).__name__}. There are views of matches, runs, traces, queries, "
-        "explanations, and of DataFrames of utilities"
+        f"view: {type(of).__name__} has no view. Matches, runs, traces, queries, explanations and "
+        "DataFrames of utilities have views"
     )
 
 
@@ -106,8 +106,8 @@ def _(of, what, settings):
         if view_of.dispatch(type(of.run)) is not view_of.dispatch(object):
             return view_of(of.run, what, settings)
         raise CepError(
-            f"view: {what!r} is what a parallel engine has to show. Give engine=cep.Hybrid(…) and trace=True "
-            "to match; of these matches there is ['lineage']"
+            f"view: {what!r} needs the run of a parallel engine. Give engine=cep.Hybrid(…) and trace=True "
+            "to match; these matches have the views ['lineage']"
         )
     one_of(what, ("lineage", *OF_RUNS), "matches")
     return _lineage(of, settings)
@@ -124,17 +124,17 @@ def _lineage_of_part(
 ) -> View:
     rows = whole_number("view: rows", rows, 1)
     given = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
-    part, words = part_of(of._found.needed(), of.query.partition_by, of.query.order_by, rows)
+    part, words = part_of(of._found.needed_columns(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name
     settings = {name: value for name, value in given.items() if value is not None}
     return _lineage(part.cep.match(of.query, engine=engine), {"part": words, **settings})
 
 
 def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
-    """Return the name of a view, by default the first one; raise the error for unknown names."""
+    """Return the name of a view, by default the first one; raise `CepError` for unknown names."""
     if what is not None and what not in there:
         near = nearest(str(what), there)
-        raise CepError(f"view: {what!r} is not known of {whose}.{near} There is {list(there)}")
+        raise CepError(f"view: unknown view {what!r} of {whose}.{near} Views: {list(there)}")
     return what or there[0]
 
 

@@ -1,1 +1,1 @@
-"""Open streams: batches of events go in, matches come out; their state can be saved and loaded."""
+"""Open streams: they take batches of events and return matches; their state can be saved and loaded."""

@@ -1,4 +1,4 @@
-"""Batches of a stream in stream order: each sorted, none before what has come already."""
+"""Sort the batches of a stream, and refuse rows before the newest event."""
 
 from __future__ import annotations
 
@@ -15,18 +15,9 @@ from cepkit.streaming.batches import StreamSchema
 def ordered_batch(
     table: pa.Table, newest: pa.Table | None, by: tuple[str, ...], schema: StreamSchema
 ) -> tuple[pa.Table, pa.Table]:
-    """Return a batch in stream order, and its order columns.
+    """Return a batch in stream order, and its order columns ``by``.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The batch, with the schema's columns.
-    newest : pyarrow.Table, optional
-        The order columns of the newest event so far, one row.
-    by : tuple of str
-        The order columns, one at least.
-    schema : StreamSchema
-        The stream's columns.
+    ``newest`` has the order columns of the newest event so far, one row.
 
     Raises
     ------
@@ -44,14 +35,13 @@ def ordered_batch(
             shown = ", ".join(f"{name} = {newest.column(name)[0]}" for name in by)
             raise OrderError(
                 f"{n_late:,} of the batch's {len(keys):,} rows come before the newest event so far "
-                f"({shown}); a stream cannot go back: sort its source, or put late rows "
-                "aside before you push"
+                f"({shown}); a stream cannot go back: sort its source, or remove late rows before push()"
             )
     return table, keys
 
 
 def _order_columns(table: pa.Table, by: tuple[str, ...], schema: StreamSchema) -> pa.Table:
-    """Return the order columns; ordered categories by their rank."""
+    """Return the order columns, with ordered categories as ranks."""
     columns = {}
     for name in by:
         columns[name] = table.column(name)

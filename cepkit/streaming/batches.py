@@ -1,4 +1,4 @@
-"""Batches of a stream: the schema they must have, the way in, and the way back to the kind of frame."""
+"""Batches of a stream: their schema, their conversion to Arrow, and results as the same kind of frame."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class StreamSchema:
     Parameters
     ----------
     arrow : pyarrow.Schema
-        Plain types (no dictionaries, no views); whether nulls may occur.
+        Plain types (no dictionaries, no views), with nullability.
     ordered : mapping of str to tuple of str
-        Text columns with an order of their own: the only texts there are, from least to greatest.
+        Ordered categories of text columns, from least to greatest. Other texts are errors.
     """
 
     arrow: pa.Schema
@@ -50,7 +50,7 @@ class StreamSchema:
 
     @cached_property
     def columns(self) -> dict[str, ColumnType]:
-        """The type of every column as the compiler sees it."""
+        """The compiler's type of every column."""
         return {
             column.name: replace(
                 type_of_arrow(column.type, nullable=column.nullable), ordered=self.ordered.get(column.name)
@@ -65,7 +65,7 @@ class StreamSchema:
         return source
 
     def without_nulls(self, names: tuple[str, ...]) -> StreamSchema:
-        """Return the schema with these columns never null."""
+        """Return the schema with these columns declared never null."""
         columns = [f.with_nullable(False) if f.name in names else f for f in self.arrow]
         return StreamSchema(pa.schema(columns), self.ordered)
 
@@ -74,19 +74,19 @@ class StreamSchema:
 
 
 def schema_of(given: Any) -> StreamSchema:
-    """Return the schema that a user gave.
+    """Return the schema that the user describes.
 
     Parameters
     ----------
     given : mapping of str to type, pyarrow.Schema, or a frame
-        Types as text (``"int64"``, ``"string"``, ``"timestamp[us, UTC]"``; ``"int64 not null"``) or of Arrow,
-        numpy or pandas. Of a pandas, polars, Arrow or Spark frame (empty or not) only the types count;
-        pandas' plain integers and truth values never hold nulls, all else may.
+        Types as text (``"int64"``, ``"string"``, ``"timestamp[us, UTC]"``, ``"int64 not null"``) or as types
+        of Arrow, numpy or pandas. A pandas, polars, Arrow or Spark frame gives only its types. Plain integers
+        and booleans of pandas never hold nulls; all other types may.
 
     Raises
     ------
     CepError
-        For a type that is not known (with the nearest name), a name that occurs twice, or no columns at all.
+        For an unknown type (with the nearest name), a repeated column name, or a schema without columns.
     """
     schema = _schema_of(given)
     names = schema.arrow.names
@@ -148,7 +148,7 @@ def _schema_of_mapping(given: Mapping[str, Any]) -> StreamSchema:
             try:
                 dtype = pd.api.types.pandas_dtype(of)
             except TypeError:
-                raise CepError(f"schema: column {name!r} has {of!r}, which is no type") from None
+                raise CepError(f"schema: column {name!r} has {of!r}, which is not a type") from None
             fields.append(_field_of_dtype(name, dtype, ordered))
     return StreamSchema(pa.schema(fields), ordered)
 
@@ -171,16 +171,16 @@ def _field_of_dtype(name: str, dtype: Any, ordered: dict, values: pd.Series | No
 
 
 def _type_of_text(name: str, text: str) -> pa.DataType:
-    of = _parsed_type(text)
+    of = _parse_type(text)
     if of is None:
         raise CepError(
-            f"schema: column {name!r} has type {text!r}, which is not known."
+            f"schema: column {name!r} has the unknown type {text!r}."
             f"{nearest(text, [*_KNOWN, *_SPELLINGS])} Types: {list(_KNOWN)}"
         )
     return of
 
 
-def _parsed_type(text: str) -> pa.DataType | None:
+def _parse_type(text: str) -> pa.DataType | None:
     text = text.strip()
     if text.lower() in _SPELLINGS:
         return _SPELLINGS[text.lower()]
@@ -188,7 +188,7 @@ def _parsed_type(text: str) -> pa.DataType | None:
         base, argument = found[1].lower(), found[2]
         unit, _, zone = (part.strip() for part in argument.partition(","))
         if base in ("list", "array"):
-            item = _parsed_type(argument)
+            item = _parse_type(argument)
             return None if item is None else pa.list_(item)
         if unit in _UNITS and base in ("timestamp", "datetime64"):
             return pa.timestamp(unit, zone.removeprefix("tz=").strip() or None)
@@ -208,23 +208,18 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
     return pa.large_string() if of == pa.string_view() else of
 
 
-# --- the way in
+# --- batches as tables
 
 
 def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
-    """Return a batch as a table of exactly the schema's columns; columns it does not name are left out.
-
-    Parameters
-    ----------
-    batch : DataFrame, table or list of dict
-        pandas, polars, Arrow table or record batch.
+    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema.
 
     Raises
     ------
     ColumnNotFoundError
         For a missing column.
     CepError
-        For values that do not fit a column's type without loss, and for nulls where there must be none.
+        For values that do not fit the type of their column without loss, and for forbidden nulls.
     """
     arrays = _arrays_of_rows(batch, schema) if isinstance(batch, list) else _arrays_of_frame(batch, schema)
     table = pa.table(arrays, schema=schema.arrow)
@@ -234,7 +229,7 @@ def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
         if not pc.all(known).as_py():
             other = present.filter(pc.invert(known))[0].as_py()
             raise CepError(
-                f"batch: column {name!r} holds {other!r}, its ordered categories are {list(texts)}"
+                f"batch: column {name!r} holds {other!r}, but its ordered categories are {list(texts)}"
             )
     return table
 
@@ -250,12 +245,12 @@ def _arrays_of_frame(batch: Any, schema: StreamSchema) -> list[pa.Array | pa.Chu
             array = _array_of_series(array, wanted)
         elif array is None:
             raise CepError(f"batch: column {wanted.name!r} occurs more than once; rename or drop one of them")
-        arrays.append(_fitting(array, wanted))
+        arrays.append(_fit(array, wanted))
     return arrays
 
 
 def _columns_of(batch: Any) -> dict[str, Any]:
-    """Return the columns by name; None for a name that several have."""
+    """Return the columns by name; None for a repeated name."""
     if isinstance(batch, pd.DataFrame):
         doubled = set(batch.columns[batch.columns.duplicated()])
         return {name: None if name in doubled else batch[name] for name in dict.fromkeys(batch.columns)}
@@ -276,7 +271,7 @@ def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:
     arrays = []
     for row in rows:
         if not isinstance(row, Mapping):
-            raise CepError(f"a batch that is a list holds a dict per event, got {type(row).__name__}")
+            raise CepError(f"a batch as a list has a dict per event, got {type(row).__name__}")
     for wanted in schema.arrow:
         name = wanted.name
         for number, row in enumerate(rows):
@@ -285,8 +280,8 @@ def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:
         try:
             array = pa.array([row[name] for row in rows], type=wanted.type, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise CepError(f"batch: column {name!r} must be {_described(wanted)}: {error}") from None
-        arrays.append(_fitting(array, wanted))
+            raise CepError(f"batch: column {name!r} must be {_type_text(wanted)}: {error}") from None
+        arrays.append(_fit(array, wanted))
     return arrays
 
 
@@ -294,15 +289,15 @@ def _array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.Chunk
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise CepError(f"batch: column {wanted.name!r} must be {_described(wanted)}: {error}") from None
+        raise CepError(f"batch: column {wanted.name!r} must be {_type_text(wanted)}: {error}") from None
 
 
-def _described(wanted: pa.Field) -> str:
+def _type_text(wanted: pa.Field) -> str:
     return f"{wanted.type}{'' if wanted.nullable else ' not null'}"
 
 
-def _fitting(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
-    """Return the values in the wanted type: changed only where nothing is lost and nobody surprised."""
+def _fit(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return the values in the wanted type, or raise `CepError` if a cast is lossy or surprising."""
     if array.type != wanted.type:
         own, of = type_of_arrow(array.type), type_of_arrow(wanted.type)
         is_alike = own.kind == of.kind or {own.kind, of.kind} <= set(NUMBERS)
@@ -310,34 +305,27 @@ def _fitting(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | 
             is_alike = (own.timezone is None) == (of.timezone is None)
         if not (is_alike or pa.types.is_null(array.type)):
             raise CepError(
-                f"batch: column {wanted.name!r} must be {_described(wanted)}, it is {array.type}; "
+                f"batch: column {wanted.name!r} must be {_type_text(wanted)}, it is {array.type}; "
                 "cast it, or begin a stream with another schema"
             )
         try:
             array = array.cast(wanted.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise CepError(
-                f"batch: column {wanted.name!r} must be {_described(wanted)}, it is {array.type}: {error}"
+                f"batch: column {wanted.name!r} must be {_type_text(wanted)}, it is {array.type}: {error}"
             ) from None
     if array.null_count and not wanted.nullable:
         raise CepError(
-            f"batch: column {wanted.name!r} must be {_described(wanted)}, it has {array.null_count:,} nulls "
+            f"batch: column {wanted.name!r} must be {_type_text(wanted)}, it has {array.null_count:,} nulls "
             f"among {len(array):,} values"
         )
     return array
 
 
 def stable_column(column: Column, of: ColumnType, name: str, codes: TextCodes | None) -> Column:
-    """Return a column of a batch with the dtype and the codes it has in every batch, whatever its values.
+    """Return a column of a batch with the same dtype and the same text codes as in every batch.
 
-    Parameters
-    ----------
-    column : Column
-        The values of the batch.
-    of : ColumnType
-        The column's type in the schema.
-    codes : TextCodes, optional
-        Of texts; grows.
+    ``of`` is the column's type in the schema. ``codes``, for texts, learn the new ones.
     """
     values = column.values
     if codes is not None:
@@ -347,18 +335,18 @@ def stable_column(column: Column, of: ColumnType, name: str, codes: TextCodes | 
         values = values.astype(np.int64, copy=False)
         if not column.type.nullable and (values == NULL_INTEGER).any():
             raise CepError(
-                f"batch: column {name!r} holds -2^63, which stands for null here; if it is never null, say "
-                "so in the schema: 'int64 not null'"
+                f"batch: column {name!r} holds -2^63, which cepkit uses for null; if the column is never "
+                "null, declare it in the schema: 'int64 not null'"
             )
     return Column(of, values)
 
 
-# --- the way back
+# --- results as frames
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of frame: ``pandas``, ``arrow``, ``polars`` or ``rows``; with pandas the columns' dtypes."""
+    """A kind of frame: ``pandas`` (with dtypes of its columns), ``arrow``, ``polars`` or ``rows``."""
 
     name: str
     dtypes: Mapping[str, Any] = field(default_factory=dict)
@@ -366,12 +354,8 @@ class Kind:
     def native(self, table: pa.Table, column_of_result: Mapping[str, str]) -> Any:
         """Return a table as a frame of this kind.
 
-        Parameters
-        ----------
-        table : pyarrow.Table
-            A result.
-        column_of_result : mapping of str to str
-            Result columns that are values of a column: in pandas they get its dtype where it can hold them.
+        ``column_of_result`` maps result columns to columns of the stream. In pandas, a result column gets the
+        dtype of its stream column if that dtype can hold the values.
         """
         if self.name == "rows":
             return table.to_pylist()
@@ -404,7 +388,7 @@ def _can_hold(dtype: Any, values: pd.Series) -> bool:
 
 
 def kind_of_batch(batch: Any) -> Kind:
-    """Return the kind of frame a batch is; of what is no frame, pandas."""
+    """Return the kind of frame of a batch; ``pandas`` if it is no frame."""
     if isinstance(batch, pd.DataFrame):
         return Kind("pandas", dict(zip(batch.columns, batch.dtypes, strict=True)))
     if isinstance(batch, list):

@@ -1,4 +1,4 @@
-"""Codes that stay what they are while a stream brings new texts and new keys."""
+"""Codes of texts and keys that do not change while a stream brings new ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ Key = tuple[Hashable, ...]
 
 
 class TextCodes:
-    """Numbers texts in the order in which they first come; missing texts are -1.
+    """Codes of texts in the order of their first occurrence; a missing text is -1.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        The first ones; when all are given here, codes are ranks.
+    ``texts`` are the first ones. If they are complete and sorted, codes are ranks.
     """
 
     def __init__(self, texts: Sequence[str] = ()):
@@ -31,15 +28,12 @@ class TextCodes:
 
     @property
     def texts(self) -> np.ndarray:
-        """The texts by code, objects; a view that later texts do not change."""
+        """The texts by code, as objects; a view that later texts do not change."""
         return self._room[: len(self)]
 
     def encode(self, codes: np.ndarray, categories: np.ndarray) -> np.ndarray:
-        """Return these values, given as codes of ``categories``, in own codes, int32.
-
-        O(values + categories).
-        """
-        own = np.full(len(categories) + 1, NULL_CODE, np.int32)  # the last one serves -1
+        """Translate codes of ``categories`` into codes of this object, int32. O(values + categories)."""
+        own = np.full(len(categories) + 1, NULL_CODE, np.int32)  # -1 reads the last one
         for i, text in enumerate(categories):
             code = self.code_of_text.get(text)
             own[i] = self._add(text) if code is None else code
@@ -57,10 +51,10 @@ class TextCodes:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The partition codes of a batch, and what becomes of the keys when the batch is done.
+    """The partition codes of a batch, and the changes of the keys after the batch.
 
-    A key that was idle for too long gets a new code: ``runs`` are (key, code, clock of the last event) where
-    that is new, the later one of a key wins; ``ended`` are codes that no event of the batch or after it has.
+    A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
+    the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
     """
 
     codes: np.ndarray  # int32, (n_events,)
@@ -70,13 +64,13 @@ class Assignment:
 
 
 class KeyCodes:
-    """Partition codes of keys. Keys come and, with ``idle_ticks``, go; codes of gone ones are given again.
+    """Partition codes of keys; codes of forgotten keys are used again.
 
     Parameters
     ----------
     idle_ticks : int or float, optional
-        A key that pauses for longer than this starts again as a new key, whether it was forgotten during the
-        pause or not. So the result does not depend on how the stream is cut into batches.
+        A key that pauses for longer than this starts again as a new key, even if it was not forgotten during
+        the pause. So the result does not depend on how the stream is cut into batches.
     """
 
     def __init__(self, idle_ticks: float | None = None):
@@ -91,20 +85,20 @@ class KeyCodes:
 
     @property
     def n_codes(self) -> int:
-        """Codes are below it."""
+        """The codes are below this number."""
         return len(self.key_of_code)
 
     def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
-        """Choose the codes of a batch, to be followed by `commit` or `discard`.
+        """Choose the codes of a batch; call `commit` or `discard` next.
 
         Parameters
         ----------
         own : ndarray of int, shape (n_events,)
-            Each event's place in ``keys``.
+            Index of each event's key in ``keys``.
         keys : list of tuple
-            The different keys of the batch; each occurs.
+            The distinct keys of the batch.
         clock : ndarray, shape (n_events,), optional
-            In stream order; needed with ``idle_ticks``.
+            In stream order; required with ``idle_ticks``.
         """
         taken: list[int] = []
         known = [self.code_of_key.get(key, -1) for key in keys]
@@ -118,7 +112,7 @@ class KeyCodes:
         return self._assign_runs(own, keys, clock, np.array(known, dtype=np.int64), taken)
 
     def _assign_runs(self, own, keys, clock, known, taken) -> Assignment:
-        """Cut each key's events into runs without a long pause; all but continued ones get a new code."""
+        """Cut each key's events into runs without a long pause; a run gets a new code unless it continues."""
         order = np.argsort(own, kind="stable")
         key_of_row, clock_of_row = own[order], clock[order]
         is_first = np.concatenate([[True], key_of_row[1:] != key_of_row[:-1]])
@@ -155,7 +149,7 @@ class KeyCodes:
         return code
 
     def commit(self, assignment: Assignment) -> list[int]:
-        """Make an assignment true; returns the codes to forget, which may be given again from now on."""
+        """Apply an assignment and return the codes to forget, which later keys may use again."""
         for key, code, _ in assignment.runs:
             self.code_of_key[key] = code
         if self.idle_ticks is not None and assignment.runs:
@@ -178,7 +172,7 @@ class KeyCodes:
         self.free += assignment.taken
 
     def end_idle(self, now: float) -> list[int]:
-        """Forget the keys without an event in the ``idle_ticks`` before ``now``; returns their codes."""
+        """Forget the keys without an event in the ``idle_ticks`` before ``now``, and return their codes."""
         if self.idle_ticks is None:
             return []
         idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks)

@@ -1,4 +1,4 @@
-"""Batches of a stream → what kernels read, in the same dtypes and codes in every batch."""
+"""Batches of a stream as kernel inputs, with the same dtypes and codes in every batch."""
 
 from __future__ import annotations
 
@@ -20,49 +20,41 @@ from cepkit.streaming.codes import Key, TextCodes
 
 
 class BatchCoder:
-    """Turns tables into columns and inputs of a program's kernels; texts get codes that never change.
-
-    Parameters
-    ----------
-    program : Program
-        Bound to the stream's schema.
+    """Converts tables to columns and kernel inputs of a program; the codes of texts never change.
 
     Raises
     ------
     UnsupportedQueryError
-        When the query orders texts by codes and their columns have no common order of their own.
+        When the query orders texts whose columns have no common ordered categories.
     """
 
     def __init__(self, program: Program):
         _check_orders(program)
         self.codes_of_column = _codes_of_columns(program)
-        # Coded by here, texts need no common categories any more.
+        # This class codes the texts, so the program needs no common categories.
         self.program = replace(program, text_groups=(), ordered_text=frozenset())
         terms = [t for root in (*program.plan.terms(), *program.plan.slots) for t in root.walk()]
         self._constants = [
             program.constants[i] for i in sorted({t.data for t in terms if t.op == "constant"})
         ]
         self._tables = [program.tables[i] for i in sorted({t.data for t in terms if t.op == "table"})]
-        self._known: dict[str, int] = {}  # texts of a column that constants and tables have seen
+        self._known: dict[str, int] = {}  # how many texts of a column the inputs cover
         self._inputs: Inputs | None = None
 
     def columns(self, source: ArrowSource) -> dict[str, Column]:
-        """Return the columns that predicates read, in the order of ``source``."""
+        """Return the columns that predicates read, with the rows of ``source``."""
         columns = {}
         for name in self.program.columns:
             derived = self.program.derived.get(name)
             column = source.item(derived.column, derived.index) if derived else source.column(name)
             of = _type_of(self.program, name)
             columns[name] = stable_column(column, of, name, self.codes_of_column.get(name))
-        for name, codes in self.codes_of_column.items():  # a later column may have brought more texts
+        for name, codes in self.codes_of_column.items():  # a later column may have added texts
             columns[name] = replace(columns[name], categories=codes.texts)
         return columns
 
     def inputs(self, columns: Mapping[str, Column]) -> Inputs:
-        """Return what kernels read of these columns.
-
-        Constant texts and tests of texts are looked up among the texts that are new since the last call.
-        """
+        """Return the kernel inputs; only texts that are new since the last call are looked up."""
         if not self.program.compiled:
             return self.program.inputs(columns)
         n_texts = {name: len(codes) for name, codes in self.codes_of_column.items()}
@@ -94,10 +86,10 @@ class BatchCoder:
             found = replace(found, constants=tuple(constants), tables=tuple(tables))
         self._inputs = found
 
-    # --- saving ---------------------------------------------------------------------------------------------
+    # --- saving
 
-    def packed(self) -> dict[str, pa.Table]:
-        """Return the texts by code, a table per list of them, named for the first of its columns."""
+    def pack(self) -> dict[str, pa.Table]:
+        """Return the texts by code; one table per shared list, named after its first column."""
         packed = {}
         for name, codes in self.codes_of_column.items():
             if self._first_column(codes) == name:
@@ -105,7 +97,7 @@ class BatchCoder:
         return packed
 
     def unpack(self, packed: Mapping[str, pa.Table]) -> None:
-        """Take the codes that `packed` gave."""
+        """Restore the codes that `pack` returned."""
         for name, table in packed.items():
             texts = np.array(table.column("text").to_pylist(), dtype=object)
             self.codes_of_column[name].encode(np.arange(len(texts)), texts)
@@ -125,14 +117,14 @@ def _check_orders(program: Program) -> None:
         if group & program.ordered_text and (len(orders) > 1 or None in orders):
             names = sorted(group)
             raise UnsupportedQueryError(
-                f"the query orders the texts of {names} (<, >, min or max of a text), and on a stream their "
-                "order is not known before all have come; declare them in the schema as "
+                f"the query orders the texts of {names} (<, >, min or max of a text), but the order of texts "
+                "is unknown while a stream is open; declare them in the schema as "
                 "pandas.CategoricalDtype([…], ordered=True), all with the same categories, or compare numbers"
             )
 
 
 def _codes_of_columns(program: Program) -> dict[str, TextCodes]:
-    """Return the codes of every text column that predicates read; columns that are compared share them."""
+    """Return the codes of every text column that predicates read; compared columns share their codes."""
     groups = [group for group in program.text_groups if len(group) > 1]
     codes_of: dict[str, TextCodes] = {}
     for name in program.columns:
@@ -148,14 +140,14 @@ def _codes_of_columns(program: Program) -> dict[str, TextCodes]:
 
 
 def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[np.ndarray, list[Key]]:
-    """Return the different keys of a batch and each event's place among them; null and NaN are one key.
+    """Return the index of each event's key, and the distinct keys of a batch; null equals NaN.
 
     Returns
     -------
     own : ndarray of int, shape (n_events,)
-        Places in ``keys``.
+        Indices into ``keys``.
     keys : list of tuple
-        Each occurs. Without ``partition_by`` the only one is ``()``.
+        Each occurs. Without ``partition_by`` the only key is ``()``.
     """
     own, n_keys = partition_codes(source, partition_by)
     row = np.full(n_keys, -1, np.int64)

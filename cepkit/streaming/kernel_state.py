@@ -1,4 +1,4 @@
-"""The state of a regex kernel: the rows of single partitions, and all of it as arrays for a file."""
+"""The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cepkit.errors import CepError
 
 
 def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """Return the number of live partial matches (by start) of these partitions, int64."""
+    """Return the number of live partial matches of each of these partitions, int64."""
     n_live = state.arrays["live"][partitions].copy()
     for name, head in state.arrays.items():
         if name.endswith("_head"):
@@ -26,7 +26,7 @@ def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, np.ndarra
 
 
 def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, np.ndarray]) -> None:
-    """Give partitions the state that `copy_partitions` returned; the room may have grown in between."""
+    """Restore the state that `copy_partitions` returned; the arrays may have grown in the meantime."""
     for name, copy in copies.items():
         if copy.ndim == 1:
             state.arrays[name][partitions] = copy
@@ -35,7 +35,7 @@ def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, np.ndarr
 
 
 def forget_partitions(state: State, partitions: np.ndarray) -> int:
-    """Make partitions as they are before any event; returns how many partial matches ended with that."""
+    """Reset partitions to their state before any event; return how many partial matches this ends."""
     n_ended = int(live_starts(state, partitions).sum())
     for array in state.layout:
         if array.per in ("partition", "ring"):
@@ -44,7 +44,7 @@ def forget_partitions(state: State, partitions: np.ndarray) -> int:
 
 
 def pack_state(state: State) -> dict[str, np.ndarray]:
-    """Return the arrays of a state for a file: the cells in use, zeros elsewhere."""
+    """Return the arrays of a state for a file, with zeros in unused cells."""
     packed = {}
     for array in state.layout:
         values = state.arrays[array.name]
@@ -66,17 +66,17 @@ def _cells_in_use(state: State, array: StateArray) -> tuple[np.ndarray, np.ndarr
 
 
 def unpack_state(layout: tuple[StateArray, ...], arrays: Mapping[str, np.ndarray]) -> State:
-    """Return the state that `pack_state` made into ``arrays``.
+    """Return the state that `pack_state` stored in ``arrays``.
 
     Raises
     ------
     CepError
-        When the arrays are not those of ``layout``.
+        When the arrays do not fit ``layout``.
     """
     wanted = {array.name: array.dtype for array in layout}
     found = {name: values.dtype.name for name, values in arrays.items()}
     if wanted != found:
         raise CepError(
-            f"the saved state is not one of this query's kernel: it has {found}, the kernel needs {wanted}"
+            f"the saved state does not fit this query's kernel: it has {found}, the kernel needs {wanted}"
         )
     return State(layout, {name: np.array(values) for name, values in arrays.items()})

@@ -1,4 +1,4 @@
-"""The ordered merge: outputs of several replicas in the order of the events that completed them."""
+"""The ordered merge: releases outputs of several replicas in the order of the completing events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ T = TypeVar("T")
 class OrderedMerge(Generic[T]):
     """Holds outputs back until no replica can offer an earlier one.
 
-    Every replica works through its events in stream order and says how far it has come: by what it offers,
-    and by pulses that it forwards. An output is released once every replica has come as far as the output's
-    position. No two events share a position, so the order of the outputs is that of a run with a single
-    replica, whatever the threads do in between.
+    Every replica reads its events in stream order and reports its position with outputs and pulses. The merge
+    releases an output after every replica has reached its position. No two events share a position, so the
+    order of the outputs equals that of a single replica, for any timing of the threads.
 
     Parameters
     ----------
@@ -26,15 +25,15 @@ class OrderedMerge(Generic[T]):
 
     Notes
     -----
-    O(log waiting) per output. Not safe for threads by itself: who shares it holds a lock.
+    O(log waiting) per output. Not thread-safe: threads that share it need a lock.
 
-    A replica whose events are all far apart would hold everything up; the pulses bound that. When all
-    replicas are sent a pulse after every P events, an output waits for at most P + L further events, where L
-    is the number of events since the oldest one that still waits in a replica's queue.
+    A replica with rare events would delay all others; pulses bound that delay. If all replicas receive a
+    pulse after every P events, an output waits for at most P + L further events, where L is the number of
+    events since the oldest one that still waits in a replica's queue.
 
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012 (ordered merge,
     pulses).
-    Differs: an output says how far its replica has come, as a pulse does.
+    Differs: an output also reports the position of its replica, as a pulse does.
 
     Examples
     --------
@@ -56,27 +55,27 @@ class OrderedMerge(Generic[T]):
         self._number = itertools.count()  # items themselves are never compared
 
     def offer(self, replica: int, position: int, item: T) -> None:
-        """Take an output that the event at ``position`` completed.
+        """Add an output that the event at ``position`` completed.
 
         Raises
         ------
         OrderError
-            When ``replica`` has said before that it is done with this position.
+            When ``replica`` has already reported this position.
         """
         reached = self.position_of_replica[replica]
         if position <= reached:
             raise OrderError(
-                f"replica {replica} offers an output of position {position} after it has come to {reached}"
+                f"replica {replica} offers an output of position {position} after it has reached {reached}"
             )
         self.position_of_replica[replica] = position
         heapq.heappush(self._waiting, (position, next(self._number), item))
 
     def pulse(self, replica: int, position: int) -> None:
-        """Note that ``replica`` is done with all its events up to ``position``, this one included."""
+        """Note that ``replica`` has finished its events up to and including ``position``."""
         self.position_of_replica[replica] = max(position, self.position_of_replica[replica])
 
     def release(self) -> list[T]:
-        """Return the outputs that nothing can precede any more, in the order of their positions."""
+        """Remove and return the outputs that no later output can precede, in the order of their positions."""
         reached = min(self.position_of_replica)
         released = []
         while self._waiting and self._waiting[0][0] <= reached:

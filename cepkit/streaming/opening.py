@@ -1,4 +1,4 @@
-"""`stream`: opens a stream, which takes batch after batch and hands out each match when it is complete."""
+"""`stream`: opens a stream, which takes batches of events and returns matches when they are complete."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ def stream(
 ) -> Stream:
     """Open a stream, which takes batches of events and returns the matches that end in them.
 
-    `Stream.push` takes a batch. However a stream is cut into batches, the matches are those that
+    `Stream.push` takes a batch. For any split into batches, the matches are the same as those that
     `cepkit.match` finds in all rows at once. ``cepkit.stream.load(path)`` opens a stream that `Stream.save`
-    saved; type checkers know it as `cepkit.Stream.load`.
+    wrote.
 
     Parameters
     ----------
     query : str, pattern or query
         As for `cepkit.match`.
     schema : mapping of str to type, pyarrow.Schema, or a frame
-        The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``,
-        ``"int64 not null"`` for integers that are never missing. Of a frame, which may be empty, only the
-        types count.
+        The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``.
+        ``"int64 not null"`` declares integers that are never missing. A frame, which may be empty, gives only
+        its types.
     **keywords
     rows : str
         ``"one"``: a result row per match. ``"all"``: the matched rows, after the columns ``match`` (its
         number in the stream) and ``variable``.
     threads : int
-        Number of threads; each owns a part of the keys. `Stream.push` then returns what is complete and in
-        order by now. `Stream.flush` waits for the rest. The matches and their order do not depend on it. Only
-        for regex queries.
+        Number of threads; each owns a part of the keys. `Stream.push` then returns the matches that are
+        complete and in order so far, and `Stream.flush` waits for the rest. The matches and their order do
+        not depend on the number of threads. Only for regex queries.
     pulse_every : int
-        Number of events after which every thread reports how far it is. A key without events then holds
-        nothing back.
+        Number of events after which every thread reports its position. So a key without events delays no
+        results.
     idle_after : str, timedelta or int, optional
         The longest pause of a key, by the first column of ``order_by``. After a longer pause the key is
         forgotten: its partial matches end, and its later events belong to a new key. Only for regex queries.
     max_live : int, optional
-        The largest number of live partial matches of a key after a batch; more are an error. None: any
+        The largest number of live partial matches of a key after a batch; more are an error. None for any
         number. Only for regex queries.
     engine : str
         Only ``"auto"``: a stream chooses its engine itself.
@@ -68,17 +68,17 @@ def stream(
     Raises
     ------
     CepError
-        As `cepkit.match` raises; also for a schema that cannot be read, and for threads without keys.
+        As `cepkit.match`; also for an unreadable schema, and for threads without keys.
     TypeError
         For unknown keywords, with the nearest name.
     UnsupportedQueryError
-        For an argument that this kind of query does not take. Also when the query orders texts of a column
-        without ordered categories: a stream's texts come one by one, and codes cannot keep their order.
+        For an argument that this kind of query does not accept. Also when the query orders texts of a column
+        without ordered categories, because the order of texts is unknown while a stream is open.
 
     Notes
     -----
     Time per batch: O(events x live starts + rows kept). Memory: the state, the rows that live partial matches
-    may need (`Stream.retained`), the keys, and the texts of the columns that predicates look at.
+    may need (`Stream.retained`), the keys, and the texts of the columns that predicates read.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
 
     Examples
@@ -99,7 +99,7 @@ def stream(
     check_engine(engine)
     if engine != "auto":
         raise UnsupportedQueryError(
-            f"engine={engine!r}: a stream chooses its engine itself, and the matches are the same. Leave it "
+            f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine "
             "out; cep.match runs a frame by any engine"
         )
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))

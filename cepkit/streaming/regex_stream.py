@@ -1,4 +1,4 @@
-"""The regex query of an open stream: replicas of its matcher, on one thread or several."""
+"""The search of a regex query in an open stream, on one thread or several."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from cepkit.streaming.replicas import Matcher, Replica, ReplicaMatches, ReplicaT
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready
 
-_EVENTS_PER_SHARE = 1 << 16  # with threads a batch is handed out in pieces of at least so many events
+_EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of at least this many events
 
 
 class RegexSearch:
-    """The search for the matches of a regex query in a stream; see `cepkit.streaming.search.Search`."""
+    """The search of a regex query in a stream; see `cepkit.streaming.search.Search`."""
 
     def __init__(self, query: RegexQuery, schema: StreamSchema, options: Options):
-        bound = schema.without_nulls(query.order_by)  # events without their place in time are refused before
+        bound = schema.without_nulls(query.order_by)  # events without a time are refused earlier
         program = compile_checked(query, bound.source())
         _check(options, program, schema)
         self.query, self.schema = query, schema
-        # Without purity the order of calls matters; compile_checked has warned.
+        # The order of calls matters for impure functions; compile_checked has warned.
         self.n_threads = options.threads if program.pure else 1
         self._pulse_every = options.pulse_every
         self._coder = BatchCoder(replace(program, schema=bound.columns))
@@ -66,7 +66,7 @@ class RegexSearch:
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Take the next events, and return the matches that are complete."""
+        """Read the next events, and return the complete matches."""
         clock = None
         if self._keys.idle_ticks is not None:
             name = self.query.order_by[0]
@@ -94,13 +94,13 @@ class RegexSearch:
         whole = Share(codes, position, columns, inputs, rows, self._keys.n_codes)
         if self.n_threads == 1:
             found = self._replicas[0].work(whole)
-            return (found.table, np.diff(found.first_row)) if found else self.released()
+            return (found.table, np.diff(found.first_row)) if found else self.release()
         if self._threads is None:
             self._threads = ReplicaThreads(self._replicas, self._pulse_every)
         step = max(_EVENTS_PER_SHARE, self._pulse_every)
         for begin in range(0, len(codes), step):
             self._threads.give(whole.take(slice(begin, begin + step)))
-        return self.released()
+        return self.release()
 
     def _forget(self, codes: np.ndarray) -> None:
         self.n_evicted += len(codes)
@@ -112,21 +112,21 @@ class RegexSearch:
             else:
                 self._threads.forget(r, own)
 
-    def _in_turn(self) -> list[tuple[ReplicaMatches, int]]:
-        """Return the matches whose turn it is: each is a `ReplicaMatches` and the number of a match."""
+    def _take_ready(self) -> list[tuple[ReplicaMatches, int]]:
+        """Remove and return the matches that are next in order, as (`ReplicaMatches`, number in it)."""
         ready, self._ready = self._ready, []
-        return ready if self._threads is None else ready + self._threads.released()
+        return ready if self._threads is None else ready + self._threads.release()
 
-    def released(self) -> Ready:
-        """Return the matches that are complete and in order by now, without waiting."""
-        return gather(self._in_turn(), self.empty)
+    def release(self) -> Ready:
+        """Return the matches that are complete and in order so far, without waiting."""
+        return gather(self._take_ready(), self.empty)
 
-    def flushed(self, n_events: int) -> Ready:
-        """Wait for the threads and return the matches that are complete."""
+    def flush(self, n_events: int) -> Ready:
+        """Wait for the threads, and return the complete matches."""
         self._settle(n_events)
-        return self.released()
+        return self.release()
 
-    finished = flushed  # partial matches end with the stream
+    finish = flush  # partial matches end with the stream
 
     def _settle(self, n_events: int) -> None:
         if self._threads is not None:
@@ -137,11 +137,11 @@ class RegexSearch:
         if self._threads is not None:
             self._threads.close()
 
-    # --- a look
+    # --- counters
 
     @property
     def n_keys(self) -> int:
-        """Number of partition keys that are remembered."""
+        """Number of partition keys that the stream remembers."""
         return len(self._keys)
 
     @property
@@ -156,10 +156,10 @@ class RegexSearch:
 
     # --- saving
 
-    def packed(self, n_events: int) -> Saved:
-        """Return what a file holds of the search; the threads have nothing left to do then."""
+    def pack(self, n_events: int) -> Saved:
+        """Wait for the threads, and return the content of the search for a file."""
         self._settle(n_events)
-        self._ready = self._in_turn()
+        self._ready = self._take_ready()
         ready, n_rows = gather(self._ready, self.empty)
         header = {"n_evicted": self.n_evicted, "n_codes": self._keys.n_codes}
         arrays = {
@@ -169,13 +169,13 @@ class RegexSearch:
             "keys/newest": self._keys.newest_of_code[: self._keys.n_codes],
         }
         saved = Saved(header, arrays, {"ready": ready, "keys": self._table_of_keys()})
-        saved = saved.with_part("texts", Saved({}, {}, self._coder.packed()))
+        saved = saved.with_part("texts", Saved({}, {}, self._coder.pack()))
         for r, replica in enumerate(self._replicas):
-            saved = saved.with_part(f"replica{r}", replica.packed())
+            saved = saved.with_part(f"replica{r}", replica.pack())
         return saved
 
     def unpack(self, saved: Saved) -> None:
-        """Take over what `packed` returned; the search was opened with the same query and options."""
+        """Restore what `pack` returned; the search was opened with the same query and options."""
         self._coder.unpack(saved.part("texts").tables)
         self._restore_keys(saved)
         for r, replica in enumerate(self._replicas):
@@ -186,7 +186,7 @@ class RegexSearch:
         self._ready = [(ready, m) for m in range(len(ready.last))]
 
     def _table_of_keys(self) -> pa.Table:
-        """Return the keys column by column, and the code of each."""
+        """Return the columns of the keys, and the code of each key."""
         codes = self._keys.code_of_key
         columns = {"code": pa.array(codes.values(), pa.int64())}
         for i, name in enumerate(self.query.partition_by):
@@ -212,13 +212,13 @@ def _check(options: Options, program: Program, schema: StreamSchema) -> None:
             raise CepError(f"partition_by: column {name!r} holds lists, which cannot be keys")
     if options.threads > 1 and not query.partition_by:
         raise CepError(
-            f"threads={options.threads} needs partition_by: each thread owns a part of the keys, and here is "
-            "one partition"
+            f"threads={options.threads} needs partition_by: each thread owns a part of the keys, and this "
+            "query has one partition"
         )
 
 
 def _result_columns(query: RegexQuery, schema: StreamSchema, rows: str) -> pa.Schema:
-    """Return the columns that results read; one at least, for a table without columns has no rows."""
+    """Return the columns that results read; at least one, since a table without columns has no rows."""
     if rows == "all":
         return schema.arrow
     trees = [tree for _, tree in measure_expressions(query)]
@@ -235,17 +235,15 @@ def _idle_ticks(program: Any, idle_after: Any) -> float | None:
     of = program.schema[by[0]] if by else None
     if of is None or of.kind not in (INTEGER, FLOAT, TIME, DURATION):
         raise CepError("idle_after needs a clock: give order_by, a column of times or numbers")
-    if of.unit is None and isinstance(idle_after, int | float):
-        ticks = idle_after
-    else:
-        ticks = duration_ticks(idle_after, of.unit)
+    is_plain = of.unit is None and isinstance(idle_after, int | float)
+    ticks = idle_after if is_plain else duration_ticks(idle_after, of.unit)
     if not ticks > 0:
         raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
     return ticks
 
 
 def _key_text(query: RegexQuery, keys: KeyCodes, replica: int, n_replicas: int) -> Any:
-    """Return the function that names a replica's partition."""
+    """Return a function that describes a replica's partition in words."""
 
     def text(number: int) -> str:
         key = keys.key_of_code[number * n_replicas + replica]

@@ -1,6 +1,6 @@
-"""Replicas of a stream's matcher: each owns some of the partitions, alone or on a thread of its own.
+"""Replicas of a stream's matcher: each owns some partitions, and may run on a thread of its own.
 
-They know arrays and Arrow columns, no frames.
+They know arrays and Arrow columns, but no frames.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cepkit.streaming.kernel_state import (
 from cepkit.streaming.merge import OrderedMerge
 from cepkit.streaming.saved import Saved
 
-_MESSAGES = 8  # that may wait for a replica; who brings more waits
+_MESSAGES = 8  # may wait for a replica; the sender of more blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Share:
     """The part of a batch that belongs to one replica, in stream order."""
 
     partition: np.ndarray  # int32, (n_events,): the replica's own numbers
-    position: np.ndarray  # int64, (n_events,): places in the whole stream
-    columns: Mapping[str, Column]  # what predicates read
-    inputs: Inputs  # the same for the kernel
-    rows: pa.Table  # what results read
-    n_partitions: int  # numbers are below it
+    position: np.ndarray  # int64, (n_events,): positions in the whole stream
+    columns: Mapping[str, Column]  # for predicates
+    inputs: Inputs  # the same columns for the kernel
+    rows: pa.Table  # columns for results
+    n_partitions: int  # partition numbers are below it
 
     @property
     def stop(self) -> int:
@@ -66,26 +66,21 @@ class Share:
             rows=self.rows.take(pa.array(events)) if rows is None else rows,
         )
 
-    def dealt(self, n_replicas: int) -> list[Share | None]:
+    def deal(self, n_replicas: int) -> list[Share | None]:
         """Return each replica's part, None without events: partition p is number p // n of replica p % n."""
+        n_partitions = -(-self.n_partitions // n_replicas)
         parts: list[Share | None] = []
         for r in range(n_replicas):
             own = np.flatnonzero(self.partition % n_replicas == r)
             part = self.take(own) if len(own) else None
-            parts.append(
-                part
-                and replace(
-                    part,
-                    partition=part.partition // n_replicas,
-                    n_partitions=-(-self.n_partitions // n_replicas),
-                )
-            )
+            partition = part and part.partition // n_replicas
+            parts.append(part and replace(part, partition=partition, n_partitions=n_partitions))
         return parts
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMatches:
-    """Results of matches by last event: those of match m are ``table[first_row[m]:first_row[m + 1]]``."""
+    """Results of matches, sorted by last event; match m has ``table[first_row[m]:first_row[m + 1]]``."""
 
     last: np.ndarray  # int64, (n_matches,): position of the last event
     table: pa.Table
@@ -96,31 +91,29 @@ class ReplicaMatches:
 class Kept:
     """Rows that a partial match may still need, in stream order."""
 
-    number: np.ndarray  # int64, (n_rows,): of the replica's own events
+    number: np.ndarray  # int64, (n_rows,): number among the replica's events
     position: np.ndarray  # int64, (n_rows,)
     partition: np.ndarray  # int32, (n_rows,)
     table: pa.Table
-    columns: Mapping[str, np.ndarray]  # what predicates read, where rows are to be labelled
+    columns: Mapping[str, np.ndarray]  # for predicates; only if rows get labels
 
     def __len__(self) -> int:
         return len(self.number)
 
     def followed_by(self, share: Share, first_number: int) -> Kept:
-        """Return these rows, followed by those of a share."""
+        """Return these rows followed by the rows of a share."""
         number = np.arange(first_number, first_number + len(share.position))
+        new = share.inputs.columns
         return Kept(
             np.concatenate([self.number, number]),
             np.concatenate([self.position, share.position]),
             np.concatenate([self.partition, share.partition]),
             pa.concat_tables([self.table, share.rows]),
-            {
-                name: np.concatenate([values, share.inputs.columns[name]])
-                for name, values in self.columns.items()
-            },
+            {name: np.concatenate([values, new[name]]) for name, values in self.columns.items()},
         )
 
     def where(self, wanted: np.ndarray) -> Kept:
-        """Return the rows of a mask."""
+        """Return the rows that a mask selects."""
         table = self.table.filter(pa.array(wanted)).combine_chunks()
         columns = {name: values[wanted] for name, values in self.columns.items()}
         return Kept(self.number[wanted], self.position[wanted], self.partition[wanted], table, columns)
@@ -128,7 +121,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class _TableRows:
-    """A table as measures read it."""
+    """A table with the interface that measures read."""
 
     table: pa.Table
     schema: Mapping[str, Any]
@@ -140,16 +133,16 @@ class _TableRows:
 
 @dataclass(frozen=True)
 class Matcher:
-    """What all replicas of a stream share.
+    """The immutable part of a matcher, which all replicas of a stream share.
 
     Parameters
     ----------
     program : Program
-        Without text groups: the columns come coded.
+        Without text groups, because the columns are already coded.
     inputs : Inputs
-        Of no events; they fix the dtypes.
+        Inputs without events, which fix the dtypes.
     rows : str
-        ``"one"``: a result row per match, ``"all"``: the matched rows with their variable.
+        ``"one"``: a result row per match. ``"all"``: the matched rows with their variables.
     result_columns : pyarrow.Schema
         The columns that results read.
     max_live : int, optional
@@ -166,7 +159,7 @@ class Matcher:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", self.program.matching(self.inputs))
-        # Labels are found by running through a match's rows again, with what prev() saw before the first one.
+        # Labels need a second pass over a match's rows, with the rows that prev() read before them.
         terms = (*self.program.plan.terms(), *self.program.plan.slots)
         lookback = max((_rows_before(term) for term in terms), default=0) if self.rows == "all" else 0
         object.__setattr__(self, "lookback", lookback)
@@ -178,7 +171,7 @@ class Matcher:
         return Kept(none, none, np.empty(0, np.int32), self.result_columns.empty_table(), dict(columns))
 
     def results(self, rows: Kept, matches: MatchSet, columns: Mapping[str, Column]) -> ReplicaMatches:
-        """Return what the matches give, in their order."""
+        """Return the results of the matches, in their order."""
         last = rows.position[matches.events.rows(matches.last)]
         if self.rows == "one":
             measured = measure(self.program.query, matches, _TableRows(rows.table, self.program.schema))
@@ -204,14 +197,14 @@ def _rows_before(term: Term) -> int:
 
 
 class Replica:
-    """The matcher of some partitions, which it numbers for itself.
+    """The state of a matcher for some partitions, which have numbers of their own.
 
     Parameters
     ----------
     matcher : Matcher
         Shared with the other replicas.
     key_text : callable
-        Returns a partition's key for messages, given its number.
+        Takes the number of a partition and returns its key for messages.
     """
 
     def __init__(self, matcher: Matcher, key_text: Callable[[int], str]):
@@ -224,10 +217,7 @@ class Replica:
         self._drop_at = 0
 
     def work(self, share: Share) -> ReplicaMatches | None:
-        """Advance over a share and return what ends in it; None for nothing.
-
-        Whatever goes wrong, the state is then as before.
-        """
+        """Advance over a share and return the matches that end in it, or None; an error changes no state."""
         if not len(share.position):
             return None
         self._make_room(share.n_partitions)
@@ -263,8 +253,8 @@ class Replica:
             key = self.key_text(int(touched[n_live.argmax()]))
             raise CepError(
                 f"{key} has {int(n_live.max()):,} live partial matches, more than max_live={limit:,}; the "
-                "batch is not applied. within=… or a predicate that fails in the end bounds them, "
-                "idle_after=… ends those of silent keys"
+                "batch is not applied. Bound them with within=… or with a predicate that eventually fails; "
+                "idle_after=… ends those of idle keys"
             )
 
     def _results(
@@ -282,7 +272,7 @@ class Replica:
         return self.matcher.results(rows, matches, columns)
 
     def drop_rows(self) -> None:
-        """Keep only the rows that a live partial match, or the label of a later one, may need."""
+        """Drop the rows that no live partial match and no later label needs."""
         kept = self.kept
         wanted = kept.number >= self.state.earliest_starts()[kept.partition]
         if self.matcher.lookback:
@@ -290,10 +280,10 @@ class Replica:
             wanted[others[_last_of_each(kept.partition[others], self.matcher.lookback)]] = True
         if not wanted.all():
             self.kept = kept.where(wanted)
-        self._drop_at = 2 * len(self.kept) + self.n_partitions // 4  # looking at all of them costs too
+        self._drop_at = 2 * len(self.kept) + self.n_partitions // 4  # amortizes the cost of this pass
 
     def forget(self, partitions: np.ndarray) -> None:
-        """End these partitions; their numbers may be given to other keys then."""
+        """End these partitions, so that other keys can use their numbers."""
         self._make_room(int(partitions.max(initial=-1)) + 1)
         self.n_ended += forget_partitions(self.state, partitions)
         if len(self.kept):
@@ -301,8 +291,8 @@ class Replica:
 
     # --- saving
 
-    def packed(self) -> Saved:
-        """Return what a file holds of the replica."""
+    def pack(self) -> Saved:
+        """Return the content of the replica for a file."""
         self.drop_rows()
         arrays = {f"column/{name}": values for name, values in self.kept.columns.items()}
         arrays |= {name: getattr(self.kept, name) for name in ("number", "position", "partition")}
@@ -311,7 +301,7 @@ class Replica:
         return Saved(counters, arrays, {"kept": self.kept.table}).with_part("state", state)
 
     def unpack(self, saved: Saved) -> None:
-        """Become the replica that `packed` described."""
+        """Restore what `pack` returned."""
         arrays = saved.arrays
         columns = {n.removeprefix("column/"): a for n, a in arrays.items() if n.startswith("column/")}
         self.state = unpack_state(self.matcher.kernel.source.state, saved.part("state").arrays)
@@ -322,7 +312,7 @@ class Replica:
 
 
 def _last_of_each(partition: np.ndarray, n: int) -> np.ndarray:
-    """Return the mask of the last ``n`` rows of every partition."""
+    """Return a mask of the last ``n`` rows of every partition."""
     order = np.argsort(partition, kind="stable")
     ordered = partition[order]
     rows_from_end = np.searchsorted(ordered, ordered, side="right") - np.arange(len(order))
@@ -336,7 +326,7 @@ def _last_of_each(partition: np.ndarray, n: int) -> np.ndarray:
 
 @dataclass
 class _Outlet:
-    """What the threads write to, under one lock."""
+    """The shared output of the threads, under one lock."""
 
     merge: OrderedMerge
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -344,18 +334,18 @@ class _Outlet:
 
 
 class ReplicaThreads:
-    """A thread per replica, with their results merged in the order of the last event.
+    """A thread per replica; the results are merged in the order of the last event.
 
     Parameters
     ----------
     replicas : list of Replica
-        Event positions never go back.
+        One for each thread.
     pulse_every : int
-        After at least so many events every replica says how far it is, also one without events of its own.
+        After at least this many events, every replica reports its position, even without events of its own.
 
     Notes
     -----
-    The threads are daemons; they end with `close`, or when the object is collected.
+    The threads are daemons; they end with `close`, or when the object is garbage-collected.
     """
 
     def __init__(self, replicas: list[Replica], pulse_every: int):
@@ -373,31 +363,31 @@ class ReplicaThreads:
         self._stop = weakref.finalize(self, _stop, self._inboxes)
 
     def give(self, share: Share) -> None:
-        """Deal out the next events; waits where a replica has much left to do.
+        """Deal out the next events; wait if a replica has too many messages.
 
-        Every replica then is done with all its events before ``share.stop`` when it is done with its part.
+        A replica that has finished its part has finished all its events before ``share.stop``.
         """
         self.check()
         stop = share.stop
         is_due = stop - self._pulsed >= self.pulse_every
         try:
-            for inbox, part in zip(self._inboxes, share.dealt(len(self.replicas)), strict=True):
+            for inbox, part in zip(self._inboxes, share.deal(len(self.replicas)), strict=True):
                 if part is not None:
                     inbox.put((part, stop))
                 elif is_due:
                     inbox.put((None, stop))
-        except BaseException as error:  # Ctrl-C: some have their part of these events, some have not
+        except BaseException as error:  # Ctrl-C: only some replicas have their part of these events
             self._outlet.failure = error
             raise
         if is_due:
             self._pulsed = stop
 
     def forget(self, replica: int, partitions: np.ndarray) -> None:
-        """End partitions of a replica, after all events given so far."""
+        """End partitions of a replica after the events dealt so far."""
         self._inboxes[replica].put(partitions)
 
     def settle(self, stop: int) -> None:
-        """Wait until all events before position ``stop`` are done; then everything found can be released."""
+        """Wait until the replicas have finished all events before position ``stop``."""
         for inbox in self._inboxes:
             inbox.put((None, stop))
         for inbox in self._inboxes:
@@ -405,8 +395,8 @@ class ReplicaThreads:
         self._pulsed = stop
         self.check()
 
-    def released(self) -> list[tuple[ReplicaMatches, int]]:
-        """Return the results that nothing can precede, each as `ReplicaMatches` and a number in it."""
+    def release(self) -> list[tuple[ReplicaMatches, int]]:
+        """Return the results that no later result can precede, each with its number in a `ReplicaMatches`."""
         with self._outlet.lock:
             return self._outlet.merge.release()
 
@@ -416,11 +406,11 @@ class ReplicaThreads:
         Raises
         ------
         CepError
-            The others have stopped too; the stream cannot go on.
+            The other replicas have stopped, too; the stream cannot continue.
         """
         if self._outlet.failure is not None:
             raise CepError(
-                f"a thread of the stream ended with an error, the stream cannot go on: {self._outlet.failure}"
+                f"a thread of the stream failed, so the stream cannot continue: {self._outlet.failure}"
             ) from self._outlet.failure
 
     def close(self) -> None:
@@ -436,12 +426,12 @@ def _stop(inboxes: list[queue.Queue]) -> None:
 
 
 def _serve(number: int, inbox: queue.Queue, outlet: _Outlet, replica: Replica) -> None:
-    """Do what comes in until None comes; the first error ends the work of all replicas."""
+    """Handle messages until None arrives; the first error stops all replicas."""
     while (message := inbox.get()) is not None:
         try:
             if outlet.failure is None:
                 _handle(number, message, outlet, replica)
-        except BaseException as error:  # the thread that brings events raises it
+        except BaseException as error:  # the thread that calls `give` raises it
             outlet.failure = error
         finally:
             inbox.task_done()
@@ -449,7 +439,7 @@ def _serve(number: int, inbox: queue.Queue, outlet: _Outlet, replica: Replica) -
 
 
 def _handle(number: int, message: tuple | np.ndarray, outlet: _Outlet, replica: Replica) -> None:
-    """Work on a share and tell how far that is; a pulse is a message without one. Or forget partitions."""
+    """Forget partitions, or work on a share and report its position; a pulse has no share."""
     if isinstance(message, np.ndarray):
         replica.forget(message)
         return

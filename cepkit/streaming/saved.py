@@ -1,4 +1,4 @@
-"""Files of saved state: text, numbers and Arrow tables in one file; reading one runs no code."""
+"""Files of saved state: text, numbers and Arrow tables in one file. Loading a file runs no code."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from cepkit.errors import CepError
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same state makes the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every member, so that equal states give equal bytes
 
 
 class Saved(NamedTuple):
-    """What a file holds: plain values, numpy arrays and Arrow tables by name."""
+    """The content of a file: plain values, numpy arrays and Arrow tables by name."""
 
     header: dict[str, Any]
     arrays: dict[str, np.ndarray]
     tables: dict[str, pa.Table]
 
     def part(self, name: str) -> Saved:
-        """Return the part that `with_part` put under this name."""
+        """Return the part that `with_part` added under this name."""
         folder = f"{name}/"
         return Saved(
             self.header[name],
@@ -37,7 +37,7 @@ class Saved(NamedTuple):
         )
 
     def with_part(self, name: str, part: Saved) -> Saved:
-        """Return this and, under a name, a part with header, arrays and tables of its own."""
+        """Add a part with its own header, arrays and tables under a name."""
         return Saved(
             {**self.header, name: part.header},
             {**self.arrays, **{f"{name}/{key}": array for key, array in part.arrays.items()}},
@@ -46,7 +46,7 @@ class Saved(NamedTuple):
 
 
 def save_file(path: str | os.PathLike, saved: Saved) -> None:
-    """Write a state file whole or not at all: a crash leaves the file that was there before.
+    """Write a state file completely or not at all; a crash leaves the old file unchanged.
 
     Raises
     ------
@@ -88,22 +88,14 @@ def _add(members: zipfile.ZipFile, name: str, content: Any) -> None:
 
 
 def load_file(path: str | os.PathLike, kind: str) -> Saved:
-    """Read a state file.
-
-    Parameters
-    ----------
-    path : path
-        Of a file that `save_file` wrote.
-    kind : str
-        What the header's ``kind`` must be.
+    """Return the content of a file that `save_file` wrote; its header must have this ``kind``.
 
     Raises
     ------
     FileNotFoundError
-        When there is none.
+        When the file does not exist.
     CepError
-        When the file is no state file, is damaged, or comes from a version of cepkit that lays out its state
-        in another way.
+        When the file is no state file, is damaged, or has the state layout of another version of cepkit.
     """
     path = Path(path)
     try:
@@ -133,8 +125,8 @@ def _check_header(path: Path, header: Any, kind: str) -> None:
         if header.get(name) != known:
             what = "its format" if name == "version" else "the layout of kernel state"
             raise CepError(
-                f"{path} was written by another version of cepkit: {what} is {header.get(name)}, this cepkit "
-                f"reads {known}; load it with the cepkit that wrote it, or open a new stream"
+                f"another version of cepkit wrote {path}: {what} is {header.get(name)}, this version "
+                f"reads {known}; load the file with the version that wrote it, or open a new stream"
             )
     if header.get("kind") != kind:
         raise CepError(f"{path} holds a {header.get('kind')}, not a {kind}")

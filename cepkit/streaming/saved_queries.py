@@ -1,4 +1,4 @@
-"""Queries as text and plain values, and back: what a saved stream holds of its query."""
+"""Queries as text and plain values for saved streams, and back."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _REGEX, _SEQUENCE = "regex", "sequence"
 
 
 def query_as_json(query: RegexQuery | SequenceQuery) -> dict[str, Any]:
-    """Return a query as text and plain values; user functions are in it by their names alone.
+    """Return a query as text and plain values; user functions appear by name only.
 
     Raises
     ------
     CepError
-        When a parameter's value or a literal has no spelling as text.
+        When the value of a parameter or a literal cannot be written as text.
     """
     if isinstance(query, SequenceQuery):
         return {"language": _SEQUENCE, **_sequence_as_json(query)}
@@ -35,16 +35,16 @@ def query_as_json(query: RegexQuery | SequenceQuery) -> dict[str, Any]:
 
 
 def query_of_json(saved: Mapping[str, Any]) -> RegexQuery | SequenceQuery:
-    """Return the query that `query_as_json` spelled.
+    """Return the query that `query_as_json` wrote.
 
     Raises
     ------
     PredicateError
-        When functions it calls are not registered; names them all.
+        When the query calls functions that are not registered; the message names them all.
     """
     read = _sequence_of_json if saved["language"] == _SEQUENCE else _regex_of_json
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CepWarning)  # they were given when the query was made
+        warnings.simplefilter("ignore", CepWarning)  # the user saw them when the query was created
         query = read({name: value for name, value in saved.items() if name != "language"})
     _refuse_missing_functions(query)
     return query
@@ -52,7 +52,7 @@ def query_of_json(saved: Mapping[str, Any]) -> RegexQuery | SequenceQuery:
 
 def _regex_as_json(query: RegexQuery) -> dict[str, Any]:
     def texts(trees):
-        return {name: _spelled(name, tree) for name, tree in trees}
+        return {name: _spell(name, tree) for name, tree in trees}
 
     return {
         "pattern": str(query.pattern),
@@ -90,10 +90,10 @@ def _refuse_missing_functions(query: RegexQuery | SequenceQuery) -> None:
 
 
 def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
-    measures = None if query.measures is None else {n: _spelled(n, tree) for n, tree in query.measures}
+    measures = None if query.measures is None else {n: _spell(n, tree) for n, tree in query.measures}
     policy, variable = query.after_match
     return {
-        "text": _spelled("the query", _SaseText(query)),
+        "text": _spell("the query", _SaseText(query)),
         "scope": query.scope,
         "strict_time": query.strict_time,
         "order_by": list(query.order_by),
@@ -113,7 +113,7 @@ def _sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
 
 
 class _SaseText:
-    """A query that is written as SASE text when it is spelled."""
+    """A query whose ``str`` is its SASE text."""
 
     def __init__(self, query: SequenceQuery):
         self.query = query
@@ -122,7 +122,7 @@ class _SaseText:
         return sase_text(self.query)
 
 
-def _spelled(name: str, tree: Any) -> str:
+def _spell(name: str, tree: Any) -> str:
     try:
         return str(tree)
     except ValueError as error:
@@ -130,7 +130,7 @@ def _spelled(name: str, tree: Any) -> str:
 
 
 def duration_as_json(duration: Any) -> Any:
-    """Return a duration (text, ticks or timedelta) as text or number; None stays None."""
+    """Return a duration (text, ticks, timedelta or None) as text, number or None."""
     if isinstance(duration, datetime.timedelta):
         nanoseconds = getattr(duration, "value", None)  # pandas.Timedelta
         if nanoseconds is None:
@@ -153,8 +153,8 @@ def _param_as_json(name: str, value: Any) -> Any:
     if isinstance(value, datetime.date):
         return {"time": value.isoformat()}
     raise CepError(
-        f"parameter ':{name}' cannot be saved: its value is a {type(value).__name__}; numbers, texts, truth "
-        "values, times and durations can"
+        f"parameter ':{name}' cannot be saved: its value is a {type(value).__name__}; only numbers, texts, "
+        "booleans, times and durations can"
     )
 
 

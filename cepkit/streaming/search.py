@@ -1,4 +1,4 @@
-"""The search that an open stream asks for matches: one protocol for every kind of query."""
+"""The protocol of the search in an open stream, for every kind of query."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cepkit.errors import CepError, whole_number
 from cepkit.language.query_parts import Duration
 from cepkit.streaming.saved import Saved
 
-Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows of each match
+Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows per match
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user says of a stream beside its query and schema; see `cepkit.stream`."""
+    """The options of a stream other than its query and schema; see `cepkit.stream`."""
 
     rows: str = "one"
     threads: int = 1
@@ -36,11 +36,11 @@ class Options:
 
 
 class Search(Protocol):
-    """The search for the matches of a query in events that come batch by batch, in stream order."""
+    """The search of a query in events that arrive in batches, in stream order."""
 
     @property
     def empty(self) -> pa.Table:
-        """Return results of no match, without their number."""
+        """Return the result of no match, without the match number."""
         ...
 
     @property
@@ -50,58 +50,47 @@ class Search(Protocol):
 
     @property
     def n_keys(self) -> int:
-        """Return how many partition keys are remembered."""
+        """Return the number of partition keys that the stream remembers."""
         ...
 
     @property
     def n_evicted(self) -> int:
-        """Return how many keys were forgotten after a pause."""
+        """Return the number of keys that were forgotten after a pause."""
         ...
 
     @property
     def n_ended(self) -> int:
-        """Return how many partial matches ended with a forgotten key."""
+        """Return the number of partial matches that ended with a forgotten key."""
         ...
 
     @property
     def n_retained(self) -> int:
-        """Return how many rows are kept for later matches."""
+        """Return the number of rows kept for later matches."""
         ...
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Take the next events, and return the matches that are complete.
+        """Read the next events, and return the complete matches.
 
-        Parameters
-        ----------
-        table : pyarrow.Table
-            The events in stream order, at least one.
-        keys : pyarrow.Table, optional
-            Their order columns; None without ``order_by``.
-        n_before : int
-            How many events were taken before.
+        ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
+        ``order_by``; ``n_before`` is the number of earlier events.
         """
         ...
 
-    def released(self) -> Ready:
-        """Return the matches that are complete and in order by now, without waiting."""
-        ...
+    def release(self) -> Ready:
+        """Return the matches that are complete and in order so far, without waiting."""
 
-    def flushed(self, n_events: int) -> Ready:
-        """Wait until the events taken are searched, and return the matches that are complete."""
-        ...
+    def flush(self, n_events: int) -> Ready:
+        """Wait until all events so far are searched, and return the complete matches."""
 
-    def finished(self, n_events: int) -> Ready:
-        """Return all matches that are left, when no event follows."""
-        ...
+    def finish(self, n_events: int) -> Ready:
+        """Return all remaining matches, since no event follows."""
 
     def stop(self) -> None:
         """End the threads, if any."""
         ...
 
-    def packed(self, n_events: int) -> Saved:
-        """Return what a file holds of the search."""
-        ...
+    def pack(self, n_events: int) -> Saved:
+        """Return the content of the search for a file."""
 
     def unpack(self, saved: Saved) -> None:
-        """Take over what `packed` returned; the search was opened with the same query and options."""
-        ...
+        """Restore what `pack` returned; the search was opened with the same query and options."""

@@ -1,4 +1,4 @@
-"""The sequence query of an open stream: it keeps events and looks at them again with every batch."""
+"""The search of a sequence query in an open stream: it keeps events and searches them in every batch."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from cepkit.streaming.search import Options, Ready
 
 
 class SequenceSearch:
-    """The search for the matches of a sequence query in a stream; see `cepkit.streaming.search.Search`.
+    """The search of a sequence query in a stream; see `cepkit.streaming.search.Search`.
 
-    It keeps the events that later matches may contain (all of them where no window bounds a match) and looks
-    at them again with every batch, so batches should not be much smaller than the window.
+    It keeps the events that later matches may contain, or all events if no window bounds a match. It searches
+    them again with every batch, so batches should not be much smaller than the window.
     """
 
-    n_evicted = n_ended = 0  # the window ends partial matches; no key is forgotten before
+    n_evicted = n_ended = 0  # the window ends partial matches; no key is forgotten earlier
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
         _check(options)
-        bound = schema.without_nulls(query.order_by)  # events without their place in time are refused before
+        bound = schema.without_nulls(query.order_by)  # events without a time are refused earlier
         program = compile_checked(query, bound.source())
         choose_engine(program)
         self.query, self.schema, self._rows = query, schema, options.rows
         window = program.window
         if window.within is None and window.within_events is None:
             warn(
-                "without a window every event of the stream is kept, since any later one may belong to a "
-                "match with it; give the query a WITHIN",
+                "without a window the stream keeps every event, since a later event may complete a match "
+                "with it; give the query a WITHIN"
             )
         self._program = program
         none = Events(0, {}, np.empty(0, np.int32), 0)
@@ -54,32 +54,32 @@ class SequenceSearch:
         self._reporter = Reporter(program)
         self._kept = schema.arrow.empty_table()
         self._position_of_kept = np.empty(0, np.int64)
-        self._done = (-1, 0)  # the last event of the matches handed out, and how many of them end there
-        self._codes: dict[tuple, int] = {}  # of partitions with matches, under an after-match policy
+        self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
+        self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
 
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Take the next events, and return the matches that are complete."""
+        """Read the next events, and return the complete matches."""
         whole = pa.concat_tables([self._kept, table.select(self._kept.schema.names)]).combine_chunks()
         position = np.arange(n_before, n_before + table.num_rows)
         return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
 
-    def released(self) -> Ready:
-        """Return no matches: `advance` returns all that are complete."""
+    def release(self) -> Ready:
+        """Return no matches: `advance` has returned all complete ones."""
         return self.empty, np.empty(0, np.int64)
 
-    def flushed(self, n_events: int) -> Ready:
-        """Return no matches: `advance` returns all that are complete."""
-        return self.released()
+    def flush(self, n_events: int) -> Ready:
+        """Return no matches: `advance` has returned all complete ones."""
+        return self.release()
 
-    def finished(self, n_events: int) -> Ready:
+    def finish(self, n_events: int) -> Ready:
         """Return the matches that waited for the end of their window."""
         return self._advance(self._kept, self._position_of_kept, is_last=True)
 
     def stop(self) -> None:
-        """Do nothing: there are no threads."""
+        """Do nothing, since this search has no threads."""
 
     def _advance(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
         source = ArrowSource(whole)
@@ -93,9 +93,9 @@ class SequenceSearch:
             n_there = int((last == last[-1]).sum())
             done = (int(last[-1]), n_there + (done[1] if done[0] == last[-1] else 0))
         if self._reporter.policy != "none":
-            block = self._reported(source, events, block, position)
+            block = self._report(source, events, block, position)
         made = self._results(program, source, events, block)
-        keep = self._needed(program, events)
+        keep = self._is_needed(program, events)
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
         return made
 
@@ -108,7 +108,7 @@ class SequenceSearch:
         *,
         is_last: bool,
     ) -> MatchBlock:
-        """Return the matches that are complete and were not handed out before."""
+        """Return the complete matches that were not returned before."""
         done, n_there = self._done
         first_new = int(np.searchsorted(position, done))
         block = found.ending(first_new, events.n_events)
@@ -121,11 +121,11 @@ class SequenceSearch:
         decided = age > window.within if window.closed else age >= window.within
         n_decided = len(block) if decided.all() else int(np.argmin(decided))
         if self._reporter.policy != "none" and n_decided < len(block):
-            # A policy looks at all matches with one last event together.
+            # A policy needs all matches with the same last event at once.
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
         return block.take(slice(0, n_decided))
 
-    def _reported(
+    def _report(
         self, source: ArrowSource, events: Events, block: MatchBlock, position: np.ndarray
     ) -> MatchBlock:
         rows = events.rows(block.last)
@@ -134,15 +134,15 @@ class SequenceSearch:
         codes = np.array([self._codes.setdefault(key, len(self._codes)) for key in keys], np.int64)
         return self._reporter.reported(block, codes, position)
 
-    def _needed(self, program: SequenceProgram, events: Events) -> np.ndarray:
-        """Return which events later matches may need, bool, (n_events,)."""
+    def _is_needed(self, program: SequenceProgram, events: Events) -> np.ndarray:
+        """Return a mask of the events that later matches may need, bool, (n_events,)."""
         window, n = program.window, events.n_events
         keep = np.ones(n, bool)
         if n == 0 or (window.within is None and window.within_events is None):
             return keep
         if window.within is not None:
             time = events.columns[program.clock].values
-            # A match that waits began at most one window ago; an event that forbids it, one more before.
+            # A waiting match began at most one window ago; an event that forbids it, at most two.
             n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
             keep &= time[-1] - time <= n_windows * window.within
         elif window.within_events is not None:
@@ -152,7 +152,7 @@ class SequenceSearch:
         if any(
             c.step == "strict" or c.inner == "strict" for b in program.branches for c in b.branch.components
         ):
-            # Neighbours in the stream stay neighbours only where nothing between them is left out.
+            # Events stay neighbours only if all events between them are kept.
             keep[int(np.argmax(keep)) :] = True
         return keep
 
@@ -166,11 +166,11 @@ class SequenceSearch:
         table = source.rows(events.rows(block.event_of_item), {"variable": names})
         return table, np.diff(block.first_item_of_match)
 
-    # --- a look
+    # --- counters
 
     @property
     def n_keys(self) -> int:
-        """Number of partition keys that are remembered: those of the events that are kept."""
+        """Number of partition keys of the events that are kept."""
         if not self.n_retained:
             return 0
         return len(keys_of_batch(ArrowSource(self._kept), self.query.partition_by)[1])
@@ -182,8 +182,8 @@ class SequenceSearch:
 
     # --- saving
 
-    def packed(self, n_events: int) -> Saved:
-        """Return what a file holds of the search."""
+    def pack(self, n_events: int) -> Saved:
+        """Return the content of the search for a file."""
         horizon = self._reporter.horizon
         arrays = {
             "position": self._position_of_kept,
@@ -198,7 +198,7 @@ class SequenceSearch:
         return Saved({"done": list(self._done), "n_codes": len(self._codes)}, arrays, tables)
 
     def unpack(self, saved: Saved) -> None:
-        """Take over what `packed` returned; the search was opened with the same query and options."""
+        """Restore what `pack` returned; the search was opened with the same query and options."""
         last, n_there = saved.header["done"]
         self._done = (last, n_there)
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
@@ -216,15 +216,15 @@ def _check(options: Options) -> None:
     given = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
     if said := [name for name, value in given.items() if value]:
         raise UnsupportedQueryError(
-            f"{said} belong to streams of regex patterns; the window bounds a stream of event sequences"
+            f"{said} are options of regex streams; a stream of event sequences is bounded by its window"
         )
 
 
 def _waits(program: SequenceProgram) -> bool:
-    """Return whether an event after a match may forbid it."""
+    """Return whether an event after a match can forbid the match."""
     return any(a.before >= len(b.branch.components) for b in program.branches for a in b.branch.absences)
 
 
 def _looks_back(program: SequenceProgram) -> bool:
-    """Return whether an event before a match may forbid it."""
+    """Return whether an event before a match can forbid the match."""
     return any(a.after < 0 for b in program.branches for a in b.branch.absences)

@@ -1,4 +1,4 @@
-"""An open stream, as users hold it: batches of events go in, complete matches come out."""
+"""`Stream`: an open stream, which takes batches of events and returns complete matches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cepkit.streaming.sequence_stream import SequenceSearch
 
 
 class Stream:
-    """An open stream of a regex or sequence query; `cepkit.stream` makes it. One thread at a time may use it.
+    """An open stream of a query; call `cepkit.stream` to open one. Only one thread at a time may use it.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Stream:
     def __init__(self, query: RegexQuery | SequenceQuery, schema: StreamSchema, options: Options, kind: Kind):
         if taken := [n for n in ("match", "variable") if options.rows == "all" and n in schema.columns]:
             raise CepError(
-                f"rows='all' adds the columns 'match' and 'variable'; the schema has {taken}, rename"
+                f"rows='all' adds the columns 'match' and 'variable'; rename {taken} of the schema"
             )
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
         self._search: Search = (
@@ -51,23 +51,23 @@ class Stream:
     # --- events in, matches out
 
     def push(self, batch: Any) -> Any:
-        """Take the next events and return the matches that are complete.
+        """Read the next events and return the complete matches.
 
-        Nothing of a batch has an effect when it is refused. Only an error within a thread ends the stream.
+        A refused batch has no effect. Only an error within a thread ends the stream.
 
         Parameters
         ----------
         batch : DataFrame, table or list of dict
-            pandas, polars, Arrow table or record batch, with at least the schema's columns. Its rows may be
-            in any order, but none may come before the newest event of earlier batches. Ties keep the order in
-            which they come.
+            A pandas or polars DataFrame, an Arrow table or record batch, or a list with a dict per event. It
+            has at least the columns of the schema. The rows may be in any order, but none may come before
+            the newest event of earlier batches. Ties keep their order.
 
         Returns
         -------
         DataFrame, table or list of dict
-            Of the same kind as the batch. It has the columns of `Matches.to_frame`, in the order of the
-            matches. When a later absent event could still forbid a match, the match waits for the end of its
-            window, and the matches after it wait with it.
+            The same kind as the batch, with the columns of `Matches.to_frame`, in match order. If a later
+            absent event could still forbid a match, this match and all later ones wait for the end of its
+            window.
 
         Raises
         ------
@@ -75,8 +75,8 @@ class Stream:
             When a column is missing or its values do not fit, or a key has more than ``max_live`` partial
             matches.
         OrderError
-            When rows come before the newest event so far (with their number) or have no value to be ordered
-            by.
+            When rows come before the newest event so far (with their number), or have a null in an order
+            column.
 
         Examples
         --------
@@ -89,7 +89,7 @@ class Stream:
         table, kind, newest = table_of_batch(batch, self.schema), kind_of_batch(batch), self._newest
         if table.num_rows == 0:
             self._kind = kind
-            return self._results(self._search.released())
+            return self._results(self._search.release())
         keys = None
         if self.query.order_by:
             table, keys = ordered_batch(table, newest, self.query.order_by, self.schema)
@@ -108,7 +108,7 @@ class Stream:
         return self._kind.native(table, self._search.column_of_result)
 
     def flush(self) -> Any:
-        """Wait for the threads and return the matches that are complete; without threads there are none.
+        """Wait for the threads and return the complete matches; without threads, return no matches.
 
         Examples
         --------
@@ -118,12 +118,10 @@ class Stream:
         ([{'x': 2}], [])
         """
         self._check_open()
-        return self._results(self._search.flushed(self._n_events))
+        return self._results(self._search.flush(self._n_events))
 
     def close(self) -> Any:
-        """Return the matches that are left and take no more events; partial matches end.
-
-        Matches that waited for the end of their window are among them.
+        """Close the stream and return the remaining matches, also those that waited for their window's end.
 
         Examples
         --------
@@ -136,7 +134,7 @@ class Stream:
         """
         self._check_open()
         try:
-            return self._results(self._search.finished(self._n_events))
+            return self._results(self._search.finish(self._n_events))
         finally:
             self._end()
 
@@ -154,11 +152,11 @@ class Stream:
     def __exit__(self, error: type | None, *_: object) -> None:
         self._end()
 
-    # --- a look
+    # --- counters
 
     @property
     def events(self) -> int:
-        """Number of events taken.
+        """Number of events read.
 
         Examples
         --------
@@ -170,7 +168,7 @@ class Stream:
 
     @property
     def matches(self) -> int:
-        """Number of matches handed out.
+        """Number of matches returned.
 
         Examples
         --------
@@ -184,17 +182,14 @@ class Stream:
     def keys(self) -> int:
         """Number of partition keys that the stream remembers.
 
-        A stream of a regex query remembers a key until ``idle_after`` forgets it, a stream of a sequence
-        query as long as it keeps an event of the key.
+        A regex stream forgets a key after ``idle_after``; a sequence stream, when it keeps no event of it.
 
         Examples
         --------
         >>> import cepkit as cep
         >>> ups = cep.stream("up", {"x": "int64", "k": "string"}, define={"up": "x > 1"}, partition_by="k")
-        >>> ups.push([{"x": 1, "k": "a"}, {"x": 1, "k": "b"}])
-        []
-        >>> ups.keys
-        2
+        >>> ups.push([{"x": 1, "k": "a"}, {"x": 1, "k": "b"}]), ups.keys
+        ([], 2)
         """
         return self._search.n_keys
 
@@ -226,7 +221,7 @@ class Stream:
     def retained(self) -> int:
         """Number of rows kept for later matches.
 
-        For a regex query they are at most twice the rows needed, and a quarter of the keys.
+        A regex stream keeps at most twice the rows that it needs, plus a quarter of the number of keys.
 
         Examples
         --------
@@ -238,7 +233,7 @@ class Stream:
 
     @property
     def result_schema(self) -> pa.Schema:
-        """The columns of results: the schema of a stream that takes them as its events.
+        """The schema of the results, which another stream can use as its input schema.
 
         Examples
         --------
@@ -267,10 +262,10 @@ class Stream:
     # --- saving
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the stream into one file, from which `cepkit.stream.load` goes on as if nothing had happened.
+        """Write the stream into one file, from which `cepkit.stream.load` continues.
 
-        The file is written whole or not at all. It holds data and the query's text, no code: user functions
-        are in it by name, and must be registered where it is loaded.
+        The file is written completely or not at all. It holds data and the text of the query, but no code:
+        register user functions by the same names before you load it.
 
         Raises
         ------
@@ -287,7 +282,7 @@ class Stream:
         tables = {"schema": self.schema.arrow.empty_table()}
         if self._newest is not None:
             tables["newest"] = self._newest
-        search = self._search.packed(self._n_events)
+        search = self._search.pack(self._n_events)
         header = {
             "kind": "stream",
             "query": query_as_json(self.query),
@@ -300,16 +295,16 @@ class Stream:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Stream:
-        """Open a stream that `save` wrote; also ``cepkit.stream.load``.
+        """Open a stream that `save` wrote; also available as ``cepkit.stream.load``.
 
         Raises
         ------
         FileNotFoundError
-            When there is no such file.
+            When the file does not exist.
         CepError
-            When the file is damaged, or was written by a version of cepkit with another layout of state.
+            When the file is damaged, or a version of cepkit with another layout of state wrote it.
         PredicateError
-            When the query calls functions that are not registered; names them.
+            When the query calls functions that are not registered; the message names them.
 
         Examples
         --------
@@ -322,7 +317,7 @@ class Stream:
         ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}
         schema = StreamSchema(saved.tables["schema"].schema, ordered)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CepWarning)  # they were given when the stream was opened
+            warnings.simplefilter("ignore", CepWarning)  # the user saw them when the stream was opened
             query, options = query_of_json(header["query"]), Options(**header["options"])
             own = cls(query, schema, options, Kind(header["frame"]))
         own._search.unpack(saved.part("search"))

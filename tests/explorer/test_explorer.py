@@ -27,7 +27,7 @@ from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import Pages, as_pandas, cells
 from cepkit.explorer.running.present import Presenter
 from cepkit.explorer.running.result import Result
-from cepkit.explorer.running.series import Series, drawn_series
+from cepkit.explorer.running.series import Series, draw_series
 from cepkit.explorer.running.worker import Worker
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
@@ -302,7 +302,7 @@ def test_thinning_out_a_line_keeps_its_extremes(seed):
     series = Series(None, np.sort(rng.integers(0, 10 * n, n)), value, "line")
     low, high = sorted(rng.integers(0, 10 * n, 2).tolist())
     for window in (None, [float(low), float(high)]):
-        drawn = drawn_series(series, window, buckets)
+        drawn = draw_series(series, window, buckets)
         assert len(drawn["x"]) <= 4 * buckets + 6 and (np.diff(drawn["x"]) >= 0).all()
         inside = np.ones(n, bool) if window is None else (series.time >= low) & (series.time <= high)
         wanted, found = (
@@ -319,7 +319,7 @@ def test_thinning_out_lanes_leaves_no_lane_empty(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(100, 4000))
     series = Series(None, np.sort(rng.integers(0, 1000, n)), rng.integers(0, 5, n), "lanes", tuple("abcde"))
-    drawn = drawn_series(series, None, 20)
+    drawn = draw_series(series, None, 20)
     assert len(drawn["x"]) <= 5 * 20
     part = np.minimum((series.time - series.time[0]) * 20 // max(1, series.time[-1] - series.time[0]), 19)
     kept = np.minimum((drawn["x"] - series.time[0]) * 20 // max(1, series.time[-1] - series.time[0]), 19)
@@ -469,7 +469,7 @@ def test_a_column_is_chosen_for_the_timeline():
     assert np.frombuffer(timeline.y).tolist() == BARS["x"].tolist()
     rows = explorer.matches[0].rows
     assert [point["y"] for point in timeline.points] == rows["x"].tolist()
-    with pytest.raises(CepError, match=r"value: column 'note' has no numbers to draw, it is text"):
+    with pytest.raises(CepError, match=r"value: column 'note' cannot be drawn, its type is text"):
         explorer.show_value("note")
     with pytest.raises(ColumnNotFoundError, match="value"):
         BARS.cep.explore(UPS, value="z")
@@ -868,7 +868,7 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     ]
     query = queries[seed % 3].format(rng.randrange(3), rng.randrange(40, 200))
     data = SearchedFrame(scans)
-    program = data.compiled(read_text(query, {"event_type": "kind", "order_by": "ts"}).query)
+    program = data.compile(read_text(query, {"event_type": "kind", "order_by": "ts"}).query)
     result = Result(data, program, lambda: data.run(program), automaton_of(program))
     soon = result.first_rows()
     assert soon is not None and soon["rows"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cepkit.explorer.automaton import automaton_of, drawn_automaton, states_of_match
+from cepkit.explorer.automaton import automaton_of, draw_automaton, states_of_match
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.insight import stepping
@@ -117,21 +117,21 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
         ends = np.array(
             sorted(whole.position_of(m[-1]) for k in moments for m in moments[k].completed), np.int64
         )
-        monkeypatch.setattr(stepping, "BEHIND", 6)
+        monkeypatch.setattr(stepping, "LOOK_BACK", 6)
         for k in range(whole.n, 0, -1):
             near = Stepping(program, events, partition, automaton, ends)
             moment = near.after(k)
             if moment.is_whole:
                 assert moment == moments[k]
             assert near.next_match(k) >= k
-        monkeypatch.setattr(stepping, "BEHIND", 120)
+        monkeypatch.setattr(stepping, "LOOK_BACK", 120)
 
 
 @pytest.mark.parametrize("seed", seeds(12, 100))
 def test_a_match_passes_states_from_the_start_to_an_end(seed):
     _, program, _ = opened_regex(seed)
     automaton = automaton_of(program)
-    drawn = drawn_automaton(automaton)
+    drawn = draw_automaton(automaton)
     follow = {(source, name): target for source, name, target in automaton.states.transitions}
     word, state = [], 0
     while state not in automaton.states.accepting:

@@ -235,7 +235,7 @@ def test_cancelled_counting_keeps_the_first_matches(closed):
     table = explorer.wait(60).board.table
     wanted = cep.match(frame, SEARCHED.replace("0.2", "0.3"), **CALL).count()
     assert (table.page, table.total) == (2, f"{wanted:,}") and table.numbers[0] == "15"
-    with pytest.raises(CepError, match="wait: 'match' is nothing to wait for; write 'all' or 'matches'"):
+    with pytest.raises(CepError, match="wait: unknown what='match'; write 'all' or 'matches'"):
         explorer.wait(60, "match")
 
 

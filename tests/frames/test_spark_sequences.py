@@ -905,7 +905,7 @@ def test_views_of_rows_of_a_spark_frame(spark, monkeypatch):
     matches = frame.cep.match("up up", define={"up": "t >= prev(t)"}, partition_by="k", order_by="t")
     view = matches.view("lineage", title="two")
     assert matches.count() == 27 and repr(view) == "LineageView(27 matches)" and view.title == "two"
-    with pytest.raises(CepError, match=r"'threads' is not known of matches in a Spark frame\. There is \["):
+    with pytest.raises(CepError, match=r"unknown view 'threads' of matches in a Spark frame\. Views: \["):
         matches.view("threads")
     for rows in (0, 1.5):
         with pytest.raises(CepError, match=rf"view: rows={rows}: expected a whole number"):

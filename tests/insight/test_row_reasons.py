@@ -39,7 +39,7 @@ def test_the_conditions_that_fail_are_those_of_the_definition(seed):
     data = SearchedFrame(generate.to_frame(case.rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = data.compiled(as_query(case.pattern, Arguments(define=case.define, **case.keywords())))
+        program = data.compile(as_query(case.pattern, Arguments(define=case.define, **case.keywords())))
     events = data.events(program)
     automaton, rng = automaton_of(program), Random(f"places {seed}")
     for _ in range(4):
@@ -132,4 +132,4 @@ def test_a_partial_match_that_goes_on_to_the_end_of_its_partition():
     explorer = frame.cep.explore(". up up", define=define, order_by="t", partition_by="k").wait(60)
     explorer.why_not([1])
     texts = [line["text"] for line in explorer.wait(60).board.reasons.lines]
-    assert "the partial match from event 1 (0) takes it as up, and goes on" in texts
+    assert "the partial match from event 1 (0) takes it as up, and continues" in texts

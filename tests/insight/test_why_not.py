@@ -15,7 +15,7 @@ from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.insight.obstacles import KINDS, Obstacle
-from cepkit.insight.why_not_sequences import RowReading, read_events, standing
+from cepkit.insight.why_not_sequences import EventReading, outcome_of, read_events
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
@@ -37,7 +37,7 @@ def all_matches(case: gs.Case):
     return sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
 
 
-def read(places: Places, positions, variables=None) -> RowReading:
+def read(places: Places, positions, variables=None) -> EventReading:
     wanted = [int(places.place_of_position[position]) for position in positions]
     named = dict(zip(wanted, variables, strict=True)) if variables else None
     return read_events(places, wanted, named)
@@ -111,7 +111,7 @@ def test_random_cases_have_reasons_of_every_kind():
     assert n_streams >= 160
 
 
-def lines_of(case: gs.Case, program, found: RowReading):
+def lines_of(case: gs.Case, program, found: EventReading):
     branch = program.branches[found.branch].branch
     names = [(c.variable, c.low, c.high) for c in branch.components]
     for line in lines(case.query.pattern):
@@ -122,7 +122,7 @@ def lines_of(case: gs.Case, program, found: RowReading):
 class Judge:
     """Asks the definition whether an obstacle is one."""
 
-    def __init__(self, case: gs.Case, line, program, places: Places, found: RowReading):
+    def __init__(self, case: gs.Case, line, program, places: Places, found: EventReading):
         self.case, self.found, self.line = case, found, line
         self.search = Search(case.query, line, case.rows)
         self.position = {place: int(places.position_of_place[place]) for place in range(places.n)}
@@ -287,7 +287,7 @@ def test_matches_have_their_numbers(seed, family):
     for match in all_matches(case)[:12]:
         named = [name for name, rows in match.events for _ in rows]
         reading = read(places, match.rows, named)
-        came = standing(program, found, reading, places)
+        came = outcome_of(program, found, reading, places)
         same = [i for i, one in enumerate(reported) if one.rows == match.rows and one.events == match.events]
         if came.number is not None:
             assert reported[came.number].rows == match.rows
@@ -386,12 +386,12 @@ GOLDEN = {
     "order": (
         "PATTERN SEQ(Order o, Ready r)", [5, 8], {},
         ["no match: r = row 5, o = row 8",
-         "- r = row 5 (10:05) stands before o = row 8 (10:07), and o comes first in the pattern"],
+         "- r = row 5 (10:05) comes before o = row 8 (10:07), but o comes first in the pattern"],
     ),
     "missing at the end": (
         "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 10 min", [0], {},
         ["no match: o = row 0; a partial match",
-         "- nothing is given for Ready r",
+         "- no event is given for Ready r",
          "  row 9 could be r",
          "  row 5 could not be r: r.weight > o.weight: 3.0 > 5.0 is false",
          "  row 7 could not be r: r.weight > o.weight: null > 5.0 is null"],
@@ -399,15 +399,15 @@ GOLDEN = {
     "missing between": (
         "PATTERN SEQ(Order o, Scan s, Ready r) WHERE s.weight < o.weight", [0, 5], {},
         ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
-         "- nothing is given for Scan s",
+         "- no event is given for Scan s",
          "  row 1 could not be s: s.weight < o.weight: 6.0 < 5.0 is false",
          "  row 4 could not be s: s.weight < o.weight: 7.0 < 5.0 is false"],
     ),
     "missing at the beginning": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 1 min", [5], {},
         ["no match: r = row 5",
-         "- nothing is given for Order o",
-         "  there is no Order event where o would stand"],
+         "- no event is given for Order o",
+         "  there is no Order event where o would be"],
     ),
     "few": (
         "PATTERN SEQ(Scan{2,} s[], Ready r)", [1, 5], {},
@@ -422,12 +422,12 @@ GOLDEN = {
     "window": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 1 hour", [0, 10], {},
         ["no match: o = row 0, r = row 10; row 10 cannot follow row 0",
-         "- from row 0 to row 10 it lasts 1 h 25 min, more than 1 h"],
+         "- the time from row 0 to row 10 is 1 h 25 min, more than 1 h"],
     ),
     "open window": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 5 min", [0, 5], {"within_closed": False},
         ["no match: o = row 0, r = row 5; row 5 cannot follow row 0",
-         "- from row 0 to row 5 it lasts 5 min, not less than 5 min"],
+         "- the time from row 0 to row 5 is 5 min, not less than 5 min"],
     ),
     "events": (
         "PATTERN SEQ(Order o, Ready r) WITHIN 3 EVENTS", [0, 5], {},
@@ -437,7 +437,7 @@ GOLDEN = {
     "gap": (
         "PATTERN SEQ(Order o, Scan s, Ready r) GAP 2 min", [0, 1, 5], {},
         ["no match: o = row 0, s = row 1, r = row 5; row 5 cannot follow row 1",
-         "- from row 1 to row 5 it lasts 4 min, more than 2 min between successive events"],
+         "- the time from row 1 to row 5 is 4 min, more than 2 min between successive events"],
     ),
     "strict_time": (
         "PATTERN SEQ(Ready r, Order o)", [7, 8], {"strict_time": True},
@@ -505,7 +505,7 @@ GOLDEN = {
     "after match": (
         "PATTERN SEQ(Order o, Ready r)", [2, 7], {"after_match": "past_last"},
         ["no match: o = row 2, r = row 7 fulfils all conditions",
-         "- after_match='past_last' leaves it out: the match of row 0, row 5 was reported before"],
+         "- after_match='past_last' leaves it out: the earlier match of row 0, row 5 is reported"],
     ),
 }  # fmt: skip
 
@@ -532,12 +532,12 @@ def test_the_component_that_nothing_is_given_for():
     for rows, expected in {
         (1, 2, 6): [
             "r2 = row 1, ok = row 2, p = row 6",
-            "- nothing is given for check r1",
+            "- no event is given for check r1",
             "  row 0 could be r1",
         ],
         (0, 1, 6): [
             "r1 = row 0, r2 = row 1, p = row 6; row 6 cannot follow row 1",
-            "- nothing is given for check ok",
+            "- no event is given for check ok",
             "  row 2 could be ok",
             "  row 5 could not be ok: row 5: ok.result == 'accepted': 'refused' == 'accepted' is false",
         ],
@@ -553,14 +553,14 @@ def test_rows_of_another_partition():
     for rows in ([0, 1, 2, 4], {"r1": 0, "r2": 1, "ok": 2, "p": 4}):
         assert said(CARD_QUERY, rows, CARDS) == [
             "no match: r1 = row 0, r2 = row 1, ok = row 2, p = row 4; row 4 cannot follow row 2",
-            "- row 4 is of card 3, the others of card 7",
+            "- row 4 belongs to card 3, the others to card 7",
         ]
     # Before the order, which is wrong because of it; and every row that is elsewhere.
     swapped = {"r1": 3, "r2": 1, "ok": 2, "p": 6}
-    assert said(CARD_QUERY, swapped, CARDS)[1:] == ["- row 3 is of card 3, the others of card 7"]
+    assert said(CARD_QUERY, swapped, CARDS)[1:] == ["- row 3 belongs to card 3, the others to card 7"]
     assert said(CARD_QUERY, [0, 1, 2, 3, 4], CARDS)[1:] == [
-        "- row 3 is of card 3, the others of card 7",
-        "- row 4 is of card 3, the others of card 7",
+        "- row 3 belongs to card 3, the others to card 7",
+        "- row 4 belongs to card 3, the others to card 7",
     ]
     assert said(CARD_QUERY, [0, 3], CARDS)[1:] == [
         "- row 0 and row 3 are of different partitions: card 7 and 3"
@@ -602,11 +602,11 @@ def test_labels():
     query = "PATTERN SEQ(Order o, Ready r) WITHIN 1 hour"
     assert (
         said(query, ["e0", "e10"], frame)[1]
-        == "- from row 'e0' to row 'e10' it lasts 1 h 25 min, more than 1 h"
+        == "- the time from row 'e0' to row 'e10' is 1 h 25 min, more than 1 h"
     )
     assert said(query, "e0", frame)[0] == "no match: o = row 'e0'; a partial match"
     turned = FRAME.iloc[::-1]  # labels, not places; the clock says the order
-    assert said(query, [10, 0], turned)[1] == "- from row 0 to row 10 it lasts 1 h 25 min, more than 1 h"
+    assert said(query, [10, 0], turned)[1] == "- the time from row 0 to row 10 is 1 h 25 min, more than 1 h"
     pairs = FRAME.set_index(["item", "ts"], drop=False).rename_axis(["i", "t"])
     assert pairs.cep.why_not(query, rows=[pairs.index[0], pairs.index[5]], **KEYWORDS).matches
 
@@ -624,7 +624,7 @@ def test_tables_count_rows():
         ([0, 99], "rows: no row of the frame has the label 99. They go from 0 to 10"),
         (["a"], "rows: no row of the frame has the label 'a'. They go from 0 to 10"),
         ([], "rows: no row is named; without rows, why_not() says where most partial matches are lost"),
-        ([0, 0], "rows: 0 is named twice; an event stands in a match once"),
+        ([0, 0], "rows: 0 is named twice; a match has an event only once"),
         ({"rr": 5}, "rows: 'rr' is no variable of the pattern. Did you mean 'r'? Variables: ['o', 'r']"),
         ({"x": 5}, "rows: 'x' must not occur in a match; name rows of ['o', 'r']"),
         (range(1001), "rows: 1,001 rows are more than 1,000; name the rows of one match"),
@@ -638,7 +638,7 @@ def test_wrong_rows(rows, error):
 
 def test_labels_of_several_rows():
     frame = FRAME.set_axis([0, 0, *range(2, 11)])
-    with pytest.raises(CepError, match=r"the label 0 is that of 2 rows; call reset_index\(\) first"):
+    with pytest.raises(CepError, match=r"2 rows have the label 0; call reset_index\(\) first"):
         frame.cep.why_not("PATTERN SEQ(Order o, Ready r)", rows=[0, 5], **KEYWORDS)
 
 
@@ -653,7 +653,7 @@ def test_without_rows():
     assert repr(none).splitlines() == [
         "0 matches of 'SEQ(Order o, Paid p)'",
         "- no match; most is lost here: there is no Paid event for p",
-        "  name rows=[…] of a match you expected, and they are looked at one by one",
+        "  name rows=[…] of an expected match to see why each row fails",
     ]
     assert none.to_frame()["step"].tolist() == ["o", "p", "matches", "reported"]
 

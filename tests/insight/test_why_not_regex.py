@@ -276,7 +276,7 @@ def test_rows_between_and_rows_of_others():
     found = FRAME.cep.why_not(". up+ down", rows=["a", "d"], **CALL)
     assert repr(found).splitlines() == [
         "no match: row 'a', row 'd'",
-        "- row 'b' and 1 other row are not named, and a match of a regex has every row of its partition from "
+        "- row 'b' and 1 other row are not named, but a match of a regex has every row of its partition from "
         "its first to its last",
         "  with every row between: they match: rows 'a' to 'd' are match 0 (any = 'a', up = 'b', up = 'c', "
         "down = 'd')",
@@ -285,7 +285,7 @@ def test_rows_between_and_rows_of_others():
     found = keyed.cep.why_not(". up+ down", rows=["a", "b", "e"], partition_by="k", **CALL)
     assert repr(found).splitlines() == [
         "no match: the rows are of several partitions",
-        "- row 'e' is of k q, the others of k p",
+        "- row 'e' belongs to k q, the others to k p",
     ]
 
 
@@ -302,9 +302,7 @@ def test_rows_by_variable():
     define = {"up": DEFINE["up"], "big": "x > 2"}
     found = FRAME.cep.why_not("up (up | big)", rows={"up": "b", "big": "c"}, define=define, order_by="t")
     assert found.headline == "no match: rows 'b' to 'c' are match 0, with other variables"
-    text = (
-        "row 'c' stands for up, not for big: each variable takes as many rows as it can, from left to right"
-    )
+    text = "row 'c' is up, not big: each variable takes as many rows as it can, from left to right"
     assert found.reasons == (text,)
     with pytest.raises(CepError, match=r"'dwn' is no variable of the pattern. Did you mean 'down'"):
         FRAME.cep.why_not(". up+ down", rows={"dwn": "b"}, **CALL)
@@ -324,7 +322,7 @@ def test_no_rows_are_a_funnel():
     assert repr(found).splitlines() == [
         "0 matches of '. up{3} down down'",
         "- no match; most is lost here: 1 partial match up to down, 0 up to down",
-        "  name rows=[…] of a match you expected, and they are looked at one by one",
+        "  name rows=[…] of an expected match to see why each row fails",
     ]
     assert found.to_frame().equals(FRAME.cep.funnel(". up{3} down down", **CALL).to_frame())
 

@@ -124,7 +124,7 @@ def test_numbers_of_matches(found):
         with pytest.raises(IndexError, match=f"no match has number {number}; there are 4"):
             found[number]
     for key in ("n", 1.0, None, (0, 1)):
-        with pytest.raises(TypeError, match=r"a match has a number, got .*to_frame\(\)"):
+        with pytest.raises(TypeError, match=r"matches are numbered, got .*to_frame\(\)"):
             found[key]
 
 
@@ -414,7 +414,7 @@ engine       regex: generated kernel over contiguous rows of a partition
 kernel       machine code, threads over partitions
 remembers    per partial match: start, positions, first(size)
 queue        partial matches wait at '.' in order of their starts
-warning      a partial match may wait for ever: nothing bounds the loop; think of within=…""",
+warning      a partial match may wait forever: nothing bounds the loop; consider within=…""",
     ),
 ]  # fmt: skip
 

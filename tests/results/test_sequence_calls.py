@@ -61,7 +61,7 @@ def test_numbers_that_no_match_has(found):
     for call in (lambda: found[6], lambda: found[-7], lambda: found.lineage(6)):
         with pytest.raises(IndexError, match="there are 6, numbered from 0"):
             call()
-    with pytest.raises(IndexError, match="no match has number 0; there is none"):
+    with pytest.raises(IndexError, match="no match has number 0; there are no matches"):
         match(PAIR + " WHERE b.amount < 0")[0]
 
 

@@ -82,7 +82,7 @@ def test_without_pulses_a_silent_replica_holds_everything_back():
 def test_what_was_promised_cannot_be_taken_back():
     merge = OrderedMerge(2)
     merge.pulse(1, 9)
-    with pytest.raises(OrderError, match="replica 1 offers an output of position 9 after it has come to 9"):
+    with pytest.raises(OrderError, match="replica 1 offers an output of position 9 after it has reached 9"):
         merge.offer(1, 9, "late")
     merge.pulse(1, 3)  # an old pulse changes nothing
     merge.offer(1, 10, "in time")

@@ -106,7 +106,7 @@ def test_events_out_of_the_window_are_forgotten():
 
 
 def test_without_a_window_all_is_kept():
-    with pytest.warns(CepWarning, match="without a window every event of the stream is kept"):
+    with pytest.warns(CepWarning, match="without a window the stream keeps every event"):
         stream = cep.stream("PATTERN SEQ(A a, B b)", TICKS, event_type="kind", order_by="t")
     stream.push(rows("AXXX"))
     assert stream.retained == 4
@@ -114,7 +114,7 @@ def test_without_a_window_all_is_kept():
 
 
 def test_mistakes():
-    with pytest.raises(UnsupportedQueryError, match=r"\['threads'\] belong to streams of regex patterns"):
+    with pytest.raises(UnsupportedQueryError, match=r"\['threads'\] are options of regex streams"):
         cep.stream(TEXT, TICKS, event_type="kind", order_by="t", threads=2)
     stream = cep.stream(TEXT, TICKS, event_type="kind", order_by="t")
     stream.push(rows("AX", 5))

@@ -220,7 +220,7 @@ def test_an_error_in_a_thread_ends_the_stream_and_is_told():
     quiet = pd.DataFrame({"ts": range(9), "symbol": "A", "price": 5})
     stream.push(quiet)
     with pytest.raises(
-        CepError, match=r"the stream cannot go on: the partition symbol='A' has \d live partial"
+        CepError, match=r"the stream cannot continue: the partition symbol='A' has \d live partial"
     ):
         stream.flush()
     with pytest.raises(CepError, match="cannot go on"):
@@ -540,7 +540,7 @@ def test_options_are_checked_before_work():
         cep.stream("a", {"a": "bool"}, idle_after=3)
     with pytest.raises(CepError, match="expected a positive duration"):
         open_stream(PEAKS, idle_after=-3)
-    with pytest.raises(CepError, match=r"\['match'\], rename"):
+    with pytest.raises(CepError, match=r"rename \['match'\]"):
         cep.stream("a", {"a": "bool", "match": "int64"}, rows="all")
     with pytest.raises(ColumnNotFoundError, match="Did you mean 'price'"):
         cep.stream("a", TRADES, define={"a": "prise > 1"})
@@ -585,7 +585,7 @@ def test_other_texts_than_the_ordered_ones_are_refused():
         ". up", {"size": size}, define={"up": "size > prev(size)"}, measures={"to": "last(size)"}
     )
     assert stream.push([{"size": "L"}, {"size": "S"}]) == []
-    with pytest.raises(CepError, match=r"holds 'XL', its ordered categories are \['S', 'M', 'L'\]"):
+    with pytest.raises(CepError, match=r"holds 'XL', but its ordered categories are \['S', 'M', 'L'\]"):
         stream.push([{"size": "XL"}])
     assert stream.push([{"size": None}, {"size": "M"}, {"size": "L"}]) == [{"to": "L"}]
 
@@ -623,7 +623,7 @@ def test_a_schema_can_be_given_in_many_ways():
 def test_schemas_that_cannot_be_read():
     from cepkit.streaming.batches import schema_of
 
-    with pytest.raises(CepError, match=r"'x' has type 'in64', which is not known. Did you mean 'int64'"):
+    with pytest.raises(CepError, match=r"'x' has the unknown type 'in64'. Did you mean 'int64'"):
         schema_of({"x": "in64"})
     for wrong in ({}, {"x": object()}, {1: "int64"}, 17, pa.schema([("a", pa.int64()), ("a", pa.int64())])):
         with pytest.raises(CepError, match="schema"):

@@ -668,10 +668,10 @@ def test_one_word_for_all_views():
 @pytest.mark.parametrize(
     ("of", "what", "message"),
     [
-        (EXAMPLE, "thread", r"'thread' is not known of a trace\. Did you mean 'threads'\? There is"),
+        (EXAMPLE, "thread", r"unknown view 'thread' of a trace\. Did you mean 'threads'\? Views: "),
         (run_of(EXAMPLE), "lengths", r"'lengths' is not known\. There are \['threads', 'buffers'\]"),
-        (pd.DataFrame(GOOD), "nfa", r"'nfa' is not known of a DataFrame\. There is \['utility'\]"),
-        (3, None, "there is none of int. There are views of matches, runs"),
+        (pd.DataFrame(GOOD), "nfa", r"unknown view 'nfa' of a DataFrame\. Views: \['utility'\]"),
+        (3, None, "int has no view. Matches, runs, traces"),
     ],
 )
 def test_views_that_there_are_not(of, what, message):
@@ -681,9 +681,9 @@ def test_views_that_there_are_not(of, what, message):
 
 def test_views_that_matches_have_not():
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
-    with pytest.raises(CepError, match=r"'threads' is what a parallel engine has to show\. Give engine="):
+    with pytest.raises(CepError, match=r"'threads' needs the run of a parallel engine\. Give engine="):
         matches.view("threads")
-    with pytest.raises(CepError, match=r"'plot' is not known of matches\. There is \['lineage', 'threads'"):
+    with pytest.raises(CepError, match=r"unknown view 'plot' of matches\. Views: \['lineage', 'threads'"):
         matches.view("plot")
     with pytest.raises(CepError, match=r"this run has no trace\. Give trace=True to match or simulate"):
         ParallelRun(**{**vars(run_of(EXAMPLE)), "trace": None}).view()

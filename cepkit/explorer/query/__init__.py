@@ -1,1 +1,1 @@
-"""The text of the editor: reading it, its constants as sliders, the code that gives the same result."""
+"""The text in the editor: its query, its constants as sliders, and Python code with the same result."""

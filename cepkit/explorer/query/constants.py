@@ -1,4 +1,4 @@
-"""Sliders from the constants in a query's text: where each stands, how far it may go, and the new text."""
+"""Sliders for the constants in a query's text: their places, their ranges, and the changed text."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ from typing import Any
 from cepkit.errors import CepError
 from cepkit.events import Column, ColumnType
 from cepkit.explorer.query.ranges import Ranges, nice_step
-from cepkit.explorer.query.text import Reading
+from cepkit.explorer.query.text import TextReading
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, UNITS, parse_duration
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.sequences.parsing import clauses, is_sase, parse_sase
 from cepkit.language.sequences.patterns import EventPattern, Loop
 
-STEPS = 200  # of a slider, about
-SAMPLE = 20_000  # rows that tell a column's range
+STEPS = 200  # about this many steps per slider
+SAMPLE = 20_000  # rows that determine a column's range
 _WHOLE, _NUMBER, _DURATION, _EVENTS, _PARAMETER = "whole", "number", "duration", "events", "parameter"
 _AMOUNT = re.compile(r"""\s*(?P<quote>['"]?)(?P<amount>[^'"]*?)(?P=quote)\s*(?:,?\s*(?ai:exclusive))?\s*""")
 _ONE_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<gap>\s*)(?P<unit>[^\W\d]+)")
 _COUNT = re.compile(r"(?P<number>[0-9]+)\s*(?ai:events?|rows?)")
-_LABEL = 40  # characters
+_LABEL = 40  # most characters of a label
 
 
 @dataclass(frozen=True, slots=True)
 class Slider:
-    """A constant of a query that can be moved.
+    """A constant of a query with a slider.
 
     Parameters
     ----------
     id : str
-        Stable while the query keeps its shape: ``c0``, ``c1``, … in the order of the text, ``:name`` of a
+        Stable while the query keeps its shape: ``c0``, ``c1``, … in the order of the text, ``:name`` for a
         parameter.
     label : str
-        What it limits.
+        The condition of the constant.
     kind : str
-        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (how many), or ``parameter``.
+        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of events), or
+        ``parameter``.
     value, low, high, step : int or float
         In ``unit``; the ends are whole steps away from the value.
     unit : str
-        Of a duration; else empty.
+        Unit of a duration; otherwise empty.
     start, end : int
-        The place in the text; -1 of parameters.
+        The place in the text; -1 for parameters.
     """
 
     id: str
@@ -62,30 +63,30 @@ class Slider:
     @property
     def text(self) -> str:
         """The constant as the query spells it."""
-        return self.spelled(self.value)
+        return self.spell(self.value)
 
     def trait(self) -> dict[str, Any]:
-        """Return the slider as a widget has it, which writes the unit behind the text."""
+        """Return the slider for the widget, which adds the unit after the text."""
         return {
             "id": self.id, "label": self.label, "value": self.value, "low": self.low, "high": self.high,
             "step": self.step, "unit": self.unit, "text": self.text.removesuffix(f" {self.unit}"),
         }  # fmt: skip
 
-    def rounded(self, value: float) -> float:
-        """Return a value of a parameter, rounded to the step, of the type that it had."""
+    def round_value(self, value: float) -> float:
+        """Return a value of a parameter, rounded to the step, with the type of the old value."""
         number = float(_number_text(value, self.step, is_whole=isinstance(self.value, int)))
         return int(number) if isinstance(self.value, int) else number
 
-    def spelled(self, value: float) -> str:
+    def spell(self, value: float) -> str:
         """Return a value as the query spells it, rounded to the step."""
         number = _number_text(value, self.step, is_whole=self.kind in (_WHOLE, _EVENTS) or self.step >= 1)
         if self.kind == _NUMBER and "." not in number and "e" not in number:
-            number += ".0"  # a number that was one with a fraction stays one: the query keeps its shape
+            number += ".0"  # a float stays a float, so that the query keeps its shape
         return f"{number} {self.unit}" if self.unit else number
 
 
 def sliders_of(
-    reading: Reading,
+    reading: TextReading,
     schema: Mapping[str, ColumnType] | None = None,
     sampled: Callable[[str], Column] | None = None,
 ) -> tuple[Slider, ...]:
@@ -93,19 +94,19 @@ def sliders_of(
 
     Parameters
     ----------
-    reading : Reading
+    reading : TextReading
         With its query.
     schema : mapping of str to ColumnType, optional
-        The columns there are.
+        The columns of the frame.
     sampled : callable, optional
-        Returns some values of a column, for the range of what is compared with it.
+        Returns some values of a column, to find the range of constants that are compared with it.
 
     Returns
     -------
     tuple of Slider
-        Numbers that stand alone in comparisons, or add to, subtract from or multiply what is compared; texts
-        that are durations; windows; numbers given as parameters. How often a part repeats and arguments of
-        functions shape the query and have none.
+        For numbers that are a side of a comparison, or that are added to, subtracted from or multiplied with
+        a side; for texts that are durations; for windows; for numeric parameters. Repetition counts and
+        arguments of functions have no slider, because they determine the shape of the query.
 
     Examples
     --------
@@ -126,21 +127,21 @@ def sliders_of(
     return (*numbered, *_parameters(reading.query))
 
 
-def moved(text: str, slider: Slider, value: float) -> str:
+def move_slider(text: str, slider: Slider, value: float) -> str:
     """Return the text of a query with another value of a constant.
 
     Raises
     ------
     CepError
-        For a parameter, which stands in no text.
+        For a parameter, which is not part of the text.
     """
     if slider.start < 0:
-        raise CepError(f"{slider.id} is a parameter of the call; it stands in no text")
-    return text[: slider.start] + slider.spelled(value) + text[slider.end :]
+        raise CepError(f"{slider.id} is a parameter of the call; the text does not contain it")
+    return text[: slider.start] + slider.spell(value) + text[slider.end :]
 
 
 def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
-    """Return what two texts have in common that differ in the values of sliders only."""
+    """Return a value that is equal for texts that differ only in the values of sliders."""
     parts, at = [], 0
     for slider in sliders:
         if slider.start >= 0:
@@ -150,7 +151,7 @@ def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
 
 
 def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple[Slider, ...]:
-    """Return the sliders with the ends and steps they had, where the same one was there: no handle jumps."""
+    """Return the sliders with the ends and steps of their predecessors, so that no handle jumps."""
     known = {(slider.id, slider.kind): slider for slider in before}
     kept = []
     for slider in sliders:
@@ -163,24 +164,24 @@ def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple
 
 
 def _in_unit(slider: Slider, unit: str) -> float | None:
-    """Return the value of a slider in a unit, None where it is no whole number of it."""
+    """Return the value of a slider in a unit, or None if it is not a whole number of units."""
     if slider.unit == unit:
         return slider.value
     whole, rest = divmod(slider.value * NANOSECONDS[slider.unit], NANOSECONDS[unit])
     return None if rest else whole
 
 
-# --- constants in conditions -----------------------------------------------------------------------------
+# --- constants in conditions
 
 
-def _in_conditions(reading: Reading, ranges: Ranges) -> Iterator[Slider]:
+def _in_conditions(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
     for name, tree, offset in _trees(reading):
         for condition in ex.conjuncts(tree):
             yield from _of_condition(reading.text, name, condition, offset, ranges)
 
 
-def _trees(reading: Reading) -> Iterator[tuple[str, ex.Expression, int]]:
-    """Yield the name, tree and place of every text of conditions; spans count from the place."""
+def _trees(reading: TextReading) -> Iterator[tuple[str, ex.Expression, int]]:
+    """Yield the name, tree and offset of every condition; spans of the tree count from the offset."""
     text = reading.text
     if is_sase(text):
         parts = parse_sase(text)
@@ -223,7 +224,7 @@ def _of_condition(
 
 
 def _constants(tree: ex.Expression, place: str) -> Iterator[tuple[Any, tuple[int, int], str]]:
-    """Yield value and place of the movable constants of a side, and how they take part in the comparison."""
+    """Yield value, span and role of the constants of a side that can have a slider."""
     match tree:
         case ex.Negative(operand=ex.Literal(value=value)) if _is_number(value) and tree.span is not None:
             yield -value, tree.span, place
@@ -255,7 +256,7 @@ def _slider(
 
 
 def _on_steps(slider: Slider) -> Slider:
-    """Return the slider with ends that are whole steps away from its value, as browsers count them."""
+    """Return the slider with ends that are whole steps away from its value, as browsers require."""
     below = math.ceil((slider.value - slider.low) / slider.step - 1e-9)
     above = math.ceil((slider.high - slider.value) / slider.step - 1e-9)
     low, high = slider.value - below * slider.step, slider.value + above * slider.step
@@ -265,12 +266,12 @@ def _on_steps(slider: Slider) -> Slider:
 
 
 def _tidy(value: float) -> float:
-    """Return a number without the last digits that adding steps leaves in it."""
+    """Return a number without the rounding errors of added steps."""
     return value if isinstance(value, int) else float(f"{value:.12g}")
 
 
 def _duration(text: str, label: str, start: int, end: int, column_unit: str | None) -> Iterator[Slider]:
-    """Yield the slider of a duration that stands at a place, when it is one."""
+    """Yield the slider of the text from ``start`` to ``end`` if it is a duration."""
     own = text[start:end]
     try:
         nanoseconds = parse_duration(own)
@@ -280,7 +281,7 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
     unit = UNITS[one["unit"].lower()] if one else "s"
     names = list(NANOSECONDS)
     if one is None or nanoseconds < 5 * NANOSECONDS[unit]:
-        # Whole steps of a unit in which the duration is not just a few of them, as fine as the column's.
+        # Choose a unit that fits at least five times into the duration, but is no finer than the column's.
         finest = names.index(column_unit) if column_unit in names else len(names) - 1
         places = range(names.index(unit if one else "w"), finest + 1)
         unit = next(
@@ -294,10 +295,10 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
     yield _on_steps(Slider("", label, _DURATION, value, step, high, step, unit, start, end))
 
 
-# --- windows and parameters --------------------------------------------------------------------------------
+# --- windows and parameters
 
 
-def _windows(reading: Reading, ranges: Ranges) -> Iterator[Slider]:
+def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
     query, text = reading.query, reading.text
     clock = query.order_by[0] if query.order_by else None
     unit = ranges.schema[clock].unit if clock in ranges.schema else None
@@ -346,5 +347,5 @@ def _number_text(value: float, step: float, *, is_whole: bool) -> str:
     if is_whole:
         return str(round(value))
     decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 6
-    rounded = round(float(value), decimals + 2)  # what was written finer than the step is not lost
+    rounded = round(float(value), decimals + 2)  # keep digits that are finer than the step
     return repr(rounded) if "e" not in repr(rounded) else f"{rounded:.{decimals + 2}f}".rstrip("0") + "0"

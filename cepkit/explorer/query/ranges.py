@@ -1,4 +1,4 @@
-"""How far the constants of a query may reach, by the columns that they are compared with."""
+"""The ranges of a query's constants, from the columns that they are compared with."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from cepkit.language.expressions import trees as ex
 
 
 class Ranges:
-    """How far constants may reach, by what they are compared with."""
+    """The ranges of constants, from the values that they are compared with."""
 
     def __init__(self, schema: dict[str, ColumnType], sampled: Callable[[str], Column] | None):
         self.schema, self._sampled = schema, sampled
         self._known: dict[str, tuple[float, float] | None] = {}
 
     def of_column(self, name: str) -> tuple[float, float] | None:
-        """Return the least and greatest of some values of a column of numbers."""
+        """Return the least and greatest of some values of a numeric column, or None."""
         if name not in self._known:
-            self._known[name] = self._looked_up(name)
+            self._known[name] = self._look_up(name)
         return self._known[name]
 
-    def _looked_up(self, name: str) -> tuple[float, float] | None:
+    def _look_up(self, name: str) -> tuple[float, float] | None:
         of = self.schema.get(name)
         if of is None or of.kind not in (INTEGER, FLOAT) or self._sampled is None:
             return None
@@ -46,7 +46,7 @@ class Ranges:
         return self.around(value)
 
     def reach(self, comparison: ex.Expression, value: float) -> tuple[float, float]:
-        """Return the range of a constant that is added to what is compared: the width of the columns."""
+        """Return the range of a constant that is added to a side of a comparison: the columns' width."""
         names = [node.name for node in comparison.walk() if isinstance(node, ex.Attribute | ex.Reference)]
         known = [self.of_column(name) for name in names if name is not None]
         widths = [one[1] - one[0] for one in known if one is not None]
@@ -56,18 +56,18 @@ class Ranges:
 
     @staticmethod
     def around(value: float) -> tuple[float, float]:
-        """Return a range for a constant of which nothing else is known."""
+        """Return a default range for a constant."""
         if value == 0:
             return -10, 10
         return (0, 4 * value) if value > 0 else (4 * value, 0)
 
     def has_fractions(self, tree: ex.Expression) -> bool:
-        """Whether a column of floats stands in ``tree``."""
+        """Return whether ``tree`` contains a column of floats."""
         names = (node.name for node in tree.walk() if isinstance(node, ex.Attribute | ex.Reference))
         return any(name in self.schema and self.schema[name].kind == FLOAT for name in names)
 
     def clock_unit(self, tree: ex.Expression) -> str | None:
-        """Return the unit of the durations that ``tree`` has."""
+        """Return the unit of the times or durations in ``tree``, or None."""
         names = [node.name for node in tree.walk() if isinstance(node, ex.Attribute | ex.Reference)]
         units = [self.schema[name].unit for name in names if name in self.schema]
         kinds = [self.schema[name].kind for name in names if name in self.schema]
@@ -75,7 +75,7 @@ class Ranges:
 
 
 def nice_step(width: float) -> float:
-    """Return the largest of 1, 2 and 5 times a power of ten that is no more than ``width``.
+    """Return the largest 1, 2 or 5 times a power of ten that is at most ``width``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The text of a query in the editor: read to a query or to mistakes with their places, and written from one.
+"""The text of a query in the editor: convert it to a query or to mistakes with their places, and back.
 
-A sequence is SASE text. A regex has its pattern first, then a line per predicate and, where there is one, the
-window; lines without a name in front continue what stands above them:
+A sequence is SASE text. A regex begins with its pattern; a line per predicate and an optional line with the
+window follow. A line that does not begin with a name continues the previous line:
 
     calm drop{3,} back
     calm: size < 1000
@@ -9,7 +9,7 @@ window; lines without a name in front continue what stands above them:
     back: price > prev(price)
     within: 2 min
 
-``within: 2 min, exclusive`` leaves the edge out. Keys, order, measures and parameters are keywords of the
+``within: 2 min, exclusive`` excludes the bound. Keys, order, measures and parameters are keywords of the
 call.
 """
 
@@ -48,15 +48,15 @@ _QUOTED = re.compile(r"'(?P<name>[^']+)'")
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
-    """What is wrong with a text, and where: ``text[start:end]``, which is empty only where the text is."""
+class TextMistake:
+    """A mistake in a text and its place: ``text[start:end]``, which is empty only if the text is empty."""
 
     start: int
     end: int
     message: str  # with the line and carets below
 
     def line(self, text: str) -> int:
-        """Return the number of its line, from 1."""
+        """Return the number of the line, from 1."""
         return text.count("\n", 0, self.start) + 1
 
 
@@ -70,34 +70,34 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a text says.
+class TextReading:
+    """The result of reading a text.
 
     Parameters
     ----------
     text : str
     query : RegexQuery or SequenceQuery or None
-        None when there are mistakes.
-    mistakes : tuple of Mistake
+        None for a text with mistakes.
+    mistakes : tuple of TextMistake
     pieces : tuple of Piece
-        Of a regex.
+        Only for a regex.
     notes : tuple of str
-        What was warned of.
+        Warnings.
     """
 
     text: str
     query: RegexQuery | SequenceQuery | None
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: tuple[TextMistake, ...] = ()
     pieces: tuple[Piece, ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
 
 
-_HEARING = threading.RLock()  # what is caught is caught for the whole process: one thread at a time
+_HEARING = threading.RLock()  # catch_warnings affects the whole process: one thread at a time
 
 
 @contextmanager
-def warnings_heard() -> Iterator[list[str]]:
-    """Collect what the package warns of inside, which is short; other warnings go on as they would."""
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect the package's warnings in a short context; other warnings pass through."""
     heard: list[str] = []
     with _HEARING, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -110,7 +110,7 @@ def warnings_heard() -> Iterator[list[str]]:
 
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    r"""Return the pattern and the named lines of the text of a regex, without blanks at their ends.
+    r"""Return the pattern and the named lines of the text of a regex, without trailing blanks.
 
     Examples
     --------
@@ -127,19 +127,17 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
     )
 
 
-def read_text(text: str, call: Mapping[str, Any]) -> Reading:
-    r"""Return the query of a text beside the keywords of a call, or all that is wrong with it.
+def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
+    r"""Return the query of a text with the keywords of a call, or all mistakes in the text.
+
+    Every predicate of a regex is read separately, so one mistake does not hide another.
 
     Parameters
     ----------
     text : str
-        See the head of this module.
+        See the docstring of this module.
     call : mapping of str to value
         Keywords of `cepkit.match` that belong to a query (`cepkit.planning.arguments.Arguments`).
-
-    Notes
-    -----
-    Every predicate of a regex is read by itself: one mistake hides no other.
 
     Examples
     --------
@@ -149,23 +147,23 @@ def read_text(text: str, call: Mapping[str, Any]) -> Reading:
     """
     if is_sase(text):
         try:
-            with warnings_heard() as notes:
+            with collect_warnings() as notes:
                 query = as_query(text, Arguments(**call))
-            return Reading(text, query, notes=tuple(notes))
+            return TextReading(text, query, notes=tuple(notes))
         except CepError as error:
-            return Reading(text, None, (mistake_of(error, text),))
+            return TextReading(text, None, (mistake_of(error, text),))
     pieces = pieces_of(text)
     mistakes, said = _read_pieces(text, pieces)
     if not mistakes:
         given = {**call, **said}
         given["define"] = {**(call.get("define") or {}), **said["define"]}
         try:
-            with warnings_heard() as notes:
+            with collect_warnings() as notes:
                 query = as_query(text[pieces[0].start : pieces[0].stop], Arguments(**given))
-            return Reading(text, query, (), pieces, tuple(notes))
+            return TextReading(text, query, (), pieces, tuple(notes))
         except CepError as error:
             mistakes = [mistake_of(error, text, pieces)]
-    return Reading(text, None, tuple(mistakes), pieces)
+    return TextReading(text, None, tuple(mistakes), pieces)
 
 
 _FOR_SEQUENCES = frozenset(
@@ -174,9 +172,9 @@ _FOR_SEQUENCES = frozenset(
 
 
 def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
-    r"""Return the keywords that belong to the kind of query that a text is, and the parameters it names.
+    r"""Return the keywords that apply to the kind of query in a text, and the parameters that it names.
 
-    Who edits a text may turn a regex into a sequence, and cannot edit the keywords.
+    An edit may turn a regex into a sequence, but cannot change the keywords.
 
     Examples
     --------
@@ -193,8 +191,8 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value is not None}
 
 
-def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[Mistake], dict[str, Any]]:
-    mistakes: list[Mistake] = []
+def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[TextMistake], dict[str, Any]]:
+    mistakes: list[TextMistake] = []
     define: dict[str, str] = {}
     said: dict[str, Any] = {"define": define}
     for piece in pieces:
@@ -205,7 +203,7 @@ def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[Mistake], d
                     parse_pattern(own)
             elif piece.name in define or (piece.name == "within" and "within" in said):
                 at = text.rfind(piece.name, 0, piece.start)
-                message = f"{piece.name!r} stands twice"
+                message = f"{piece.name!r} is defined twice"
                 mistakes.append(_mistake(text, at, at + len(piece.name), message))
             elif piece.name == "within":
                 said |= _window(own)
@@ -223,11 +221,11 @@ def _window(text: str) -> dict[str, Any]:
     return said if amount == text.strip() else {**said, "within_closed": False}
 
 
-# --- places ----------------------------------------------------------------------------------------------
+# --- places
 
 
-def mistake_of(error: CepError, text: str, pieces: tuple[Piece, ...] = ()) -> Mistake:
-    """Return an error of reading or binding a query with its place in ``text``."""
+def mistake_of(error: CepError, text: str, pieces: tuple[Piece, ...] = ()) -> TextMistake:
+    """Return an error of reading or binding a query as a mistake with its place in ``text``."""
     message = str(error)
     pieces = pieces or (Piece(None, 0, len(text)),)
     if isinstance(error, PatternSyntaxError):
@@ -258,47 +256,46 @@ def mistake_of(error: CepError, text: str, pieces: tuple[Piece, ...] = ()) -> Mi
 
 
 def _says(message: str, piece: Piece) -> bool:
-    """Whether an error's message says that it is about a piece."""
+    """Return whether the message of an error names a piece."""
     role = _ROLE.match(message)
     if role is None:
         return piece.name is None
     return piece.name == ("within" if role["within"] else role["name"])
 
 
-def _mistake(text: str, start: int, end: int, message: str) -> Mistake:
-    """Return a mistake whose place lies within the text and has something to underline."""
+def _mistake(text: str, start: int, end: int, message: str) -> TextMistake:
+    """Return a mistake with a place within the text that is not blank, so that it can be underlined."""
     start = min(max(start, 0), len(text))
-    if start == len(text) or text[start] == "\n":  # the end of a line: what stands in front of it
+    if start == len(text) or text[start] == "\n":  # at the end of a line, underline its last character
         start = max(0, len(text[:start].rstrip()) - 1)
         end = start + 1
     end = min(max(end, start + 1), len(text))
-    return Mistake(start, end, f"{message}\n{underline(text, start, end - start)}")
+    return TextMistake(start, end, f"{message}\n{underline(text, start, end - start)}")
 
 
-# --- queries to text -------------------------------------------------------------------------------------
+# --- queries to text
 
 
 def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the text of a query and the keywords that say the rest.
+    """Return the text of a query and the remaining keywords; `read_text` makes an equal query from both.
 
     Parameters
     ----------
     query : str, pattern or query
-        As for `cepkit.match`; the text of a sequence stays as it is written.
+        As for `cepkit.match`; the text of a sequence stays unchanged.
     call : mapping of str to value
         Keywords of `cepkit.match` that belong to a query.
 
     Returns
     -------
     text : str
-        Of which `read_text` makes an equal query with the keywords.
     call : dict
-        Without ``define`` and ``within`` of a regex, which the text says; functions stay.
+        Without ``define`` and ``within`` of a regex, which are in the text; functions stay.
 
     Raises
     ------
     CepError
-        As `cepkit.match`, when they do not go together.
+        As `cepkit.match`, for keywords that do not fit the query.
 
     Examples
     --------
@@ -344,9 +341,9 @@ def _regex_text(pattern: str, call: Mapping[str, Any]) -> tuple[str, dict[str, A
     for name, value in define.items():
         text = value if isinstance(value, str) else None
         if isinstance(value, ex.Expression):
-            text = _printed(value)
+            text = _text_of(value)
         if text is None or name == "within" or not name.isidentifier() or _ENTRY.search(text):
-            kept[name] = value  # a function, or what the lines cannot say
+            kept[name] = value  # a function, or a predicate that a line cannot express
         else:
             lines.append(f"{name}: " + text.strip().replace("\n", "\n    "))
     within = call.pop("within", None)
@@ -356,10 +353,10 @@ def _regex_text(pattern: str, call: Mapping[str, Any]) -> tuple[str, dict[str, A
     return "\n".join(lines), {**({"define": kept} if kept else {}), **call}
 
 
-def _printed(tree: ex.Expression) -> str | None:
+def _text_of(tree: ex.Expression) -> str | None:
     try:
         return print_expression(tree)
-    except ValueError:  # a number that no text spells
+    except ValueError:  # a number that cannot be written as text
         return None
 
 
@@ -376,5 +373,5 @@ def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
         "params": dict(query.params) or None,
     }
     if not query.within_closed and query.within is None and query.gap_within is None:
-        said["within_closed"] = False  # which the text has no window to say of
+        said["within_closed"] = False  # the text has no window that could carry it
     return {name: value for name, value in said.items() if value is not None}

@@ -1,1 +1,1 @@
-"""Runs of the explorer in the background, and what is shown of their results."""
+"""Background runs of the explorer, and the presentation of their results."""

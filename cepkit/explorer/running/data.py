@@ -1,4 +1,4 @@
-"""A frame whose columns and events are kept from one run to the next, so that a run reads nothing anew."""
+"""A frame that keeps its columns and events between runs, so that a run reads nothing twice."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import compile_checked
 from cepkit.results.matches import Matches
 
-KEPT = 4  # tables of events for different columns, keys or orders
-FEW_TEXTS = 12  # that a note on a column lists
+KEPT = 4  # event tables with different columns, keys or orders
+FEW_TEXTS = 12  # texts in the note on a column
 
 
 class WrappedSource:
@@ -105,13 +105,7 @@ class KeptColumns(WrappedSource):
 
 
 class SearchedFrame:
-    """A frame that is searched again and again.
-
-    Parameters
-    ----------
-    frame : DataFrame or table
-        With rows; as for `cepkit.match`, but not a Spark frame. It must not be changed.
-    """
+    """A pandas, polars or Arrow frame for many searches. Do not change the frame."""
 
     def __init__(self, frame: Frame):
         source, self.native = source_of(frame)
@@ -123,12 +117,12 @@ class SearchedFrame:
         """The types of the columns."""
         return self.source.schema
 
-    def compiled(self, query: RegexQuery | SequenceQuery) -> Program | SequenceProgram:
-        """Return a query bound to the columns, with every check that needs no look at the rows."""
+    def compile(self, query: RegexQuery | SequenceQuery) -> Program | SequenceProgram:
+        """Return a query bound to the columns after every check that does not read rows."""
         return compile_checked(query, self.source)
 
     def events(self, program: Program | SequenceProgram) -> Events:
-        """Return the events as a program needs them; the same ones while it reads the same columns."""
+        """Return the events for a program; programs that read the same columns share them."""
         query = program.query
         derived = tuple(sorted((name, repr(of)) for name, of in program.derived.items()))
         key = (query.partition_by, query.order_by, program.columns_to_read, derived)
@@ -145,19 +139,19 @@ class SearchedFrame:
         engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> Matches:
-        """Return the matches; those of a sequence are looked for when they are asked for."""
+        """Return the matches; a sequence finds them on demand."""
         chosen = choose_engine(program, engine)
         return match_events(program, self.source, self.events(program), self.native, chosen, progress)
 
-    # --- what a person may name
+    # --- columns and their values
 
-    def sampled(self, name: str) -> Column:
-        """Return up to some thousand values of a column, from all over the frame."""
+    def sample(self, name: str) -> Column:
+        """Return some thousand values of a column, evenly spaced over the frame."""
         step = max(1, self.source.n_rows // SAMPLE)
         return self.source.column(name).take(slice(None, None, step))
 
     def columns(self) -> list[dict[str, str]]:
-        """Return ``name``, ``dtype`` and a ``note`` on the values of every column."""
+        """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column."""
         described = []
         for name, of in self.schema.items():
             note = "several columns of this name" if name in self.source.duplicates else ""
@@ -169,7 +163,7 @@ class SearchedFrame:
         return described
 
     def texts(self, name: str) -> list[str]:
-        """Return the values of a text column, in order; of a long one those of a sample."""
-        column = self.sampled(name)
+        """Return the sorted values of a text column; for a long column, the values of a sample."""
+        column = self.sample(name)
         used = np.unique(column.values)
         return sorted(str(column.categories[code]) for code in used if code >= 0)

@@ -1,4 +1,4 @@
-"""Pages of the table of matches: a result is asked for the rows of one page, whatever its size."""
+"""Pages of the table of matches: only the rows of one page are computed, for results of any size."""
 
 from __future__ import annotations
 
@@ -9,22 +9,15 @@ import numpy as np
 import pandas as pd
 
 from cepkit.insight.value_text import cell
+from cepkit.results.matches import as_pandas
 
 PAGE = 15  # matches
-SORTED = 100_000  # matches that are sorted by a column; more have their own order and its reverse
+SORTED = 100_000  # matches that can be sorted by a column; more have only match order and its reverse
 CANONICAL, REVERSE = "canonical", "reverse"
 
 
 class Pages:
-    """The pages of a result.
-
-    Parameters
-    ----------
-    matches : Matches
-        Counted already, or cheap to count: the number of pages is needed.
-    size : int
-        Matches of a page.
-    """
+    """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap."""
 
     def __init__(self, matches: Any, size: int = PAGE):
         self.matches, self.size = matches, size
@@ -44,16 +37,16 @@ class Pages:
 
     @property
     def limit_note(self) -> str:
-        """What a person should know of the orders there are."""
+        """A note on the available orders."""
         return "" if self.is_sortable else f"sorted by columns up to {SORTED:,} matches"
 
     def numbers(self, page: int, order: str = CANONICAL) -> list[int]:
-        """Return the numbers of the matches of a page, from 1, in an order.
+        """Return the numbers of the matches on a page.
 
         Parameters
         ----------
         page : int
-            Beyond the ends: the first or the last one.
+            From 1; a number outside the range means the first or the last page.
         order : str
             ``canonical``, ``reverse``, or a column and ``up`` or ``down``; ties stay in canonical order.
         """
@@ -67,7 +60,7 @@ class Pages:
         return list(range(low, high))
 
     def order_or_canonical(self, order: str) -> str:
-        """Return an order that other matches had, where these have its column; else the canonical one."""
+        """Return ``order`` if these matches have its column, otherwise the canonical order."""
         column, _, _ = order.rpartition(" ")
         return order if not column or column in self.frame([]).columns else CANONICAL
 
@@ -90,24 +83,24 @@ class Pages:
             values = self._whole[column].reset_index(drop=True)
             try:
                 ranked = values.sort_values(kind="stable", ascending=direction != "down", na_position="last")
-            except TypeError:  # values that have no order, such as lists
+            except TypeError:  # values without an order, such as lists
                 ranked = values.astype(str).sort_values(kind="stable", ascending=direction != "down")
             self._sorted[key] = ranked.index.to_numpy()
         return self._sorted[key]
 
     def frame(self, numbers: Sequence[int]) -> pd.DataFrame:
-        """Return the measures of these matches, a row each."""
+        """Return the measures of these matches, one row each."""
         place = {number: i for i, number in enumerate(sorted(numbers))}
         made = as_pandas(self.matches.take(sorted(numbers)))
         return made.iloc[[place[number] for number in numbers]]
 
     def traits(self, page: int, order: str = CANONICAL) -> dict[str, Any]:
-        """Return the traits of a table's widget for a page."""
+        """Return the traits of the table widget for a page."""
         numbers = self.numbers(page, order)
-        return self.described(self.frame(numbers), numbers, page, order)
+        return self.describe(self.frame(numbers), numbers, page, order)
 
-    def described(self, frame: pd.DataFrame, numbers: Sequence[int], page: int, order: str) -> dict[str, Any]:
-        """Return the traits for a page whose rows are there already."""
+    def describe(self, frame: pd.DataFrame, numbers: Sequence[int], page: int, order: str) -> dict[str, Any]:
+        """Return the traits for a page with these rows."""
         return {
             **columns_and_rows(frame),
             "numbers": [str(number) for number in numbers],
@@ -121,24 +114,19 @@ class Pages:
         }
 
 
-def as_pandas(frame: Any) -> pd.DataFrame:
-    """Return a frame of any kind that has rows as a pandas one."""
-    return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
-
-
 def is_number(dtype: Any) -> bool:
-    """Whether values of a dtype are numbers that stand at the right."""
+    """Return whether values of a dtype are numbers, which a table aligns to the right."""
     return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
 
 
 def columns_and_rows(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame as traits of a table's widget."""
+    """Return a frame as traits of the table widget."""
     sides = [(str(name), "right" if is_number(of) else "left") for name, of in frame.dtypes.items()]
     return {"columns": [{"name": name, "align": side} for name, side in sides], "rows": cells(frame)}
 
 
 def cells(frame: pd.DataFrame) -> list[list[str]]:
-    """Return the values of a frame as texts, nothing for what is missing.
+    """Return the values of a frame as texts; missing values are empty.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an explorer shows, and the jobs of its thread that find it: runs, pages, selections, steps."""
+"""The presenter of an explorer and the jobs of its thread: runs, pages, selections, steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from cepkit.errors import CepError
 from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
 from cepkit.explorer.funnel_traits import funnel_traits
-from cepkit.explorer.marks import asked_places, count_of_matches, marks_of
+from cepkit.explorer.marks import count_of_matches, marks_of, places_of_events
 from cepkit.explorer.moment_traits import moment_traits
-from cepkit.explorer.query.text import warnings_heard
+from cepkit.explorer.query.text import collect_warnings
+from cepkit.explorer.reason_traits import reason_traits
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import CANONICAL, PAGE, columns_and_rows
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
-from cepkit.explorer.running.series import described, drawable, series_of
+from cepkit.explorer.running.series import describe, drawable, series_of
 from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
@@ -25,16 +26,16 @@ from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.part import stoppable
 from cepkit.widgets.stepper import NEXT_MATCH
 
-# Jobs of the thread, the most urgent first; the last three make room for the others.
+# Jobs of the thread, the most urgent first; the last three give way to the others.
 KINDS = ("run", "select", "page", "window", "mark", "reasons", "count", "step", "funnel")
 RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
-OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # what steps and funnel are not
+OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
-ROWS_NAMED = 8  # clicked rows that are asked about together
+ROWS_NAMED = 8  # most clicked rows that are explained together
 
 
 class Presenter:
-    """Finds what a board shows, in a thread.
+    """Computes the content of a board in a thread.
 
     Parameters
     ----------
@@ -42,27 +43,27 @@ class Presenter:
     board : Board
     engine : str or EngineValue
     sampled : str
-        Of which part of a frame everything is, in words; empty: all of it.
+        The part of the frame that is shown, in words; empty for the whole frame.
     """
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
-        self.worker = Worker(KINDS, self._failed, n_modest=3)
+        self.worker = Worker(KINDS, self._show_failure, n_modest=3)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
-        self.value: str | None = None  # the column that the timeline shows; None: what the query looks at
-        self.order = CANONICAL  # of the table, as a person chose it
-        self.unmatched: Any = None  # a program whose events are shown while there is no result
+        self.value: str | None = None  # the column of the timeline; None: the query determines it
+        self.order = CANONICAL  # of the table, as the user chose it
+        self.unmatched: Any = None  # the program whose events are shown before the first result
         self.partition: int | None = None
         self.chosen: Chosen | None = None
-        self.asked: list[int] = []  # positions of the rows that are asked about
-        self._told_of: Result | None = None  # the result that the reasons shown are of
-        self._drawn_events: Any = None  # of the partition's timeline
-        self._has_looked = False  # whether the table has some matches of a run that is not at its end
-        self._is_cold = True  # whether no query of the newest shape was counted: nothing of it is compiled
+        self.asked: list[int] = []  # positions of the clicked rows
+        self._explained: Result | None = None  # the result of the shown reasons
+        self._drawn_events: Any = None  # the events of the shown timeline
+        self._has_looked = False  # whether the table shows some matches of an unfinished run
+        self._is_cold = True  # whether no query of the newest shape was counted, so that none is compiled
 
-    def shown(self, what: str) -> Result:
-        """Return the last result, or raise the error that ``what`` has none."""
+    def result_for(self, what: str) -> Result:
+        """Return the last result, or raise `CepError` in the name of the method ``what``."""
         if self.result is None:
             raise CepError(f"{what}: there is no result yet; write a query and wait() for it")
         return self.result
@@ -70,7 +71,7 @@ class Presenter:
     # --- wishes
 
     def stop(self) -> None:
-        """Stop what runs; the table goes back to what was found before."""
+        """Stop the current run; the table returns to the last result."""
         self.worker.cancel()
         for widget in (self.board.table, self.board.timeline, self.board.funnel):
             self.board.set(widget, {"busy": False})
@@ -86,7 +87,7 @@ class Presenter:
             self.board.set(self.board.table, {"total": NOT_COUNTED})
 
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
-        """Run a compiled query; ``is_new`` where its shape was not there before."""
+        """Run a compiled query; ``is_new`` says whether its shape is new."""
         self._is_cold = is_cold = is_new or self._is_cold
         self.board.say("running", _message(is_cold), version=version, errors=[])
         self.worker.submit(
@@ -96,70 +97,69 @@ class Presenter:
         )
 
     def run_on_all(self, frame: Any, value: Any, version: int) -> None:
-        """Run a query on the Spark frame of which a part is shown."""
+        """Run a query on the whole Spark frame."""
         self.board.say("running", "on all rows, by Spark", version=version)
         self.worker.submit(RUN, lambda turn: self._run_on_all(turn, frame, value, version))
 
     def select(self, number: int | None) -> None:
-        """Look at a match, or at none."""
+        """Select a match, or none."""
         if number is None:
             self.chosen = None
-            for widget, name in ((self.board.table, "selected"), (self.board.timeline, "selected")):
-                self.board.set(widget, {name: None})
+            self.board.set(self.board.table, {"selected": None})
+            self.board.set(self.board.timeline, {"selected": None, "points": []})
             self.board.set(self.board.nfa, {"lit": []})
-            self.board.set(self.board.timeline, {"points": []})
             return
-        result = self.shown("select")
+        result = self.result_for("select")
         if result.is_counted:
-            result.chosen(number)  # refused here rather than in the thread
+            result.choose(number)  # raises here rather than in the thread
         self.worker.submit(SELECT, lambda turn: self._select(turn, result, number))
 
     def show_page(self, page: int, order: str | None = None) -> None:
         """Show another page of the table, or another order."""
-        result, order = self.shown("show_page"), order or self.board.table.order
+        result, order = self.result_for("show_page"), order or self.board.table.order
         self.order = order
         self.board.set(self.board.table, {"busy": True})
         self.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
 
     def zoom(self, window: Sequence[float]) -> None:
-        """Show a part of the time, or with no window all of it."""
+        """Show a window of time; an empty window shows all."""
         if self.result is None and self.unmatched is None:
-            self.shown("zoom")
+            self.result_for("zoom")
         self.board.set(self.board.timeline, {"window": [float(bound) for bound in window], "busy": True})
-        self._draw_anew()
+        self._redraw()
 
     def show_value(self, name: str) -> None:
         """Show another column on the timeline."""
         self.value = name
         self.board.set(self.board.timeline, {"value": name, "busy": True})
-        self._draw_anew()
+        self._redraw()
 
     def preview(self, program: Any) -> None:
-        """Show the events, which ``program`` puts in order, while there is no result."""
+        """Show the events in the order of ``program`` while there is no result."""
         self.unmatched = program
-        self._draw_anew()
+        self._redraw()
 
     def select_state(self, state: int | None) -> None:
-        """Mark the events that bring matches into a state of the automaton, and its names; None: no more."""
-        result = self.shown("select_state")
+        """Mark the events that lead to a state of the automaton, and their names; None to unmark them."""
+        result = self.result_for("select_state")
         if state is not None:
-            result.automaton.names_of(state)  # refused here rather than in the thread
+            result.automaton.names_of(state)  # raises here rather than in the thread
         self.board.set(self.board.nfa, {"selected": state})
         self.worker.submit(MARK, lambda turn: self._mark(turn, result))
 
     def step_to(self, position: int) -> None:
-        """Go to the moment after so many events."""
-        result = self.shown("step_to")
+        """Go to the moment after ``position`` events."""
+        result = self.result_for("step_to")
         self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
 
     def why_not(self, positions: Sequence[int]) -> None:
-        """Say why events are not a match."""
-        result, self.asked = self.shown("why_not"), list(positions)
+        """Show why events are not a match."""
+        result, self.asked = self.result_for("why_not"), list(positions)
         asked = list(self.asked)
         self.worker.submit(REASONS, lambda turn: self._explain(turn, result, asked))
 
     def click(self, x: float) -> None:
-        """Ask about an event that is clicked, together with those clicked before; again: not about it."""
+        """Explain the event nearest to ``x`` with those clicked before; a second click removes it."""
         result = self.result
         if result is None:
             self.board.give_reasons("", note="write a query first")
@@ -194,15 +194,15 @@ class Presenter:
         result = Result(self.data, program, lambda: self.data.run(program, self.engine, progress), automaton)
         result.value = self.value
         if result.is_sequence:
-            with warnings_heard() as heard:
+            with collect_warnings() as heard:
                 warn_of_unknown_types(program, events)
             notes = [*notes, *heard]
         if self.result is not None:
             result.take_series(self.result)
         engine = choose_engine(program, self.engine)
         is_open = result.open(engine, None if is_cold else self.result)
-        if is_open and (is_cold or engine.name != "chain"):  # which counts as soon as it finds
-            table, drawn = result.first_page(), self._drawn(result)
+        if is_open and (is_cold or engine.name != "chain"):  # the chain engine counts at once
+            table, drawn = result.first_page(), self._bands_of(result)
 
             def show() -> None:
                 self._show(result, table)
@@ -220,7 +220,7 @@ class Presenter:
         took = time.perf_counter() - began
         soon = result.first_rows() if is_cold else None
         if is_open and self.order == CANONICAL:
-            table = {**result.first_page(), **result.counted()}
+            table = {**result.first_page(), **result.totals()}
         else:
             table = soon or self._first_page(result)
 
@@ -233,21 +233,21 @@ class Presenter:
         if soon is not None:
             table = self._first_page(result)
             turn.deliver(lambda: self.board.set(self.board.table, table))
-        drawn = self._drawn(result)
+        drawn = self._bands_of(result)
 
         def show_bands() -> None:
             self._is_cold = False
             self._show_bands(result, *drawn)
             if turn.is_newest:
-                self._go_on(result)
+                self._submit_rest(result)
 
         turn.deliver(show_bands)
 
     def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
-        """Count the matches of which the first ones are shown, and fill in what is known then."""
+        """Count the matches after the first ones are shown, and fill in the totals."""
         result.count()
         checkpoint()
-        counted = result.counted() if self.order == CANONICAL else self._first_page(result)
+        counted = result.totals() if self.order == CANONICAL else self._first_page(result)
         took = time.perf_counter() - began
 
         def show() -> None:
@@ -258,21 +258,21 @@ class Presenter:
         if self._is_cold:
             result.warm_up(choose_engine(result.program, self.engine))
         checkpoint()
-        drawn = self._drawn(result)
+        drawn = self._bands_of(result)
 
         def show_bands() -> None:
             self._is_cold = False
             self._show_bands(result, *drawn)
-            self._go_on(result)
+            self._submit_rest(result)
 
         turn.deliver(show_bands)
 
     def _first_page(self, result: Result) -> dict[str, Any]:
-        """Return the first page in the order that a person chose, where the result still has it."""
+        """Return the first page in the user's order if the result still has its column."""
         return result.pages.traits(1, result.pages.order_or_canonical(self.order))
 
-    def _drawn(self, result: Result) -> tuple[int | None, dict[str, Any], dict[str, Any]]:
-        """Return the partition to show, its timeline, and what is marked there."""
+    def _bands_of(self, result: Result) -> tuple[int | None, dict[str, Any], dict[str, Any]]:
+        """Return the partition to show, its timeline and its marks."""
         partition = self._partition_for(result)
         window = self._kept_window(result, partition)
         checkpoint()
@@ -282,10 +282,10 @@ class Presenter:
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True
         self.board.set(self.board.table, look)
-        self.board.say("running", f"some are found, {look['total']}; looking for all of them")
+        self.board.say("running", f"found some matches, {look['total']}; finding all of them")
 
     def _partition_for(self, result: Result) -> int | None:
-        """Return the partition to show: the one that is shown, where it still has a match."""
+        """Return the shown partition if it still has a match, otherwise the partition of the first match."""
         is_same = self._drawn_events is result.events and self.partition is not None
         if is_same and not result.is_counted:
             return self.partition
@@ -299,7 +299,7 @@ class Presenter:
         return window if window and is_same else None
 
     def _show(self, result: Result, table: dict) -> None:
-        # Who asks about an event, and then changes the query, wants to know of the same event.
+        # A clicked event stays clicked when the query changes, if its position means the same event.
         if not _has_same_order(self.result, result):
             self.asked = []
         asked = self.asked if result.is_sequence else self.asked[-1:]
@@ -311,8 +311,8 @@ class Presenter:
         self.board.set(self.board.funnel, {"busy": True})
         if not self.asked:
             self.board.give_reasons("")
-        elif not result.is_counted:  # else the new ones are there soon
-            self.board.give_reasons("", note="told anew when all matches are counted")
+        elif not result.is_counted:  # otherwise the new reasons follow soon
+            self.board.give_reasons("", note="the reasons follow when all matches are counted")
 
     def _say_counting(self, is_cold: bool) -> None:
         compiling = "compiling a pattern of a new shape, then " if is_cold else ""
@@ -333,15 +333,15 @@ class Presenter:
             self.board.set(self.board.timeline, {"asked": []})
         self._show_marks(told)
 
-    def _go_on(self, result: Result) -> None:
-        """Tell of the events that are asked about, count the funnel, step to where the stepper stands."""
+    def _submit_rest(self, result: Result) -> None:
+        """Explain the clicked events, count the funnel, and restore the position of the stepper."""
         if self.asked:
             self.why_not(self.asked)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
 
     def _select(self, turn: Turn, result: Result, number: int) -> None:
-        chosen = result.chosen(number)
+        chosen = result.choose(number)
         partition = chosen.partition if result.n_partitions > 1 else None
         table, order = None, self.board.table.order
         if str(chosen.number) not in self.board.table.numbers:
@@ -362,7 +362,9 @@ class Presenter:
             self.board.nfa.lit = list(chosen.states)
             if told is not None:
                 self._show_marks(told)
-                self.board.set(self.board.timeline, {"asked": asked_places(result, self.asked, partition)})
+                self.board.set(
+                    self.board.timeline, {"asked": places_of_events(result, self.asked, partition)}
+                )
             self.worker.submit(STEP, lambda turn: self._step(turn, result, position))
 
         turn.deliver(show)
@@ -373,7 +375,7 @@ class Presenter:
         table = result.pages.traits(page, order)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
-    def _draw_anew(self) -> None:
+    def _redraw(self) -> None:
         result, window = self.result, list(self.board.timeline.window)
         if result is None:
             program = self.unmatched
@@ -389,7 +391,7 @@ class Presenter:
         told = marks_of(result, self.board.nfa.selected, partition, window)
         if chosen is not None:
             timeline["points"] = result.points(chosen, partition)
-        timeline["asked"] = asked_places(result, self.asked, partition)
+        timeline["asked"] = places_of_events(result, self.asked, partition)
 
         def show() -> None:
             self.board.set(self.board.timeline, {**timeline, "busy": False})
@@ -403,7 +405,7 @@ class Presenter:
         series = series_of(program, source, events, 0 if events.n_partitions > 1 else None, self.value)
         choices = drawable(program, source)
         told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
-        timeline = {**described(series, window), **told}
+        timeline = {**describe(series, window), **told}
         turn.deliver(lambda: self.board.set(self.board.timeline, timeline))
 
     def _mark(self, turn: Turn, result: Result) -> None:
@@ -436,11 +438,11 @@ class Presenter:
         turn.deliver(show)
 
     def _explain(self, turn: Turn, result: Result, positions: list[int]) -> None:
-        traits = result.reasons(positions)
-        asked = asked_places(result, self.asked, self.partition)
+        traits = reason_traits(result, positions)
+        asked = places_of_events(result, self.asked, self.partition)
 
         def show() -> None:
-            self._told_of = result
+            self._explained = result
             self.board.set(self.board.reasons, traits)
             self.board.set(self.board.timeline, {"asked": asked})
 
@@ -454,7 +456,7 @@ class Presenter:
 
     def _run_on_all(self, turn: Turn, spark_frame: Any, value: Any, version: int) -> None:
         began = time.perf_counter()
-        with warnings_heard() as notes:
+        with collect_warnings() as notes:
             matches = match(spark_frame, value, engine=self.engine)
         with stoppable(spark_frame.sparkSession) as stop:
             turn.stop_by(stop)
@@ -465,7 +467,7 @@ class Presenter:
             **columns_and_rows(frame),
             "numbers": [""] * len(frame),
             "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
-            "limit_note": f"of all rows, the first {len(frame)}; explorer.matches has the others",
+            "limit_note": f"the first {len(frame)} matches in all rows; explorer.matches has the others",
             "selected": None,
         }  # fmt: skip
         took = time.perf_counter() - began
@@ -474,13 +476,13 @@ class Presenter:
             self.all = matches
             self.board.set(self.board.table, table)
             found = f"{count_of_matches(n)} in all rows, in {took:.1f} s"
-            notes.append("timeline, funnel and steps are of the sample")
+            notes.append("timeline, funnel and steps show the sample")
             self.board.say("done", "; ".join([found, *notes]), version=version)
 
         turn.deliver(show)
 
-    def _failed(self, turn: Turn, error: BaseException) -> None:
-        """Show what ended a job; called in the thread."""
+    def _show_failure(self, turn: Turn, error: BaseException) -> None:
+        """Show the error of a job; the thread calls it."""
         if turn.is_cancelled:
             return
         for widget in (self.board.table, self.board.timeline, self.board.funnel):
@@ -488,7 +490,7 @@ class Presenter:
         if self.board.table.total == COUNTING:
             self.board.set(self.board.table, {"total": NOT_COUNTED})
         if turn.kind in (RUN, COUNT):
-            if self._told_of is not self.result:
+            if self._explained is not self.result:
                 self.board.give_reasons("")
             self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
         elif turn.kind == FUNNEL:
@@ -504,10 +506,7 @@ def _message(is_cold: bool) -> str:
 
 
 def _has_same_order(before: Result | None, after: Result) -> bool:
-    """Return whether events of two results have the same places in the stream."""
-    if before is None:
+    """Return whether the events of two results have the same positions in the stream."""
+    if before is None or before.events.n_events != after.events.n_events:
         return False
-    return (before.events.n_events, before.program.query.order_by) == (
-        after.events.n_events,
-        after.program.query.order_by,
-    )
+    return before.program.query.order_by == after.program.query.order_by

@@ -1,4 +1,4 @@
-"""What an explorer shows of a result: pages, bands, the way of a match, reasons and steps."""
+"""The content of an explorer for one result: pages, bands, the states of a match, steps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.explorer.automaton import Automaton, states_of_match
-from cepkit.explorer.reason_traits import reason_traits
-from cepkit.explorer.running.data import SearchedFrame, WrappedSource
+from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
-from cepkit.explorer.running.series import Series, described, drawable, series_of
+from cepkit.explorer.running.series import Series, describe, drawable, series_of
 from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
 from cepkit.insight.stepping import Stepping
-from cepkit.insight.why_not_text import explain_sequence_rows
 from cepkit.language.numbers import count_text
 from cepkit.planning.planner import Engine
 from cepkit.results.arguments import no_such_match
@@ -31,22 +29,14 @@ from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
 
 SPANS = 2000  # matches drawn as bands
-SHOWN_VALUES = 14  # columns of the event that is stepped to
+SHOWN_VALUES = 14  # columns of the event in the stepper
 COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
 _LARGEST = 2**63
 
 
-class _WithoutLabels(WrappedSource):
-    """A source whose rows are asked for by their numbers: labels of an index may stand for several rows."""
-
-    @property
-    def frame(self) -> None:
-        """None: nobody finds an index here."""
-
-
 @dataclass(frozen=True)
 class Chosen:
-    """A match that is looked at: places of its events in the stream, what they are, the states passed."""
+    """A selected match: the positions of its events in the stream, their variables, and its states."""
 
     number: int
     positions: tuple[int, ...]
@@ -56,17 +46,7 @@ class Chosen:
 
 
 class Result:
-    """A result and all that is shown of it; made anew by every run.
-
-    Parameters
-    ----------
-    data : SearchedFrame
-    program : Program or SequenceProgram
-    find : callable
-        Returns the matches of the program in the frame; called when they are asked for.
-    automaton : Automaton
-        Of the program.
-    """
+    """A result of one run and everything that the explorer shows of it; ``find`` returns its matches."""
 
     def __init__(
         self,
@@ -81,7 +61,7 @@ class Result:
         self.is_sequence = isinstance(program, SequenceProgram)
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
         self._steppings: dict[tuple[int | None, bool], Stepping] = {}
-        self.value: str | None = None  # the column that the timeline shows; None: see `series_of`
+        self.value: str | None = None  # the column of the timeline; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
         self.is_counted = False
         self.opening: FirstMatches | None = None
@@ -89,20 +69,20 @@ class Result:
 
     @cached_property
     def matches(self) -> Matches:
-        """The matches as users hold them."""
+        """The matches, as ``df.cep.match`` returns them."""
         return self._find()
 
     def count(self) -> int:
-        """Return the number of matches; from then on it is known which one ends where."""
+        """Return the number of matches, and remember where they end."""
         n = self.matches.count()
         _ = self.ends
         self.is_counted = True
         return n
 
     def open(self, engine: Engine, before: Result | None) -> bool:
-        """Find the first matches of a sequence where that is cheap; return whether they are enough to show.
+        """Find the first matches of a sequence if that is cheap; return whether they are enough to show.
 
-        ``before`` is a counted result of the same shape; without one nothing is compiled yet.
+        ``before`` is a counted result of the same shape. Without one, nothing is compiled yet.
         """
         if not self.is_sequence:
             return False
@@ -118,7 +98,7 @@ class Result:
         return True
 
     def warm_up(self, engine: Engine) -> None:
-        """Compile what the next result of this shape and its pages need."""
+        """Compile the kernels for the next result of this shape and its pages."""
         FirstMatchFinder(self.program, self.events, engine.name, False).first(SPANS, PAGE)
         self.pages.frame(range(min(PAGE, self.count())))
 
@@ -134,11 +114,11 @@ class Result:
         traits = Pages(self._opened).traits(1, CANONICAL)
         if self.opening.is_all:
             return traits
-        note = "the first ones; other pages and orders when all are counted"
+        note = "the first matches; other pages and orders follow when all are counted"
         return {**traits, "total": COUNTING, "n_pages": "…", "sortable": [], "limit_note": note}
 
-    def counted(self) -> dict[str, Any]:
-        """Return what of the table's traits is known with the number of matches, the rows apart."""
+    def totals(self) -> dict[str, Any]:
+        """Return the traits of the table that depend on the number of matches, without the rows."""
         pages, names = self.pages, Pages(self._opened).frame([]).columns
         return {
             "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
@@ -146,7 +126,7 @@ class Result:
         }  # fmt: skip
 
     def first_look(self) -> dict[str, Any] | None:
-        """Return the table as far as it is cheap to know; None where that is all of it."""
+        """Return a table of matches that are cheap to find, or None if these are all matches."""
         if not self.is_sequence:
             return None
         found = self.matches._found.whole
@@ -156,36 +136,26 @@ class Result:
         frame = as_pandas(self.matches._frame(found.glance(PAGE)))
         return {
             "columns": [{"name": str(name), "align": "left"} for name in frame.columns],
-            "rows": cells(frame),
-            "numbers": [""] * len(frame),
-            "page": 1,
-            "n_pages": "1",
-            "total": f"≥ {max(n, len(frame)):,}",
-            "order": "canonical",
-            "sortable": [],
-            "limit_note": "some of them; numbers and order follow when all are counted",
-            "busy": True,
-        }
+            "rows": cells(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
+            "total": f"≥ {max(n, len(frame)):,}", "order": "canonical", "sortable": [], "busy": True,
+            "limit_note": "some matches; numbers and order follow when all are counted",
+        }  # fmt: skip
 
     def first_rows(self) -> dict[str, Any] | None:
-        """Return the first page of counted matches without what would have to be compiled for it, or None.
-
-        The few events in front of the first last ones are gone through; what is found must be as many.
-        """
-        found, policy = (
-            (self.matches._found.whole, self.program.query.after_match[0]) if self.is_sequence else (None, "")
-        )
-        if not isinstance(found, CountedMatches) or policy != "none":
+        """Return the first page of counted matches without compiling anything, or None if that is costly."""
+        if not self.is_sequence or self.program.query.after_match[0] != "none":
+            return None
+        if not isinstance(self.matches._found.whole, CountedMatches):
             return None
         n_rows = min(PAGE, self.matches.count())
         block = matches_of_first_ends(self.program, self.events, self.ends, self._ends[1], n_rows)
         if block is None:
             return None
         frame = as_pandas(self.matches._frame(block))
-        table = self.pages.described(frame, list(range(n_rows)), 1, CANONICAL)
+        table = self.pages.describe(frame, list(range(n_rows)), 1, CANONICAL)
         return {**table, "busy": True}
 
-    # --- which event is where
+    # --- positions and partitions
 
     @property
     def n_partitions(self) -> int:
@@ -205,14 +175,14 @@ class Result:
 
     @cached_property
     def _first_number(self) -> Any:
-        """Number of the first match that ends at each of `ends`, and of all."""
+        """Number of the first match that ends at each of `ends`, and the total."""
         counts = self._ends[1]
         if self.matches.count() < _LARGEST:
             return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
         return [0, *accumulate(int(count) for count in counts)]
 
     def partition_of_first(self) -> int | None:
-        """Return the partition of the first match, or of the first event; None: all are one."""
+        """Return the partition of the first match, or of the first event; None for a single partition."""
         if self.n_partitions < 2:
             return None
         ends = self.ends if self.is_counted else self.opening.block.last
@@ -220,7 +190,7 @@ class Result:
         return int(self.events.partition_of_event[position]) if self.events.n_events else None
 
     def key_of(self, partition: int | None) -> str:
-        """Return the values of the partition columns, ``symbol = AAB``."""
+        """Return the key of a partition in words: ``symbol = AAB``."""
         if partition is None:
             return ""
         position = int(np.argmax(self.events.partition_of_event == partition))
@@ -231,8 +201,8 @@ class Result:
 
     # --- one match
 
-    def chosen(self, number: int) -> Chosen:
-        """Return a match by its number, negative ones from the end; IndexError where there is none."""
+    def choose(self, number: int) -> Chosen:
+        """Return a match by number, negative numbers from the end; raise IndexError for other numbers."""
         number = int(number)
         if not self.is_opened(number):
             n = self.count()
@@ -240,38 +210,38 @@ class Result:
                 raise no_such_match(number, n)
             number %= n
         if number not in self._chosen:
-            self._chosen[number] = self._looked_up(number)
+            self._chosen[number] = self._look_up(number)
             while len(self._chosen) > 64:
                 self._chosen.popitem(last=False)
         return self._chosen[number]
 
     def is_opened(self, number: int) -> bool:
-        """Whether a match is known before all are counted."""
+        """Return whether a match is known before all are counted."""
         return self.opening is not None and 0 <= number < len(self.opening.block)
 
     def block_of(self, numbers: list[int]) -> MatchBlock:
-        """Return matches of a sequence, by rising number; they are counted, or known before."""
+        """Return matches of a sequence by rising numbers; they must be counted or known before."""
         is_opened = self.is_opened(numbers[0]) and self.is_opened(numbers[-1])
         return (self._opened if is_opened else self.matches)._found.whole.take(numbers)
 
-    def _looked_up(self, number: int) -> Chosen:
+    def _look_up(self, number: int) -> Chosen:
         if self.is_sequence:
             block = self.block_of([number])
             names = np.array(self.program.query.variables, dtype=object)
-            told = names[variables_of_items(self.program, block)]
+            own = names[variables_of_items(self.program, block)]
             positions, branch = block.event_of_item, int(block.branch_of_match[0])
-            passed = states_of_match(self.automaton, told, block.component_of_item.tolist(), branch)
+            passed = states_of_match(self.automaton, own, block.component_of_item.tolist(), branch)
         else:
             part = self.matches._found.whole.take(np.array([number]))
-            positions, told = part.lineage.event_of_item.astype(np.int64), self.matches._found.variables(part)
-            passed = states_of_match(self.automaton, told)
+            positions, own = part.lineage.event_of_item.astype(np.int64), self.matches._found.variables(part)
+            passed = states_of_match(self.automaton, own)
         partition = int(self.events.partition_of_event[positions[-1]])
-        return Chosen(number, tuple(positions.tolist()), tuple(told), tuple(passed), partition)
+        return Chosen(number, tuple(positions.tolist()), tuple(own), tuple(passed), partition)
 
     # --- the timeline
 
     def series(self, partition: int | None) -> Series:
-        """Return the events of a partition as a timeline has them."""
+        """Return the events of a partition for a timeline."""
         key = partition, self.value
         if key not in self._drawn:
             made = series_of(self.program, self.data.source, self.events, partition, self.value)
@@ -281,33 +251,33 @@ class Result:
         return self._drawn[key]
 
     def take_series(self, other: Result) -> None:
-        """Take over what another result of the same events has drawn."""
+        """Reuse the series of another result on the same events."""
         if other.events is self.events and other.series_key == self.series_key:
             self._drawn = other._drawn
 
     @property
     def series_key(self) -> tuple:
-        """What of the program a timeline depends on."""
+        """The parts of the program that determine a timeline."""
         query = self.program.query
         types = str(query.pattern) if self.is_sequence else ""
         return self.program.columns, getattr(query, "event_type", None), types
 
     def timeline(self, partition: int | None, window: list[float] | None = None) -> dict[str, Any]:
-        """Return the traits of the timeline's widget for a partition and a window of time."""
+        """Return the traits of the timeline widget for a partition and a window of time."""
         series = self.series(partition)
         spans, ids, note = self.spans(partition, window)
-        drawn = described(series, window)
+        drawn = describe(series, window)
         shown = [drawn["sampled"]] if drawn["sampled"] else []
         if self.n_partitions > 1 and partition is not None:
             shown.insert(0, f"{self.key_of(partition)}, one of {self.n_partitions:,} partitions")
         choices = drawable(self.program, self.data.source)
-        told = {"spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown)}
-        return {**drawn, **told, "choices": choices, "value": series.y_label if choices else ""}
+        bands = {"spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown)}
+        return {**drawn, **bands, "choices": choices, "value": series.y_label if choices else ""}
 
     def spans(
         self, partition: int | None, window: list[float] | None = None
     ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Return first and last time and number of the first matches in a window, and what is left out."""
+        """Return (first and last time, number) of the first matches in a window, and a note on the others."""
         series = self.series(partition)
         low, high = 0, len(series)
         if window:
@@ -336,7 +306,7 @@ class Result:
     def _opened_spans(
         self, series: Series, low: int, partition: int | None
     ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Return `spans` before the matches are counted; where their numbers are not known, NaN for each."""
+        """Return `spans` before the matches are counted; unknown numbers are NaN."""
         is_one = partition is None or self.n_partitions < 2
         if is_one and not low:
             found, ids = self.opening, np.arange(len(self.opening.block), dtype=np.float64)
@@ -345,14 +315,14 @@ class Result:
             found = self._opener.first_of(positions, low, SPANS)
             ids = np.full(0 if found is None else len(found.block), np.nan)
         if found is None or not (len(found.block) or found.is_all):
-            return np.empty((0, 2)), np.empty(0), "matches are drawn when all are counted"
+            return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
         where = " from here on" if low else ""
         key = "" if is_one else " of this partition"
         note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
         return self._drawn_bands(series, found.block.first, found.block.last), ids, note
 
     def _bands(self, begin: int, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        """Return first, last and number of up to ``SPANS`` matches that end at ``begin`` or later."""
+        """Return first, last and number of up to ``SPANS`` matches from ``begin`` on, and their total."""
         ends, of_event = self.ends, self.events.partition_of_event
         start = int(np.searchsorted(ends, begin))
         own = np.arange(start, len(ends))
@@ -381,12 +351,12 @@ class Result:
         return block.first, block.last, np.array(numbers, np.float64), n_there
 
     def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
-        """Return ``x``, ``y`` and ``label`` of the events of a match on the timeline of a partition."""
+        """Return ``x``, ``y`` and ``label`` of a match's events on the timeline of a partition."""
         at = self.places(chosen.positions, partition).tolist()
         return [{"x": x, "y": y, "label": label} for (x, y), label in zip(at, chosen.variables, strict=True)]
 
     def places(self, positions: Sequence[int] | np.ndarray, partition: int | None) -> np.ndarray:
-        """Return time and value, shape (n, 2), of events on the timeline of a partition."""
+        """Return the coordinates (time, value) of events on the timeline of a partition, shape (n, 2)."""
         series = self.series(partition)
         index = series.index_of(np.asarray(positions, np.int64))
         return np.column_stack([series.x(index), np.asarray(series.value[index], np.float64)])
@@ -394,7 +364,7 @@ class Result:
     # --- steps
 
     def stepping(self, partition: int | None) -> Stepping:
-        """Return what steps through the events of a partition."""
+        """Return the `Stepping` through the events of a partition."""
         key = partition, self.is_counted
         if key not in self._steppings:
             ends = self.ends if self.is_counted else None
@@ -403,7 +373,7 @@ class Result:
         return self._steppings[key]
 
     def event(self, position: int) -> list[list[str]]:
-        """Return names and values of an event, the columns that the query looks at in front."""
+        """Return names and values of an event; the columns of the query come first."""
         row = self.events.rows(np.array([position]))
         query, source = self.program.query, self.data.source
         looked_at = (name for name in self.program.columns if name in source.schema)
@@ -413,20 +383,3 @@ class Result:
         label = source.index_labels(row)
         values = [[name, cell(source.arrow(name, row).to_pylist()[0])] for name in names]
         return [["row", cell(label[0])], *values]
-
-    # --- why not
-
-    def reasons(self, positions: Sequence[int]) -> dict[str, Any]:
-        """Return the traits of the reasons' widget for events that a person expected in one match."""
-        rows = self.events.rows(np.array(sorted(set(positions)), np.int64))
-        if not self.is_sequence:
-            return reason_traits(self, int(positions[-1]))
-        source = _WithoutLabels(self.data.source)
-        told = explain_sequence_rows(
-            self.program, source, self.events, self.matches.engine.run, rows.tolist()
-        )
-        lines = [{"text": text, "is_met": False} for text in told.reasons]
-        if told.matches:
-            lines = [{"text": "all conditions hold", "is_met": True}]
-        note = "; ".join(told.more)
-        return {"title": told.headline, "lines": lines, "note": note}

@@ -1,4 +1,4 @@
-"""Events over time as a timeline draws them: a line or lanes, thinned out to what a screen can show."""
+"""Events over time for a timeline: a line or lanes, reduced to what a screen can show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cepkit.events import (
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
 
-BUCKETS = 800  # of a window: two points each of a line
+BUCKETS = 800  # of a window; a line has two points in each
 LANES = 12
 OTHER_TYPES = "other types"
 _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
@@ -34,20 +34,20 @@ _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 @dataclass(frozen=True)
 class Series:
-    """The events that a timeline shows, one partition or all of them.
+    """The events of a timeline, from one partition or from all.
 
     Parameters
     ----------
     positions : ndarray of int64 or None
-        Of the events in the stream; None: all of them.
+        Positions of the events in the stream; None for all events.
     time : ndarray, shape (n,)
-        The clock, never falling; row numbers without one.
+        The clock, which never falls; row numbers without a clock.
     value : ndarray, shape (n,)
-        Numbers of a line (NaN where there is none), or the lane of every event.
+        Numbers of a line (NaN for null), or the lane of every event.
     form : str
         ``line`` or ``lanes``.
     per_tick : float
-        Milliseconds of a tick of the clock; 1 of a plain number.
+        Milliseconds of a clock tick; 1 for a plain number.
     """
 
     positions: np.ndarray | None
@@ -65,16 +65,15 @@ class Series:
         return len(self.time)
 
     def x(self, index: Any) -> np.ndarray:
-        """Return the times of these events as an axis has them: milliseconds since 1970, or numbers."""
-        ticks = self.time[index]
-        return np.asarray(ticks, np.float64) * self.per_tick
+        """Return the times of these events on the axis: milliseconds since 1970, or numbers."""
+        return np.asarray(self.time[index], np.float64) * self.per_tick
 
     def index_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return where events of the stream stand in the series."""
+        """Return the indices in the series of events of the stream."""
         return positions if self.positions is None else np.searchsorted(self.positions, positions)
 
     def position_of(self, index: int) -> int:
-        """Return the place in the stream of an event of the series."""
+        """Return the position in the stream of an event of the series."""
         return index if self.positions is None else int(self.positions[index])
 
     def nearest(self, x: float) -> int:
@@ -85,18 +84,17 @@ class Series:
 
     @property
     def extent(self) -> list[float]:
-        """First and last time, empty without events."""
+        """First and last time on the axis; empty without events."""
         return [float(self.x(0)), float(self.x(-1))] if len(self) else []
 
 
 def series_of(
     program: BoundQuery, source: Source, events: Events, partition: int | None, value: str | None = None
 ) -> Series:
-    """Return the events of a partition, or of all with None, with what is drawn of them.
+    """Return the events of a partition (None: of all) with the column ``value``, one of `drawable`.
 
-    That is ``value``, one of `drawable`. With None, a sequence with a column of types has a lane per type of
-    the pattern; other queries show the first number that they look at, else the first number there is, else
-    one lane.
+    With ``value=None``, a sequence with a column of types has a lane per type of the pattern. Other queries
+    show the first numeric column that they read, otherwise the first numeric column, otherwise one lane.
     """
     query = program.query
     positions = None
@@ -104,12 +102,12 @@ def series_of(
         positions = np.flatnonzero(events.partition_of_event == partition)
     rows = None if events.row_of_event is None and positions is None else _rows(events, positions)
 
-    def taken(name: str) -> Column:
+    def take(name: str) -> Column:
         column = source.column(name)
         return column if rows is None else column.take(rows)
 
     n = events.n_events if positions is None else len(positions)
-    clock = taken(query.order_by[0]) if query.order_by else None
+    clock = take(query.order_by[0]) if query.order_by else None
     x_label, time_kind, per_tick = "row", "number", 1.0
     if clock is None or clock.type.kind not in (INTEGER, FLOAT, TIME, DURATION):
         time = np.arange(n, dtype=np.int64) if positions is None else positions
@@ -123,14 +121,14 @@ def series_of(
             x_label += " (s)"
     axis = {"time_kind": time_kind, "per_tick": per_tick, "x_label": x_label}
     choices = drawable(program, source)
-    if value not in choices:  # of a query with another column of types
+    if value not in choices:  # the column of types of another query
         value = choices[0] if choices else None
     if value is not None and value == _type_column(program):
-        lane, names = _lanes(taken(query.event_type), query)
+        lane, names = _lanes(take(query.event_type), query)
         return Series(positions, time, lane, "lanes", names, y_label=query.event_type, **axis)
     if value is None:
         return Series(positions, time, np.zeros(n, np.int8), "lanes", ("events",), **axis)
-    return Series(positions, time, _numbers(taken(value)), "line", y_label=value, **axis)
+    return Series(positions, time, _numbers(take(value)), "line", y_label=value, **axis)
 
 
 def _rows(events: Events, positions: np.ndarray | None) -> np.ndarray:
@@ -142,21 +140,14 @@ def _type_column(program: BoundQuery) -> str | None:
 
 
 def drawable(program: BoundQuery, source: Source) -> list[str]:
-    """Return the columns that a timeline can show, best first: types in lanes, numbers as a line.
+    """Return the columns that a timeline can show, best first: types in lanes, then numbers as a line.
 
-    Numbers that the query looks at come before others; its keys and its clock are left out.
+    Numbers that the query reads come before others; its keys and its clock are left out.
     """
     query, types = program.query, _type_column(program)
-    other = {*query.partition_by, *query.order_by, types}
-    every = dict.fromkeys((*program.columns, *source.schema))
-    numbers = [
-        name
-        for name in every
-        if name in source.schema
-        and name not in other
-        and name not in source.duplicates
-        and source.schema[name].kind in NUMBERS
-    ]
+    other = {*query.partition_by, *query.order_by, *source.duplicates, types}
+    names = [name for name in dict.fromkeys((*program.columns, *source.schema)) if name in source.schema]
+    numbers = [name for name in names if name not in other and source.schema[name].kind in NUMBERS]
     return [*([] if types is None else [types]), *numbers]
 
 
@@ -168,19 +159,19 @@ def _numbers(column: Column) -> np.ndarray:
 
 
 def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the lane of every event and the lanes' names: types as the pattern names them, then others."""
+    """Return the lane of every event, and the names of the lanes: types of the pattern, then other types."""
     named = list(dict.fromkeys(event.event_type for event in event_patterns(query.pattern)))
     wanted = [of for of in named if of is not None][: LANES - 1]
     if column.type.kind == TEXT:
         texts = [str(text) for text in column.categories]
         code_of = {text: code for code, text in enumerate(texts)}
-        if None in named:  # any type: those there are
+        if None in named:  # the pattern accepts any type
             wanted += [text for text in texts if text not in wanted][: LANES - 1 - len(wanted)]
         lane_of_code = np.full(len(texts) + 1, len(wanted), np.int8)
         for lane, of in enumerate(wanted):
             if of in code_of:
                 lane_of_code[code_of[of]] = lane
-        lane = lane_of_code[column.values]  # a missing type, -1, has the last entry
+        lane = lane_of_code[column.values]  # a missing type, -1, reads the last entry
     else:
         values = column.values
         if None in named and column.type.kind in (INTEGER, BOOLEAN):
@@ -194,9 +185,9 @@ def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     return lane, (*names, *([OTHER_TYPES] if has_other else []))
 
 
-def described(series: Series, window: list[float] | None = None) -> dict[str, Any]:
-    """Return the traits of a timeline's widget that its events have, of a window of time."""
-    drawn = drawn_series(series, window)
+def describe(series: Series, window: list[float] | None = None) -> dict[str, Any]:
+    """Return the event traits of the timeline widget for a window of time."""
+    drawn = draw_series(series, window)
     return {
         "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
         "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
@@ -204,20 +195,12 @@ def described(series: Series, window: list[float] | None = None) -> dict[str, An
     }  # fmt: skip
 
 
-def drawn_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:
-    """Return what is drawn of a window: ``x``, ``y`` (float64), and ``sampled``, what it leaves out.
+def draw_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:
+    """Return the drawn points of a window: ``x``, ``y`` (float64), and ``sampled``, a note on omissions.
 
-    Parameters
-    ----------
-    series : Series
-    window : list of two floats, optional
-        First and last time of the axis; None or empty: all.
-    buckets : int
-        Parts of the window; a line has the least and the greatest value of each, a lane one event.
-
-    Notes
-    -----
-    Time O(events in the window), memory O(buckets) where values have no gaps.
+    ``window`` has the first and the last time of the axis; None or empty for all. In each of ``buckets``
+    parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
+    memory O(buckets) if no value is missing.
     """
     low, high = 0, len(series)
     if window:
@@ -227,7 +210,7 @@ def drawn_series(series: Series, window: list[float] | None = None, buckets: int
     n = high - low
     thin = _thin_line if series.form == "line" else _thin_lanes
     index = np.arange(low, high) if n <= 4 * buckets else thin(series, low, high, buckets)
-    # One event more at either side: a line goes on beyond the window.
+    # One more event at either side, so that a line extends beyond the window.
     beside = [i for i in (low - 1, high) if 0 <= i < len(series)]
     index, n = np.unique(np.concatenate([index, np.array(beside, np.int64)])), n + len(beside)
     x, y = series.x(index), np.asarray(series.value[index], np.float64)
@@ -239,7 +222,7 @@ def drawn_series(series: Series, window: list[float] | None = None, buckets: int
 
 
 def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
-    """Return the places of the least and the greatest value of each of ``buckets`` runs of events."""
+    """Return the indices of the least and the greatest value of each of ``buckets`` runs of events."""
     size = (high - low) // buckets
     whole = low + size * buckets
     values = series.value[low:whole].reshape(buckets, size)
@@ -251,7 +234,7 @@ def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
     else:
         least, most = values.argmin(axis=1), values.argmax(axis=1)
     places = [start + least, start + most, [low, high - 1]]
-    if whole < high:  # fewer than `buckets` events, at the end
+    if whole < high:  # a rest of fewer than `buckets` events
         places.append(_extremes(series.value, whole, high))
     return np.unique(np.concatenate(places))
 
@@ -268,7 +251,7 @@ def _extremes(values: np.ndarray, low: int, high: int) -> list[int]:
 
 
 def _thin_lanes(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
-    """Return the places of the first event of every lane in each of ``buckets`` parts of the time."""
+    """Return the indices of the first event of every lane in each of ``buckets`` parts of the time."""
     time = series.time[low:high]
     first, last = float(time[0]), float(time[-1])
     width = (last - first) or 1.0

@@ -10,15 +10,15 @@ from weakref import WeakSet
 
 from cepkit.progress import Cancellation, Cancelled, cancellable, checkpoint
 
-LEAVE_S = 0.1  # a cancelled job that goes on for longer no longer keeps others waiting
-CLOSE_S = 1.0  # the end of the process waits so long for cancelled jobs
+LEAVE_S = 0.1  # after this time, other jobs no longer wait for a cancelled job
+CLOSE_S = 1.0  # the end of the process waits this long for cancelled jobs
 
 Job = Callable[["Turn"], None]
 _workers: WeakSet[Worker] = WeakSet()
 
 
 class Turn(Cancellation):
-    """A job's turn: whether it is still wanted, and what it hands over."""
+    """The turn of a job: its cancellation, and the delivery of its result."""
 
     def __init__(self, worker: Worker, kind: str, job: Job):
         super().__init__()
@@ -31,19 +31,19 @@ class Turn(Cancellation):
         return self.kind not in self._worker._waiting
 
     def stop_by(self, stop: Callable[[], object]) -> None:
-        """Call ``stop()`` in another thread when the job is cancelled; it may have to ask a server."""
+        """Register ``stop()``, which another thread calls when the job is cancelled; it may call a server."""
         with self._worker.lock:
             checkpoint()
             self._stop = stop
 
     def cancel(self) -> None:
-        """End the job at its next checkpoint, or by the function of `stop_by`."""
+        """End the job at its next checkpoint, or by the function from `stop_by`."""
         super().cancel()
         if self._stop is not None:
             threading.Thread(target=self._stop, name="cepkit explorer stops", daemon=True).start()
 
     def deliver(self, hand_over: Callable[[], None]) -> None:
-        """Call ``hand_over()`` if the job is still wanted, else end it; nobody cancels it during the call."""
+        """Call ``hand_over()``, or end the job if it is cancelled; nobody can cancel it during the call."""
         with self._worker.lock:
             checkpoint()
             hand_over()
@@ -55,7 +55,7 @@ class Worker:
 
     * A new job replaces a waiting job of its kind and cancels a running one.
     * A job of the first kind cancels everything.
-    * A modest job makes room for a more urgent one and starts again after it.
+    * A modest job gives way to a more urgent one and starts again after it.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Worker:
     Notes
     -----
     A cancelled job ends at its next `checkpoint`; engines reach one every few hundredths of a second. A
-    compiler has none, so its job ends later. Meanwhile new jobs run beside it, but no modest ones.
+    compiler has none, so its job ends later. Meanwhile new jobs run in parallel, except modest ones.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class Worker:
     def submit(self, kind: str, job: Job, patience_s: float = 0.0) -> Turn:
         """Run ``job(turn)`` as soon as no more urgent job waits.
 
-        A job of the first kind gives a running one of that kind ``patience_s`` seconds before it cancels it,
-        so that some jobs of a fast series come to an end.
+        A job of the first kind cancels a running job of that kind after ``patience_s`` seconds, so that some
+        jobs of a fast series finish.
         """
         turn = Turn(self, kind, job)
         with self.lock:
@@ -118,7 +118,7 @@ class Worker:
             self._changed.notify_all()
 
     def wait(self, timeout: float | None = None, kinds: tuple[str, ...] | None = None) -> bool:
-        """Wait until no job is left, or none of some kinds; return False when the time is over."""
+        """Wait until no job (of these kinds) is left; return False after a timeout."""
         wanted = self.kinds if kinds is None else kinds
 
         def is_done() -> bool:
@@ -144,7 +144,7 @@ class Worker:
                 turn.job(turn)
         except Cancelled:
             pass
-        except BaseException as error:  # other jobs run after any error of this one
+        except BaseException as error:  # other jobs still run
             self._failed(turn, error)
         finally:
             with self.lock:
@@ -168,7 +168,7 @@ class Worker:
                 self._cancel_running()
 
     def _leave(self, turn: Turn) -> None:
-        """Let other jobs run beside a cancelled one, which ends later."""
+        """Let other jobs run in parallel to a cancelled job, which ends later."""
         with self.lock:
             if self._running is turn:
                 self._left.add(turn)
@@ -184,7 +184,7 @@ def _call_later(seconds: float, function: Callable[..., None], *arguments: objec
 
 @atexit.register
 def _end_all() -> None:
-    """Cancel all jobs before the process ends; it can start no threads any more."""
+    """Cancel all jobs at the end of the process, when no threads can start."""
     for worker in _workers:
         with worker.lock:
             worker._waiting.clear()

@@ -1,1 +1,1 @@
-"""Results on Spark: the matches in a Spark frame, lazy, with the surface of those in memory."""
+"""Results on Spark: lazy matches in a Spark frame, with the methods of `Matches`."""

@@ -1,4 +1,4 @@
-"""Aggregates on Spark: what the tasks compute for each, and how their values become one."""
+"""Aggregates on Spark: the partial aggregates of the tasks, and how they are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cepkit.language.expressions.parsing import parse_expression
 
 
 def parts_of(name: str, text: str) -> list[ex.Aggregate]:
-    """Return the aggregates that the tasks have to compute for one: an average is a sum and a count.
+    """Return the aggregates that the tasks compute for one aggregate; an average is a sum and a count.
 
     Examples
     --------
@@ -27,27 +27,22 @@ def parts_of(name: str, text: str) -> list[ex.Aggregate]:
     return [replace(tree, function=function) for function in functions]
 
 
-def merged_series(
+def merge_series(
     parts: Mapping[str, list[ex.Aggregate]], values_of_part: list[list[int | float | None]]
 ) -> pd.Series:
     """Return the aggregates by name.
 
-    Parameters
-    ----------
-    parts : mapping of str to list
-        As `parts_of` returns them.
-    values_of_part : list of list
-        The values of every part, in the order of the parts, one per task.
+    ``parts`` come from `parts_of`. ``values_of_part`` has one list per part, with one value per task.
     """
     made, begin = {}, 0
     for name, own in parts.items():
-        made[name] = _merged(own, values_of_part[begin : begin + len(own)])
+        made[name] = _merge(own, values_of_part[begin : begin + len(own)])
         begin += len(own)
     return pd.Series(made, dtype=object)
 
 
-def _merged(parts: list[ex.Aggregate], values: list[list[int | float | None]]) -> int | float | None:
-    """Return an aggregate from the values of its parts in every task."""
+def _merge(parts: list[ex.Aggregate], values: list[list[int | float | None]]) -> int | float | None:
+    """Return one aggregate from the values of its parts in every task."""
     known = [[value for value in of_part if value is not None] for of_part in values]
     if len(parts) == 2:
         total, n = _sum(known[0]), sum(known[1])
@@ -62,7 +57,7 @@ def _merged(parts: list[ex.Aggregate], values: list[list[int | float | None]]) -
 
 
 def _sum(values: list[int | float]) -> int | float:
-    """Return the sum, the same in any order; of integers exact."""
+    """Return the sum, which does not depend on the order; sums of integers are exact."""
     if all(isinstance(value, float) and math.isfinite(value) for value in values):
         return math.fsum(values)
     return sum(values)

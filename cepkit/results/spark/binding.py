@@ -1,4 +1,4 @@
-"""A query bound to a Spark frame, with every check that needs no look at the rows."""
+"""A query bound to a Spark frame, with every check that does not read rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cepkit.results.spark.sequences import SequencesOnSpark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_DEFAULT_TASKS = 200  # Spark's own
+_DEFAULT_TASKS = 200  # Spark's default
 
 
 def schema_of(frame: DataFrame) -> dict[str, ColumnType]:
@@ -39,30 +39,30 @@ def match(
     *,
     boundaries: tuple[int | float, ...] | None = None,
 ) -> SparkMatches:
-    """Return the matches of a query in a Spark frame, checked as far as possible without its rows.
+    """Return the matches of a query in a Spark frame after every check that does not read rows.
 
     Parameters
     ----------
     frame, value, engine
         As for `cepkit.match`.
     boundaries : tuple of int or float, optional
-        Only for sequence queries: ticks of the clock at which slices begin. None: they are chosen when the
-        query runs. They change no answer.
+        Only for sequence queries: clock ticks at which slices begin. They do not change the result. None:
+        the query chooses them when it runs.
 
     Raises
     ------
     OrderError
-        Without ``order_by``, or when a column of it has no order.
+        Without ``order_by``, or when one of its columns has no order.
     UnsupportedQueryError
         For a streaming frame and for functions that are not declared pure. For a sequence query with
         ``partition_by``, also when events must follow each other directly in the whole stream.
     CepError
-        As `cepkit.match` raises, in the same words.
+        As `cepkit.match`.
 
     Warns
     -----
     CepWarning
-        Without ``partition_by``, when one task has to see all events.
+        Without ``partition_by``, when one task must read all events.
     """
     program, source = bind(frame, value)
     if not isinstance(program, SequenceProgram):
@@ -88,13 +88,13 @@ def bind(
     """Return the query bound to the frame, and the frame's columns; no job runs. Raises as `match`."""
     if frame.isStreaming:
         raise UnsupportedQueryError(
-            "a streaming DataFrame has no end, and this version matches frames that have one; "
+            "a streaming DataFrame has no end, but this version matches only finite frames; "
             "write the stream to a table and match that"
         )
     if not value.order_by:
         raise OrderError(
-            "order_by is missing: a Spark frame has no order of rows; name the columns that put the events "
-            "of a partition into one: a time, completed by further columns where times repeat"
+            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
+            "events of a partition: a time, and further columns if times repeat"
         )
     source = EmptySource(frame)
     _check_functions(dict(value.functions))
@@ -107,10 +107,10 @@ def bind(
 
 
 def _warn_of_one_task(or_with: str = "") -> None:
-    """Warn that the whole frame goes through one task; ``or_with`` is another way out beside partitions."""
+    """Warn that one task reads the whole frame; ``or_with`` is another remedy besides partitions."""
     warn(
-        "without partition_by all events are one stream, which one Spark task has to hold and match alone; "
-        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work",
+        "without partition_by all events are one stream, which a single Spark task must hold and match; "
+        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work"
     )
 
 
@@ -120,13 +120,13 @@ def _check_functions(functions: Mapping[str, RegisteredFunction]) -> None:
     impure = [name for name, function in functions.items() if not function.pure]
     if impure:
         raise UnsupportedQueryError(
-            f"{impure} is not declared pure, and on Spark several processes evaluate the events, some of "
-            "them twice; declare it with @cep.pure if its result depends on its arguments alone"
+            f"{impure} is not declared pure, but on Spark several processes evaluate events, and may do so "
+            "twice; declare it with @cep.pure if its result depends on its arguments alone"
         )
     for name, function in functions.items():
         try:
             cloudpickle.dumps(function.call)
-        except Exception as error:  # whatever the object's own pickling raises
+        except Exception as error:  # the object's own pickling may raise anything
             raise CepError(
                 f"function {name!r} cannot be sent to Spark's workers: {type(error).__name__}: {error}"
             ) from error
@@ -147,6 +147,6 @@ def _refuse_strict(program: SequenceProgram) -> None:
             if (i and component.step == "strict") or (component.high != 1 and component.inner == "strict"):
                 raise UnsupportedQueryError(
                     f"'strict' before {component.variable!r}: no event of the whole stream may come "
-                    "between, and with partition_by a Spark task sees the events of its own partitions only. "
-                    "Use strategy='partition', which looks at the partition, or leave out partition_by"
+                    "between, but with partition_by a Spark task reads only its own partitions. "
+                    "Use strategy='partition', which checks only the partition, or leave out partition_by"
                 )

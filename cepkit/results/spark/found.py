@@ -1,4 +1,4 @@
-"""What Spark's tasks find of a query: frames of matches, of their rows and of their numbers, all lazy."""
+"""Lazy Spark frames of the matches of a query, of their rows and of their numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
-from cepkit.results.spark.aggregates import merged_series, parts_of
-from cepkit.results.spark.jobs import clearly, raised
+from cepkit.results.spark.aggregates import merge_series, parts_of
+from cepkit.results.spark.jobs import error_column, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,10 +28,10 @@ OneProgram = TypeVar("OneProgram", Program, SequenceProgram)
 
 
 class SparkFound(ABC, Generic[OneProgram]):
-    """What Spark's tasks find of a query, as `SparkMatches` asks for it.
+    """The matches of a query that Spark's tasks find, as `SparkMatches` reads them.
 
-    A match is told from others by its place: the order and partition columns at its last event and, where
-    several matches end there, its rank among them.
+    The place of a match identifies it: the order and partition columns at its last event and, if several
+    matches can end there, its rank among them.
     """
 
     has_ranks: bool
@@ -39,13 +39,13 @@ class SparkFound(ABC, Generic[OneProgram]):
     def __init__(self, frame: DataFrame, source: EmptySource, program: OneProgram, engine: Engine):
         self.frame, self.source, self.program, self.engine = frame, source, program, engine
         self._columns = tasks.needed_columns(program, source)
-        self.measured = self._run(self._tell_measures)  # the result columns of every match, then its place
+        self.measured = self._run(self._tell_measures)  # result columns of every match, then its place
 
     # --- what differs between kinds of queries
 
     @abstractmethod
     def _run(self, tell: Callable, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
-        """Return what ``tell`` says of the matches of every task, lazily."""
+        """Return a lazy frame of the rows that ``tell`` yields for the matches of every task."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     @abstractmethod
     def any(self) -> bool:
-        """Return whether there is a match."""
+        """Return whether a match exists."""
 
     @abstractmethod
     def head(self, n: int) -> pd.DataFrame:
@@ -66,7 +66,7 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     @abstractmethod
     def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return ``n`` matches drawn uniformly without replacement, in their order."""
+        """Return a uniform sample of ``n`` matches without replacement, in match order."""
 
     @abstractmethod
     def tag(self) -> DataFrame:
@@ -74,19 +74,19 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     @abstractmethod
     def _ends(self) -> DataFrame:
-        """Return the event columns where matches end, ``c0``, ``c1``, …, and last how many end there."""
+        """Return the columns of events where matches end, ``c0``, ``c1``, …, and last their number."""
 
     @abstractmethod
     def _numbers(self, limit: int | None) -> DataFrame:
-        """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first there."""
+        """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first match."""
 
     @abstractmethod
     def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
-        """Raise the error for aggregates that cannot be computed."""
+        """Raise `CepError` for aggregates that cannot be computed."""
 
     @abstractmethod
     def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
-        """Return what a task runs to tell its aggregates."""
+        """Return the function that a task calls to compute its aggregates."""
 
     _tell_measures: Callable
     _tell_rows: Callable
@@ -99,22 +99,19 @@ class SparkFound(ABC, Generic[OneProgram]):
     # --- frames
 
     def in_order(self, limit: int | None) -> DataFrame:
-        """Return a row per match with its measures, sorted in the order of the matches."""
+        """Return a row per match with its measures, in match order."""
         place = self._place_columns(len(self.names))
         if limit is None:
-            # Spark samples what it sorts, and would match for the sample alone: the exchange keeps matches.
+            # Spark samples before it sorts, and would match again for the sample; the exchange keeps rows.
             return self._result(self.measured.repartition(*place).orderBy(*place))
         run = self._run(self._tell_measures, limit=limit)
-        return self._result(self._numbered(run, place, limit).orderBy("number"))
+        return self._result(self._with_numbers(run, place, limit).orderBy("number"))
 
     def matched_rows(self, columns: list[str], limit: int | None) -> DataFrame:
-        """Return ``match``, ``variable`` and these columns of every matched row.
-
-        The rows are sorted by match, then in stream order.
-        """
+        """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order."""
         self._check_free("match", "variable", among=columns)
         rows, place = self._with_rows(self._tell_rows, columns, limit)
-        joined = self._joined(rows, place, "inner", limit)
+        joined = self._join(rows, place, "inner", limit)
         order = [f"r{1 + columns.index(name)}" for name in self.query.order_by]
         shown = [f"r{i}" for i in range(1, len(columns) + 1)]
         ordered = joined.orderBy("number", *order)
@@ -122,11 +119,11 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     @property
     def event_names(self) -> list[str]:
-        """Names of the partition and order columns, which tell a row."""
+        """Names of the partition and order columns, which identify a row."""
         return list(dict.fromkeys((*self.query.partition_by, *self.query.order_by)))
 
     def count_by_last(self) -> DataFrame:
-        """Return ``count``, how many matches end at an event, with the columns that tell the event."""
+        """Return the number of matches that end at each event, with the columns that identify the event."""
         names = self.event_names
         self._check_free("count", among=names)
         event = self._event_columns(0)
@@ -136,7 +133,7 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches; every task aggregates its own matches."""
-        self._check_aggregates(aggregates)  # its errors, before any job
+        self._check_aggregates(aggregates)  # before any job
         parts = {name: parts_of(name, text) for name, text in aggregates.items()}
         trees = [tree for own in parts.values() for tree in own]
         nodes = [node for tree in trees for node in tree.walk()]
@@ -145,26 +142,26 @@ class SparkFound(ABC, Generic[OneProgram]):
         tasks.check_convertible(self.source, used)
         columns = [name for name in self.source.names if name in {*used, *self._columns}]
         run = self._run(self._tell_aggregates(tuple(map(str, trees))), columns)
-        values = zip(*(tasks.from_text(row[0]) for row in clearly(run.collect)), strict=True)
-        return merged_series(parts, list(map(list, values)) or [[] for _ in trees])
+        values = zip(*(tasks.from_text(row[0]) for row in run_job(run.collect)), strict=True)
+        return merge_series(parts, list(map(list, values)) or [[] for _ in trees])
 
     # --- how the frames are made
 
     def _event_columns(self, n_before: int, letter: str = "c") -> list[str]:
-        """Return the names of the columns that tell the last event of a match, after ``n_before`` others."""
+        """Return the columns that identify the last event of a match, numbered from ``n_before``."""
         n_columns = len(self.query.order_by) + len(self.query.partition_by)
         return [f"{letter}{i}" for i in range(n_before, n_before + n_columns)]
 
     def _place_columns(self, n_before: int, letter: str = "c") -> list[str]:
-        """Return the names of the columns that tell a match, after ``n_before`` others."""
+        """Return the columns that identify a match, numbered from ``n_before``."""
         event = self._event_columns(n_before, letter)
         return [*event, f"{letter}{n_before + len(event)}"] if self.has_ranks else event
 
     def _result(self, run: DataFrame) -> DataFrame:
         return run.select(*(f"c{i}" for i in range(len(self.names)))).toDF(*self.names)
 
-    def _numbered(self, run: DataFrame, place: list[str], limit: int | None = None) -> DataFrame:
-        """Return the matches with a last column ``number``; computing one beyond ``limit`` is an error."""
+    def _with_numbers(self, run: DataFrame, place: list[str], limit: int | None = None) -> DataFrame:
+        """Add the column ``number`` to the matches; a number beyond ``limit`` is an error of the job."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -173,15 +170,15 @@ class SparkFound(ABC, Generic[OneProgram]):
         numbered = run.withColumn("number", number)
         if limit is None:
             return numbered
-        problem = raised("ResultTooLargeError", tasks.too_many(limit))
+        problem = error_column("ResultTooLargeError", tasks.too_many(limit))
         number = F.when(F.col("number") >= limit, problem).otherwise(F.col("number"))
-        # The condition keeps Spark from leaving out the column where nobody looks at it.
+        # The condition prevents Spark from pruning the column.
         return numbered.withColumn("number", number).where("number >= 0")
 
     def _with_rows(
         self, tell: Callable, columns: list[str], limit: int | None = None
     ) -> tuple[DataFrame, list[str]]:
-        """Return rows: their variable ``r0``, ``columns``, the place of their match; and its names."""
+        """Return matched rows (variable ``r0``, ``columns``, place of the match) and the place's columns."""
         tasks.check_convertible(self.source, columns)
         for name in columns:
             if name in self.source.duplicates:
@@ -194,7 +191,7 @@ class SparkFound(ABC, Generic[OneProgram]):
         run = run.toDF(*(f"r{i}" for i in range(1 + len(columns) + len(place))))
         return run, self._place_columns(1 + len(columns), "r")
 
-    def _joined(self, rows: DataFrame, place: list[str], how: str, limit: int | None) -> DataFrame:
+    def _join(self, rows: DataFrame, place: list[str], how: str, limit: int | None) -> DataFrame:
         """Join rows with the numbers of their matches; no two matches have the same place."""
         from pyspark.sql import functions as F
 
@@ -205,7 +202,7 @@ class SparkFound(ABC, Generic[OneProgram]):
         return joined.withColumn("number", F.col("number") + F.col(place[-1]))
 
     def _same_event(self, these: list[str], those: list[str]) -> list[Column]:
-        """Return the conditions that columns, those of the order first, tell the same event."""
+        """Return the conditions that two lists of columns, order columns first, identify the same event."""
         from pyspark.sql import functions as F
 
         pairs = [(F.col(this), F.col(that)) for this, that in zip(these, those, strict=True)]
@@ -219,7 +216,7 @@ class SparkFound(ABC, Generic[OneProgram]):
                     f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
                 )
 
-    def needed(self) -> DataFrame:
-        """Return the frame without the columns that the query does not look at."""
+    def needed_columns(self) -> DataFrame:
+        """Return the frame with only the columns that the query reads."""
         names = self._columns
         return tasks.numbered_columns(self.frame, self.source, names).toDF(*names)

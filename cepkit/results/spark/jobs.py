@@ -1,4 +1,4 @@
-"""Spark jobs run for results: their rows as pandas, their errors as cepkit's own."""
+"""Spark jobs of results: their rows become pandas frames, their errors become cepkit's own."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def collected(frame: DataFrame) -> pd.DataFrame:
-    """Return the rows of a Spark frame; integers and booleans with nulls stay what they are."""
-    table: pa.Table = clearly(frame.toArrow)
-    nullable: dict[pa.DataType, pd.api.extensions.ExtensionDtype] = {pa.bool_(): pd.BooleanDtype()}
-    nullable |= dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
+def collect(frame: DataFrame) -> pd.DataFrame:
+    """Return a Spark frame as pandas; integers and booleans with nulls keep their types."""
+    table: pa.Table = run_job(frame.toArrow)
+    nullable = dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
+    nullable[pa.bool_()] = pd.BooleanDtype()
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         columns[name] = column.to_pandas(types_mapper=nullable.get if column.null_count else None)
     return pd.DataFrame(columns, columns=table.column_names)
 
 
-def clearly(job: Callable[[], T]) -> T:
-    """Run a job; raise an error that cepkit raised in a task as itself, out of Spark's wrapping."""
+def run_job(job: Callable[[], T]) -> T:
+    """Run a job; if a task raised an error of cepkit, raise that error without Spark's wrapping."""
     from pyspark.errors import PySparkException
 
     try:
@@ -41,8 +41,8 @@ def clearly(job: Callable[[], T]) -> T:
         raise getattr(errors, found[1])(found[2].strip()) from None
 
 
-def raised(error: str, message: str) -> Column:
-    """Return a bigint whose computation raises an error of cepkit."""
+def error_column(error: str, message: str) -> Column:
+    """Return a bigint column that raises an error of cepkit when Spark computes it."""
     from pyspark.sql import functions as F
 
     return F.raise_error(F.lit(f"cepkit.errors.{error}: {message}")).cast("bigint")

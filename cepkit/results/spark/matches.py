@@ -1,4 +1,4 @@
-"""The matches of a query in a Spark frame, as users hold them; other frames have `Matches`."""
+"""`SparkMatches`, the result of a query on a Spark frame; for other frames see `Matches`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from cepkit.widgets.view import View
 
 _ONE_BY_ONE = (
-    "matches in a Spark frame are not taken one by one: they are made on its machines, and may be any "
-    "number; look at some with head() or sample(), or go through to_frame().toLocalIterator()"
+    "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
+    "number of them; use head() or sample() for some, or iterate over to_frame().toLocalIterator()"
 )
 _IN_PARTS = (
-    "chunks(): matches in a Spark frame come from its machines in parts of their own; go through "
+    "chunks(): Spark splits the matches into partitions of its own; iterate over "
     "to_frame().toLocalIterator(), or write to_frame() to a table and read that in parts"
 )
 _NOT_DRAWN = (
     "plot() draws the rows of a frame in memory, and a Spark frame may have any number; view() and explore() "
-    "look at a part of it, or take a part yourself: df.limit(…) or df.filter(…), then "
+    "show a part of it, or take a part yourself: df.limit(…) or df.filter(…), then "
     "toPandas().cep.match(…).plot()"
 )
 
@@ -40,17 +40,17 @@ _NOT_DRAWN = (
 class SparkMatches:
     """The matches of a query in a Spark frame.
 
-    `cepkit.match` and ``df.cep.match`` return it for Spark frames, for regex and for sequence queries. It has
-    the methods of `Matches`, with the same arguments and meaning. Nothing runs before it is asked for, and
-    every question runs the query again; ``to_frame()`` can be cached or written as any frame. What a Spark
-    frame cannot do raises `UnsupportedQueryError` with the reason.
+    `cepkit.match` and ``df.cep.match`` return it for Spark frames. It has the methods of `Matches`, with the
+    same arguments and meaning. Results are lazy, and every method call runs the query again; ``to_frame()``
+    can be cached or written as any frame. Methods that Spark cannot support raise `UnsupportedQueryError`
+    with the reason.
 
     Notes
     -----
-    Matches are in the order of ``order_by`` at their last event. Matches that end in different partitions and
-    are equal in it come in the order of ``partition_by``, null first; pandas decides by the row's place in
-    the frame, which Spark does not know. Matches with the same last event are in the order they have on
-    pandas. A match's number is its place in this order, from 0.
+    Matches are sorted by ``order_by`` at their last event. Ties between partitions are sorted by
+    ``partition_by``, null first; pandas uses the row's position in the frame, which Spark does not know.
+    Matches with the same last event are in the same order as on pandas. The number of a match is its position
+    in this order, from 0.
 
     Without ``partition_by``, tasks share a stream by time when a window limits the matches of a sequence
     query; see `cepkit.frames.spark_slices.Slices`.
@@ -80,7 +80,7 @@ class SparkMatches:
 
     @property
     def engine(self) -> Engine:
-        """The engine that looks for the matches in every task.
+        """The engine that finds the matches in every task.
 
         Examples
         --------
@@ -91,7 +91,7 @@ class SparkMatches:
 
     @property
     def run(self) -> None:
-        """None: tasks of a Spark frame send back matches, and nothing of their run.
+        """None: the tasks return matches, but no record of their runs.
 
         Examples
         --------
@@ -108,14 +108,14 @@ class SparkMatches:
         Parameters
         ----------
         method : str
-            ``"exact"``; see Raises.
+            Only ``"exact"``.
         samples, seed : int
-            Of an estimate; see Raises.
+            Not used; `Matches.count` has them for estimates.
 
         Raises
         ------
         UnsupportedQueryError
-            For ``method="estimate"``: a sample for an estimate is drawn from all events at once.
+            For ``method="estimate"``, which needs all events in one place.
 
         Examples
         --------
@@ -130,25 +130,25 @@ class SparkMatches:
         return self._found.count()
 
     def __len__(self) -> int:
-        """Return the exact number of matches, when it is below 2^63."""
+        """Return the exact number of matches if it is below 2^63."""
         n = self.count()
         if n >= 2**63:
-            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, count() does not")
+            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, use count()")
         return n
 
     def __bool__(self) -> bool:
-        """Return whether there is a match."""
+        """Return whether a match exists."""
         return self._found.any()
 
     def count_by_last(self) -> DataFrame:
-        """Return how many matches end at which event, as a lazy Spark frame.
+        """Return the number of matches that end at each event, as a lazy Spark frame.
 
         Returns
         -------
         pyspark.sql.DataFrame
-            The partition and order columns, which tell the row, and ``count``, of type decimal(38, 0). It has
-            a line for every event where a match ends, in stream order. A larger number is an error of the
-            job.
+            The partition and order columns, which identify the event, and ``count``, of type decimal(38, 0).
+            One row for every event where a match ends, in stream order. The job fails when a number is too
+            large for the type.
 
         Examples
         --------
@@ -168,15 +168,15 @@ class SparkMatches:
         return self._found.head(whole_number("n", n))
 
     def sample(self, n: int, seed: int = 0) -> pd.DataFrame:
-        """Return ``n`` matches drawn uniformly without replacement, as a pandas DataFrame in their order.
+        """Return a uniform sample of ``n`` matches without replacement, as a pandas DataFrame in match order.
 
         Parameters
         ----------
         n : int
-            How many; all matches when there are no more. They come to the driver, so think of thousands.
+            Size of the sample, all matches if there are fewer. The driver must hold it.
         seed : int
-            The same seed draws the same matches of the same data, however many tasks there are. For a regex
-            query they are those drawn from a pandas frame; for a sequence query they are others.
+            The same seed draws the same matches from the same data, for any number of tasks. For a regex
+            query the sample equals the one on pandas; for a sequence query it differs.
 
         Examples
         --------
@@ -185,70 +185,55 @@ class SparkMatches:
         return self._found.sample(whole_number("n", n), whole_number("seed", seed))
 
     def take(self, numbers: Sequence[int]) -> NoReturn:
-        """Raise the reason why matches in a Spark frame are not taken by their numbers.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            Always: they are made on the cluster's machines, and may be any number.
+        """Raise `UnsupportedQueryError`: use `head`, `sample` or `to_frame`.
 
         Examples
         --------
         >>> matches.take([0])  # doctest: +SKIP
-        Traceback (most recent call last):
-        cepkit.errors.UnsupportedQueryError: matches in a Spark frame are not taken one by one: …
         """
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
     def __getitem__(self, key: int | slice) -> NoReturn:
-        """Raise the reason why matches in a Spark frame are not taken by their numbers."""
+        """Raise `UnsupportedQueryError`: use `head`, `sample` or `to_frame`."""
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
     def __iter__(self) -> NoReturn:
-        """Raise the reason why matches in a Spark frame are not taken one by one."""
+        """Raise `UnsupportedQueryError`: iterate over ``to_frame().toLocalIterator()``."""
         raise UnsupportedQueryError(_ONE_BY_ONE)
 
     # --- frames
 
     def chunks(self, size: int = 65_536) -> NoReturn:
-        """Raise the reason why matches in a Spark frame do not come in chunks.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            Always: Spark has parts of its own.
+        """Raise `UnsupportedQueryError`: iterate over ``to_frame().toLocalIterator()``.
 
         Examples
         --------
         >>> matches.chunks()  # doctest: +SKIP
-        Traceback (most recent call last):
-        cepkit.errors.UnsupportedQueryError: chunks(): matches in a Spark frame come from its machines in …
         """
         raise UnsupportedQueryError(_IN_PARTS)
 
     def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> DataFrame:
-        """Return the matches as a Spark frame; no job runs before its rows are asked for.
+        """Return the matches as a lazy Spark frame.
 
         Parameters
         ----------
         rows : str
             ``"one"``: one row per match, with the partition columns and the measures. ``"all"``: the matched
-            rows of the frame. Two columns come first: ``match`` (its number) and ``variable`` (the name in
-            the pattern that the row stands for, ``"."`` for any event).
+            rows of the frame. The first two columns are then ``match`` (its number) and ``variable`` (the
+            name of the row in the pattern, ``"."`` for any event).
         limit : int, "auto" or None
-            The largest number of matches wanted. When there are more, the job that computes the frame fails
-            with an error that says so. ``"auto"`` is what this kind of frame can bear: 1,000,000 in memory,
-            any number on Spark. None: any number.
+            The largest number of matches wanted. If there are more, the job that computes the frame fails.
+            ``"auto"`` and None mean any number.
 
         Returns
         -------
         pyspark.sql.DataFrame
-            Sorted in the order of the matches; within a match in stream order.
+            Sorted by match, then in stream order.
 
         Notes
         -----
-        ``"all"`` matches twice: for the rows, and for the numbers of the matches, whose places in the order
-        (not their rows) one task sorts.
+        ``"all"`` runs the query twice: for the rows, and for the numbers of the matches. One task sorts the
+        places of the matches, not their rows.
 
         Examples
         --------
@@ -261,26 +246,23 @@ class SparkMatches:
         return self._found.matched_rows(self._found.source.names, most)
 
     def aggregate(self, **aggregates: str) -> pd.Series:
-        """Return aggregates over the events of all matches; an event counts as often as it is matched.
+        """Return aggregates over the events of all matches; an event counts once for every match it is in.
 
         Parameters
         ----------
         **aggregates : str
-            Name and text of each: ``count``, ``sum``, ``avg``, ``min`` or ``max`` of a column of a variable,
-            as ``"sum(b.price)"``. ``"count(b)"`` is the number of (match, event) pairs and ``"count()"`` the
-            number of matches. In regex queries, ``"sum(price)"`` takes all rows of the matches.
+            Names and texts of the aggregates, as for `Matches.aggregate`.
 
         Returns
         -------
         pandas.Series
-            The values under their names; null where there is no match. Counts and sums of integers are exact,
-            of any size. Sums of floating-point numbers may differ in the last digits with the number of
-            tasks.
+            The values by name; null without a match. Counts and sums of integers are exact, of any size. Sums
+            of floats may differ in the last digits with the number of tasks.
 
         Notes
         -----
-        Every task aggregates its own matches. It makes them in blocks where they cannot be counted without
-        being made, and in slices of a stream without partitions.
+        Every task aggregates its own matches. It builds them in blocks if they cannot be counted without
+        being built, and in slices of a stream without partitions.
 
         Examples
         --------
@@ -289,20 +271,20 @@ class SparkMatches:
         return self._found.aggregate(aggregates)
 
     def lineage(self, number: int | None = None, *, limit: Limit = "auto") -> DataFrame:
-        """Return which row stands for what: one line per matched row, as a lazy Spark frame.
+        """Return one row per matched row, with its match and its variable, as a lazy Spark frame.
 
         Parameters
         ----------
         number : int, optional
-            Number of the one match wanted; a job counts the matches first. None: all matches.
+            Number of the only match wanted; a job counts the matches first. None for all matches.
         limit : int, "auto" or None
             The largest number of matches wanted, as in `to_frame`.
 
         Returns
         -------
         pyspark.sql.DataFrame
-            ``match``, ``variable``, and the partition and order columns, which tell the row; by match, then
-            in stream order.
+            ``match``, ``variable``, and the partition and order columns, which identify the row; sorted by
+            match, then in stream order.
 
         Raises
         ------
@@ -321,17 +303,13 @@ class SparkMatches:
         return rows.where(rows["match"] == number)
 
     def tag(self) -> DataFrame:
-        """Return the searched frame with two more columns, ``match`` and ``variable``, null where none.
+        """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
 
         Returns
         -------
         pyspark.sql.DataFrame
-            Lazy, with the rows in no particular order. The job fails when a row belongs to more than one
-            match: ``to_frame(rows="all")`` has each of them.
-
-        Notes
-        -----
-        It matches twice, as ``to_frame("all")`` does.
+            Lazy, in no particular order. The job fails when a row belongs to more than one match; use
+            ``to_frame(rows="all")`` then. It runs the query twice, as that call does.
 
         Examples
         --------
@@ -351,41 +329,34 @@ class SparkMatches:
         return open_door("explore")(self._found.frame, self.query)
 
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> NoReturn:
-        """Raise the reason why matches in a Spark frame are not drawn, with the ways to see a part of them.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            Always: a picture shows rows in memory.
+        """Raise `UnsupportedQueryError`: use `view` or `explore`, which show a part of the frame.
 
         Examples
         --------
         >>> matches.plot()  # doctest: +SKIP
-        Traceback (most recent call last):
-        cepkit.errors.UnsupportedQueryError: plot() draws the rows of a frame in memory, …
         """
         raise UnsupportedQueryError(_NOT_DRAWN)
 
     def view(self, what: str = "lineage", **settings: Any) -> View:
-        """Return a view of the matches in a part of the frame that is small enough to look into.
+        """Return an interactive view of the matches in a small part of the frame.
 
         Parameters
         ----------
         what : str
-            ``"lineage"``: the matches page by page, with their events and what they share.
+            ``"lineage"``: the matches page by page, with their events and the events they share.
         **settings
-            ``rows``: of the part, 100,000 at most. Settings of the view: ``title``, ``size`` of a page.
+            ``rows``: the most rows of the part, by default 100,000. ``title``. ``size`` of a page.
 
         Returns
         -------
         LineageView
-            Its ``part`` says which part: all rows of some keys, or the earliest events; empty when it is all.
-            Numbers of matches and positions of events are those in the part.
+            Its ``part`` names the part: all rows of some keys, or the earliest events; empty for the whole
+            frame. Matches and events are numbered within the part.
 
         Notes
         -----
-        Spark counts the frame and hands over the part's columns that the query reads. The search in the part,
-        and that of every page, takes place here. The part is chosen as for `explore`.
+        Spark counts the frame and returns the columns of the part that the query reads; the driver searches
+        the part. The part is chosen as for `explore`.
 
         See Also
         --------

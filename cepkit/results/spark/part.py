@@ -1,4 +1,4 @@
-"""A part of a Spark frame, small enough to be looked at at once, and jobs on all of it that can be ended."""
+"""A part of a Spark frame that fits into memory, and jobs on the whole frame that can be cancelled."""
 
 from __future__ import annotations
 
@@ -12,23 +12,17 @@ import pandas as pd
 from cepkit.errors import OrderError
 
 MOST_ROWS = 100_000  # of the part
-_CELLS = 1 << 20  # of the hash by which keys are chosen
+_CELLS = 1 << 20  # of the hash that chooses keys
 _ATTEMPTS = 4
 
 
 def part_of(
     frame: Any, partition_by: Sequence[str], order_by: Sequence[str], most: int = MOST_ROWS
 ) -> tuple[pd.DataFrame, str]:
-    """Return a part of a Spark frame as a pandas one, and in words which part; no words when it is all.
+    """Return a part of a Spark frame as a pandas frame, and a description; empty for the whole frame.
 
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    partition_by, order_by : sequence of str
-        With keys the part has all rows of some of them, chosen by a hash; else, and where a single key has
-        more than ``most`` rows, it has the first rows in time.
-    most : int
-        Rows of the part, at most.
+    With ``partition_by`` the part has all rows of some keys, which a hash chooses. Otherwise, or if a single
+    key has more than ``most`` rows, it has the first ``most`` rows in time.
 
     Raises
     ------
@@ -37,36 +31,36 @@ def part_of(
 
     Notes
     -----
-    Two jobs, one that counts and one that collects; up to four of the latter where keys differ in size.
+    One job counts and one collects; up to four collect when keys differ in size.
     """
     from pyspark.sql import functions as F
 
-    from cepkit.results.spark.jobs import collected
+    from cepkit.results.spark.jobs import collect
 
     if not order_by:
         raise OrderError(
-            "order_by is missing: a Spark frame has no order of rows; name the columns that put the events "
-            "of a partition into one"
+            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
+            "events of a partition"
         )
     n = frame.count()
     if n <= most:
-        return _sorted(collected(frame), order_by), ""
+        return _sort_rows(collect(frame), order_by), ""
     if partition_by:
         cell = F.pmod(F.xxhash64(*(F.col(f"`{name}`") for name in partition_by)), F.lit(_CELLS))
         share = 0.8 * most / n
         for _ in range(_ATTEMPTS):
-            part = collected(frame.where(cell < F.lit(int(share * _CELLS))).limit(most + 1))
+            part = collect(frame.where(cell < F.lit(int(share * _CELLS))).limit(most + 1))
             if 0 < len(part) <= most:
                 keys = f"all rows of some keys of {', '.join(partition_by)}"
-                return _sorted(part, order_by), f"a sample of {len(part):,} of {n:,} rows: {keys}"
+                return _sort_rows(part, order_by), f"a sample of {len(part):,} of {n:,} rows: {keys}"
             share = share / 2 if len(part) else share * 4
-    part = collected(frame.orderBy(*(F.col(f"`{name}`") for name in order_by)).limit(most))
+    part = collect(frame.orderBy(*(F.col(f"`{name}`") for name in order_by)).limit(most))
     return part, f"a sample of {len(part):,} of {n:,} rows: the first ones by {', '.join(order_by)}"
 
 
 @contextmanager
 def stoppable(session: Any) -> Iterator[Callable[[], Any]]:
-    """Yield a function that ends the jobs which this thread starts meanwhile; any thread may call it."""
+    """Yield a function that cancels the jobs this thread starts meanwhile; any thread may call it."""
     from pyspark.sql.utils import is_remote
 
     name = f"cepkit explorer {uuid4().hex}"
@@ -77,7 +71,7 @@ def stoppable(session: Any) -> Iterator[Callable[[], Any]]:
         finally:
             session.removeTag(name)
         return
-    context = session.sparkContext  # of a tag only the thread that set it may end the jobs
+    context = session.sparkContext  # only the thread that set a tag may cancel its jobs
     context.setJobGroup(name, "the explorer's query on all rows", interruptOnCancel=True)
     try:
         yield lambda: context.cancelJobGroup(name)
@@ -86,5 +80,5 @@ def stoppable(session: Any) -> Iterator[Callable[[], Any]]:
             context.setLocalProperty(of_group, None)
 
 
-def _sorted(part: pd.DataFrame, order_by: Sequence[str]) -> pd.DataFrame:
+def _sort_rows(part: pd.DataFrame, order_by: Sequence[str]) -> pd.DataFrame:
     return part.sort_values(list(order_by), kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""The matches of a regex query, as Spark's tasks find them."""
+"""The matches of a regex query on Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cepkit.engines.shared.match_set import MatchSet
 from cepkit.events import Events
 from cepkit.frames import spark as tasks
 from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.jobs import clearly, collected
+from cepkit.results.spark.jobs import collect, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,11 +33,11 @@ class RegexOnSpark(SparkFound[Program]):
         from pyspark.sql import functions as F
 
         counts = self._run(tasks.counted)
-        return clearly(counts.agg(F.sum("c0")).collect)[0][0] or 0
+        return run_job(lambda: counts.agg(F.sum("c0")).first()[0]) or 0
 
     def any(self) -> bool:
-        """Return whether there is a match."""
-        return not clearly(self._run(tasks.placed).isEmpty)
+        """Return whether a match exists."""
+        return not run_job(self._run(tasks.placed).isEmpty)
 
     def _ends(self) -> DataFrame:
         from pyspark.sql import functions as F
@@ -47,15 +47,15 @@ class RegexOnSpark(SparkFound[Program]):
 
     def head(self, n: int) -> pd.DataFrame:
         """Return the first ``n`` matches."""
-        return collected(self.in_order(None).limit(n))
+        return collect(self.in_order(None).limit(n))
 
     def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return ``n`` matches drawn; the same seed draws the same matches as from a pandas frame."""
+        """Return a sample of ``n`` matches; the same seed draws the same matches as on pandas."""
         total = self.count()
         drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
-        numbered = self._numbered(self.measured, self._place_columns(len(self.names)))
+        numbered = self._with_numbers(self.measured, self._place_columns(len(self.names)))
         chosen = numbered.where(numbered["number"].isin(drawn.tolist()))
-        return collected(self._result(chosen.orderBy("number")))
+        return collect(self._result(chosen.orderBy("number")))
 
     def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
         none = np.empty(0, np.int64)
@@ -66,10 +66,10 @@ class RegexOnSpark(SparkFound[Program]):
         return tasks.RegexTaskAggregates(texts)
 
     def tag(self) -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable``; it matches twice."""
+        """Return the searched frame with ``match`` and ``variable``; the query runs twice."""
         self._check_free("match", "variable")
         rows, place = self._with_rows(tasks.tagged, self.source.names)
-        joined = self._joined(rows, place, "left", None)
+        joined = self._join(rows, place, "left", None)
         columns = [f"r{i}" for i in range(1, len(self.source.names) + 1)]
         return joined.select(*columns, "number", "r0").toDF(*self.source.names, "match", "variable")
 
@@ -83,4 +83,4 @@ class RegexOnSpark(SparkFound[Program]):
         return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.program.query))]
 
     def _numbers(self, limit: int | None) -> DataFrame:
-        return self._numbered(self._run(tasks.placed, limit=limit), self._event_columns(0), limit)
+        return self._with_numbers(self._run(tasks.placed, limit=limit), self._event_columns(0), limit)

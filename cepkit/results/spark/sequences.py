@@ -1,4 +1,4 @@
-"""The matches of a sequence query, as Spark's tasks find them."""
+"""The matches of a sequence query on Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cepkit.frames.spark_samples import Drawn, First
 from cepkit.frames.spark_slices import Slices
 from cepkit.planning.planner import Engine
 from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.jobs import clearly, collected, raised
+from cepkit.results.spark.jobs import collect, error_column, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class SequencesOnSpark(SparkFound[SequenceProgram]):
     """Matches of an event sequence; several may end at one event, so a place has a rank.
 
-    Without ``partition_by`` tasks share a stream by time when a window limits matches; see
+    Without ``partition_by``, tasks divide the stream by time if a window limits the matches; see
     `cepkit.frames.spark_slices.Slices`.
     """
 
@@ -49,28 +49,28 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
 
     def count(self) -> int:
         """Return the exact number of matches, an integer of any size; every task counts its own."""
-        return sum(int(row[0], 16) for row in clearly(self._run(tasks.counted).collect))
+        return sum(int(row[0], 16) for row in run_job(self._run(tasks.counted).collect))
 
     def any(self) -> bool:
-        """Return whether there is a match."""
-        return not clearly(self._run(tasks.found_any).isEmpty)
+        """Return whether a match exists."""
+        return not run_job(self._run(tasks.found_any).isEmpty)
 
     def _ends(self) -> DataFrame:
         return self._run(tasks.ended)
 
     def head(self, n: int) -> pd.DataFrame:
-        """Return the first ``n`` matches; no task makes many more."""
+        """Return the first ``n`` matches; no task builds many more."""
         run = self._run(First(n))
         place = self._place_columns(len(self.names))
-        return collected(self._result(run.orderBy(*place).limit(n)))
+        return collect(self._result(run.orderBy(*place).limit(n)))
 
     def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return ``n`` matches drawn in one job; see `cepkit.frames.spark_samples.Drawn`."""
+        """Return a sample of ``n`` matches from one job; see `cepkit.frames.spark_samples.Drawn`."""
         n_before = len(self.names)
         event = self._event_columns(n_before)
         place, time = f"c{n_before + len(event)}", f"c{n_before + len(event) + 1}"
         drawn = self._run(Drawn(n, seed)).orderBy(time, *event).limit(n)
-        return collected(self._result(drawn.orderBy(*event, place)))
+        return collect(self._result(drawn.orderBy(*event, place)))
 
     def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
         none = KnownMatches(Events(0, {}, np.empty(0, np.int32), 0), EMPTY)
@@ -80,11 +80,11 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
         return tasks.SequenceTaskAggregates(texts)
 
     def tag(self) -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable``; a row of several matches is an error."""
+        """Return the searched frame with ``match`` and ``variable``; a row in several matches is an error."""
         self._check_free("match", "variable")
         names = [*self.query.order_by, *self.query.partition_by]
         rows, place = self._with_rows(tasks.tagged_rows, list(dict.fromkeys(names)))
-        joined = self._joined(rows, place, "inner", None)
+        joined = self._join(rows, place, "inner", None)
         key_of_name = {name: f"r{i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
         tags = joined.select(*key_of_name.values(), "number", "r0")
         if self._slices is not None:
@@ -118,19 +118,21 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
         run = self._run(tasks.numbered_ends, limit=limit).withColumn("total", F.sum(count).over(up_to_here))
         number = total - count
         if limit is not None:
-            number = F.when(total > limit, raised("ResultTooLargeError", too_many(limit))).otherwise(number)
-        # The condition keeps Spark from leaving out the column where nobody looks at it.
+            number = F.when(total > limit, error_column("ResultTooLargeError", too_many(limit))).otherwise(
+                number
+            )
+        # The condition prevents Spark from pruning the column.
         return run.select(*event, number.alias("number")).where("number >= 0")
 
 
 def _one_per_row(tags: DataFrame, keys: list[str]) -> DataFrame:
-    """Return the tags of rows; computing those of a row with several is an error."""
+    """Return one tag per row; a row with several tags is an error of the job."""
     from pyspark.sql import functions as F
 
-    # Each task has refused rows that it matched twice; a row may be matched in two slices.
+    # Each task refuses rows that it matched twice, but two slices may match the same row.
     tags = tags.groupBy(*keys).agg(
         F.count(F.lit(1)).alias("n"), F.min("number").alias("number"), F.min("r0").alias("r0")
     )
-    number = F.when(F.col("n") > 1, raised("CepError", tasks.SHARED_ROW)).otherwise(F.col("number"))
-    # The condition keeps Spark from leaving out the column where nobody looks at it.
+    number = F.when(F.col("n") > 1, error_column("CepError", tasks.SHARED_ROW)).otherwise(F.col("number"))
+    # The condition prevents Spark from pruning the column.
     return tags.withColumn("number", number).where("number >= 0")
