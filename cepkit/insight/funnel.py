@@ -102,6 +102,16 @@ class FunnelResult:
     """How many events and partial matches reach each step of each branch; made by ``df.cep.funnel``.
 
     The steps of a regex are the parts of its pattern, in one branch.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+    >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+    >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+    >>> funnel.words()[0][:9]
+    '3 matches'
     """
 
     query: RegexQuery | SequenceQuery
@@ -124,6 +134,18 @@ class FunnelResult:
             ``absent``: partial matches that an absent event ended.
             ``share``: the part of the possible first events for which ``tried`` and ``passed`` are counted in
             full, 1 where nothing is left out. A number without a meaning is null.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel.to_frame()[["step", "tried", "passed"]].head(2)
+          step  tried  passed
+        0    a      2       2
+        1    b      4       3
         """
         rows = []
         for b, branch in enumerate(self.branches):
@@ -150,6 +172,17 @@ class FunnelResult:
             regex also on the rows before it), ``tried`` and ``passed``, and ``selectivity``, each by itself;
             ``share`` as in `to_frame`. The numbers are null for conditions of a regex that look at the rows
             matched before.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel.conditions()[["step", "condition", "selectivity"]]
+          step        condition  selectivity
+        0    b  b.ts > a.ts + 1         0.75
         """
         rows = [
             (
@@ -173,14 +206,36 @@ class FunnelResult:
         return frame.astype({"selectivity": "float64", "share": "float64"})
 
     def count(self) -> Count:
-        """Return the number of matches over all branches, before any after-match policy."""
+        """Return the number of matches over all branches, before any after-match policy.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel.count()
+        Count(n=3, exact=True)
+        """
         every = [branch.complete for branch in self.branches]
         return Count(sum(one.n for one in every), all(one.exact for one in every))
 
     # --- words
 
     def words(self) -> list[str]:
-        """Return sentences that say where most partial matches are lost."""
+        """Return sentences that say where most partial matches are lost.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> print(funnel.words()[0].partition(", ")[2])
+        fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
+        """
         return [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
 
     def _words(self, b: int, branch: BranchFunnel) -> list[str]:
@@ -207,6 +262,17 @@ class FunnelResult:
         -------
         plotly.graph_objects.Figure
             A trace per branch. The axis is logarithmic where the numbers differ much; its title says so.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> import plotly.graph_objects as go
+        >>> isinstance(funnel.plot(), go.Figure)
+        True
         """
         from cepkit.plots.funnel import funnel_figure
 

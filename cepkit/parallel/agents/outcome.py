@@ -64,6 +64,17 @@ class ParallelRun:
         The matches in no particular order; empty when they were only counted.
     found_at : ndarray of float64
         When each was found, ns; in the order of ``block``.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+    >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+    >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+    >>> run
+    Hybrid(threads=4), simulated: 22 matches in 0.0 ms, 4 threads idle 66%
+    55 items taken, 45 pairs compared, 23 partial matches sent
     """
 
     engine: str
@@ -93,22 +104,65 @@ class ParallelRun:
         """What the cost model of the agents is computed from, by branch, measured now on a sample.
 
         None where the run has no trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.rates[0].rates
+        (0.375, 0.375, 0.25)
         """
         return None if self._measure is None else self._measure()
 
     @property
     def n_threads(self) -> int:
-        """How many threads there were."""
+        """How many threads there were.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.n_threads
+        4
+        """
         return len(self.busy)
 
     @property
     def n_items(self) -> int:
-        """Events and partial matches taken by all threads."""
+        """Events and partial matches taken by all threads.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.n_items
+        55
+        """
         return int(self.taken.sum())
 
     @property
     def idle_share(self) -> float:
-        """Share of the threads' time in which they did nothing."""
+        """Share of the threads' time in which they did nothing.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> round(run.idle_share, 2)
+        0.66
+        """
         whole = self.makespan * self.n_threads
         return 1 - float(self.busy.sum()) / whole if whole else 0.0
 
@@ -129,6 +183,17 @@ class ParallelRun:
         ------
         CepError
             For another text, or a run that has no trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> import plotly.graph_objects as go
+        >>> isinstance(run.plot("busy"), go.Figure)
+        True
         """
         from cepkit.parallel.plots.runs import draw_busy, draw_lengths, draw_threads
 
@@ -158,6 +223,16 @@ class ParallelRun:
         ------
         CepError
             For another text, or a run that has no trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> type(run.view("threads")).__name__
+        'ThreadView'
         """
         if what not in VIEWS:
             raise CepError(f"view: {what!r} is not known.{nearest(str(what), VIEWS)} There are {list(VIEWS)}")

@@ -131,7 +131,18 @@ class Trace:
 
     @property
     def makespan(self) -> float:
-        """When the last action ended, ns since the run's begin."""
+        """When the last action ended, ns since the run's begin.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.trace.makespan
+        6465.0
+        """
         return float(self.done.end.max(initial=0.0))
 
     def actions(self) -> pd.DataFrame:
@@ -144,6 +155,16 @@ class Trace:
             of the threads), ``agent`` (categorical; missing: the source), ``action`` (categorical), ``start``
             and ``end`` (float64, ns), ``n_items, compared, tested, sent, looped, n_matches,
             removed_events, removed_partials`` (int64).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> len(run.trace.actions())
+        8
         """
         import pandas as pd
 
@@ -162,6 +183,16 @@ class Trace:
             A row per thread, by number: ``thread``; ``agent`` and ``role``, the agent and the action on which
             it spent most of its time (missing: none); ``busy``, ``idle`` (float64, ns; together they are the
             makespan), ``share`` (busy, of the makespan), ``items`` (int64: taken).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> len(run.trace.threads())  # 4 threads and the source
+        5
         """
         import pandas as pd
 
@@ -208,6 +239,16 @@ class Trace:
         Notes
         -----
         O(n log n + threads x agents x n_bins) for n actions.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> round(float(run.trace.states(n_bins=1)["share"].sum()))  # 1 for each of 4 threads and the source
+        5
         """
         import pandas as pd
 
@@ -251,6 +292,16 @@ class Trace:
         pandas.DataFrame
             A row per reading, by ``time``, then by agent: ``time`` (float64, ns), ``agent`` (categorical),
             ``event_queue, partial_queue, event_buffer, partial_buffer`` (int64).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> int(run.trace.lengths()["partial_buffer"].min())
+        0
         """
         import pandas as pd
 
@@ -270,6 +321,16 @@ class Trace:
             workers of either kind), ``tested, sent, looped, n_matches, removed_events, removed_partials``
             (int64), of each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the ``mean_…``
             over the makespan (float64) and the ``most_…`` (int64).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> len(run.trace.agents_frame())
+        2
         """
         import pandas as pd
 
@@ -299,6 +360,17 @@ class Trace:
             One row: ``measured``, ``n_threads``, ``n_agents``, ``n_actions``, ``makespan``, ``busy`` (ns; of
             the threads), ``share`` (of threads x makespan), ``n_items`` (taken by agents), and ``compared,
             tested, sent, looped, n_matches, removed_events, removed_partials``.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.trace.totals()[["n_items", "compared", "n_matches"]]
+           n_items  compared  n_matches
+        0       55        45         22
         """
         import pandas as pd
 
@@ -325,6 +397,20 @@ class Trace:
         ------
         CepError
             When something else is at ``path``.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", trace=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.trace.save(Path(folder) / "trace")
+        ...     sorted(path.name for path in Path(folder, "trace").iterdir())
+        ['actions.parquet', 'lengths.parquet']
         """
         about = {
             "measured": bool(self.measured),
@@ -342,6 +428,20 @@ class Trace:
         ------
         CepError
             When there is none, or it is of another version.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", trace=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.trace.save(Path(folder) / "trace")
+        ...     cep.Trace.load(Path(folder) / "trace").makespan == run.trace.makespan
+        True
         """
         about, tables = read_tables(Path(path))
         agents = tuple(about["agents"])
