@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
-from cepkit.events import Frame
 from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from cepkit.events import Frame
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from cepkit.errors import nearest
-from cepkit.language.query_parts import Duration
+
+if TYPE_CHECKING:
+    from cepkit.language.query_parts import Duration
 
 PARAMETERS = """\
     define : mapping of str to (str or callable), optional

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cepkit.compile.regex.automaton import ANY, states
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.terms import START
+from cepkit.compile.shared.terms import START, Term
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.planning.planner import Engine
 
@@ -88,6 +88,6 @@ def _may_never_expire(program: Program) -> bool:
     )
 
 
-def _named(term) -> str:
+def _named(term: Term) -> str:
     names = [part.data for part in term.walk() if part.op == "column"]
     return ", ".join(names)
