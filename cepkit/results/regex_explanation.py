@@ -89,5 +89,5 @@ def _may_never_expire(program: Program) -> bool:
 
 
 def _named(term: Term) -> str:
-    names = [part.data for part in term.walk() if part.op == "column"]
+    names = [str(part.data) for part in term.walk() if part.op == "column"]
     return ", ".join(names)
