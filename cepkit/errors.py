@@ -15,7 +15,14 @@ _PACKAGE = __name__.split(".")[0]
 
 
 class CepError(Exception):
-    """Base of all errors that cepkit raises on purpose."""
+    """Base of all errors that cepkit raises on purpose.
+
+    Examples
+    --------
+    >>> raise CepError("within: give a duration")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: within: give a duration
+    """
 
     def __str__(self) -> str:
         # KeyError, one of the bases below, would print the message in quotes.
@@ -37,7 +44,13 @@ def _file(name: str) -> str:
 
 
 class CepWarning(UserWarning):
-    """Base of all warnings that cepkit issues."""
+    """Base of all warnings that cepkit issues.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", CepWarning)  # silences all of them
+    """
 
 
 def warn(message: str) -> None:
@@ -49,23 +62,71 @@ def warn(message: str) -> None:
 
 
 class ColumnNotFoundError(CepError, KeyError):
-    """The frame has no column of a name that the query uses."""
+    """The frame has no column of a name that the query uses.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12]})
+    >>> cep.match(walk, "up", order_by="pric")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    cepkit.errors.ColumnNotFoundError: order_by: column 'pric' not found. Did you mean 'price'? ...
+    """
 
 
 class OrderError(CepError, ValueError):
-    """The events cannot be put into the requested stream order."""
+    """The events cannot be put into the requested stream order.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> cep.match(pd.DataFrame({"t": [1.0, None]}), "PATTERN SEQ(_ a)", order_by="t")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    cepkit.errors.OrderError: order_by: column 't' has 1 missing values of 2; ...
+    """
 
 
 class UnsupportedQueryError(CepError, NotImplementedError):
-    """An engine cannot run the query; the message quotes the reason."""
+    """An engine cannot run the query; the message quotes the reason.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12]})
+    >>> cep.match(walk, "up", define={"up": "price > 1"}, event_type="kind")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    cepkit.errors.UnsupportedQueryError: ['event_type'] belong to event sequences; ...
+    """
 
 
 class MissingDependencyError(CepError, ImportError):
-    """A package of one of the extras is not installed; the message names the extra."""
+    """A package of one of the extras is not installed; the message names the extra.
+
+    Examples
+    --------
+    >>> try:  # what an extra would install
+    ...     raise MissingDependencyError("Spark is not installed")
+    ... except ImportError as error:
+    ...     print(error)
+    Spark is not installed
+    """
 
 
 class ResultTooLargeError(CepError, MemoryError):
-    """The whole result does not fit the limit; the message gives the number of matches."""
+    """The whole result does not fit the limit; the message gives the number of matches.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12]})
+    >>> cep.match(walk, "up", define={"up": "price > 1"}).to_frame(limit=1)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    cepkit.errors.ResultTooLargeError: there are 2 matches, more than limit=1; ...
+    """
 
 
 class PatternSyntaxError(CepError, ValueError):
@@ -81,6 +142,17 @@ class PatternSyntaxError(CepError, ValueError):
         Offset of the error in ``text``, from 0.
     length : int
         Number of characters to underline, at least 1.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12]})
+    >>> cep.match(walk, "up (")
+    Traceback (most recent call last):
+    cepkit.errors.PatternSyntaxError: '(' is never closed (position 3)
+      up (
+         ^
     """
 
     def __init__(self, message: str, text: str, position: int, length: int = 1):
@@ -89,7 +161,19 @@ class PatternSyntaxError(CepError, ValueError):
 
 
 class PredicateError(CepError, TypeError):
-    """A predicate or measure is well-formed text but does not fit the columns or the rules."""
+    """A predicate or measure is well-formed text but does not fit the columns or the rules.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12]})
+    >>> cep.match(walk, "up", define={"up": "price > 'x'"})
+    Traceback (most recent call last):
+    cepkit.errors.PredicateError: predicate 'up': a number cannot be compared with the text 'x' in price > 'x'
+      price > 'x'
+      ^^^^^^^^^^^
+    """
 
 
 class NoEventVariableError(PatternSyntaxError, PredicateError):

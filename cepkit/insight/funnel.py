@@ -102,6 +102,16 @@ class FunnelResult:
     """How many events and partial matches reach each step of each branch; the result of ``df.cep.funnel``.
 
     A regex has one branch; its steps are the parts of the pattern.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+    >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+    >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+    >>> funnel.words()[0][:9]
+    '3 matches'
     """
 
     query: RegexQuery | SequenceQuery
@@ -125,6 +135,18 @@ class FunnelResult:
               regex, ``partial``); ``selectivity``: passed / tried;
             * ``absent``: partial matches that an absent event ended;
             * ``share``: the share of possible first events for which ``tried`` and ``passed`` are complete.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel.to_frame()[["step", "tried", "passed"]].head(2)
+          step  tried  passed
+        0    a      2       2
+        1    b      4       3
         """
         rows = []
         for b, branch in enumerate(self.branches):
@@ -151,6 +173,17 @@ class FunnelResult:
             regex, a row and the rows before it), ``tried``, ``passed`` and ``selectivity`` of this condition,
             and ``share`` as in `to_frame`. The numbers are null for conditions of a regex that read the rows
             matched earlier.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel.conditions()[["step", "condition", "selectivity"]]
+          step        condition  selectivity
+        0    b  b.ts > a.ts + 1         0.75
         """
         rows = [
             (b, step.variable, one.text, one.alone, one.looked_at, one.passed,
@@ -166,14 +199,36 @@ class FunnelResult:
         return frame.astype({"selectivity": "float64", "share": "float64"})
 
     def count(self) -> Count:
-        """Return the number of matches over all branches, before any after-match policy."""
+        """Return the number of matches over all branches, before any after-match policy.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel.count()
+        Count(n=3, exact=True)
+        """
         every = [branch.complete for branch in self.branches]
         return Count(sum(one.n for one in every), all(one.exact for one in every))
 
     # --- words
 
     def words(self) -> list[str]:
-        """Return sentences that say where most partial matches are lost."""
+        """Return sentences that say where most partial matches are lost.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> print(funnel.words()[0].partition(", ")[2])
+        fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
+        """
         return [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
 
     def _words(self, b: int, branch: BranchFunnel) -> list[str]:
@@ -200,6 +255,17 @@ class FunnelResult:
         -------
         plotly.graph_objects.Figure
             One trace per branch. The axis is logarithmic if the numbers differ much; its title says so.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
+        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
+        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> import plotly.graph_objects as go
+        >>> isinstance(funnel.plot(), go.Figure)
+        True
         """
         from cepkit.plots.funnel import funnel_figure
 
@@ -262,8 +328,9 @@ def _share(passed: int | None, looked_at: int | None) -> float:
     return passed / looked_at if passed is not None and looked_at else float("nan")
 
 
-def _integers(values: pd.Series) -> pd.Series:
-    """Return the values as nullable integers, or as objects if one of them is too large."""
+def _integers(frame: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column as nullable integers, or as objects if a value is too large."""
+    values = pd.Series(frame[name])
     whole = [None if pd.isna(value) else int(value) for value in values]
     if any(value is not None and value > _LARGEST for value in whole):
         return pd.Series(whole, index=values.index, dtype=object)
@@ -285,8 +352,7 @@ def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
             yield -1.0, f"there is no {_kind(step)} for {step.variable}"
             return
         if step.n_alone == 0:
-            conditions = [one for one in step.conditions if one.alone]
-            worst = min(conditions, key=lambda one: one.passed, default=None)
+            worst = _worst([one for one in step.conditions if one.alone])
             said = "" if worst is None else f" ({_held_text(worst)})"
             yield 0.0, f"0 of {step.n_of_type:,} {_kind(step)}s can be {step.variable}{said}"
             return
@@ -327,11 +393,20 @@ def _why(step: StepCount, limits: str, share: float) -> str:
 
 
 def _tried_text(step: StepCount, share: float) -> str:
-    joint = [one for one in step.conditions if not one.alone and one.looked_at]
-    worst = min(joint, key=lambda one: one.passed / one.looked_at, default=None)
+    worst = _worst([one for one in step.conditions if not one.alone and one.looked_at], of_tried=True)
     said = "" if worst is None else f" ({_held_text(worst)})"
     some = "" if share == 1 else f", {_share_text(share)}"
     return f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{said}{some}"
+
+
+def _worst(conditions: list[ConditionCount], *, of_tried: bool = False) -> ConditionCount | None:
+    """Return the condition that the fewest events passed, or the smallest share of the tried events."""
+
+    def passed(one: ConditionCount) -> float:
+        n = one.passed or 0
+        return n / one.looked_at if of_tried and one.looked_at else n
+
+    return min(conditions, key=passed, default=None)
 
 
 def _share_text(share: float) -> str:

@@ -45,6 +45,18 @@ class PartialMatch:
         Positions of its events in the stream, from 0; for a regex, of the first and the newest event.
     events : tuple of (str, label)
         Only for sequences: the variable and the index label of every event.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+    >>> define = {"up": "price > 12", "down": "price <= 12"}
+    >>> moments = list(cep.step(walk, "up+ down", define=define))
+    >>> print(moments[2].began[0])
+    row 2, at up
+    >>> moments[3].completed[0].positions
+    (2, 3)
     """
 
     state: str
@@ -62,7 +74,18 @@ class PartialMatch:
 
     @property
     def span(self) -> str:
-        """Its first and its newest event in words: ``rows 3 to 7``."""
+        """Its first and its newest event in words: ``rows 3 to 7``.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+        >>> define = {"up": "price > 12", "down": "price <= 12"}
+        >>> moments = list(cep.step(walk, "up+ down", define=define))
+        >>> moments[3].completed[0].span
+        'rows 2 to 3'
+        """
         first, last = row_text(self.first), row_text(self.last)
         return first if self.n_events == 1 else f"rows {first[4:]} to {last[4:]}"
 
@@ -93,6 +116,16 @@ class Moment:
         Number of complete matches that ``after_match`` does not report.
     states : tuple of (str, int)
         Number of live partial matches in each state.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+    >>> define = {"up": "price > 12", "down": "price <= 12"}
+    >>> moments = list(cep.step(walk, "up+ down", define=define))
+    >>> print(moments[2])
+    row 2: 1 partial match begins; 1 is live (1 at up)
     """
 
     position: int
@@ -113,12 +146,34 @@ class Moment:
 
     @cached_property
     def event(self) -> dict[str, Any]:
-        """The values of the event's row by column, read on demand."""
+        """The values of the event's row by column, read on demand.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+        >>> define = {"up": "price > 12", "down": "price <= 12"}
+        >>> moments = list(cep.step(walk, "up+ down", define=define))
+        >>> moments[2].event
+        {'price': 13}
+        """
         return {} if self._row is None else self._row.values()
 
     @property
     def text(self) -> str:
-        """The moment in one line."""
+        """The moment in one line.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+        >>> define = {"up": "price > 12", "down": "price <= 12"}
+        >>> moments = list(cep.step(walk, "up+ down", define=define))
+        >>> moments[3].text
+        'row 3: 1 partial match advances; 0 are live; match: rows 2 to 3'
+        """
         counts = (("begin", self.n_began), ("advance", self.n_advanced), ("end", self.n_ended))
         did = [f"{n:,} {verb}{'s' if n == 1 else ''}" for verb, n in counts if n]
         if did:
@@ -159,8 +214,11 @@ def moments_of(
     ResultTooLargeError
         While iterating, when more than ``most_live`` partial matches of a sequence are live.
     """
-    of = _RegexMoments if isinstance(program, Program) else _SequenceMoments
-    made = of(program, _RowLabels(source, events), events, most_live)
+    rows = _RowLabels(source, events)
+    if isinstance(program, Program):
+        made = _RegexMoments(program, rows, events)
+    else:
+        made = _SequenceMoments(program, rows, events, most_live)
     return (made.read(k) for k in range(events.n_events))
 
 
@@ -207,7 +265,7 @@ def names_of_mask(names: tuple[str, ...], mask: int) -> str:
 class _RegexMoments:
     """The moments of a regex; the first event identifies a partial match."""
 
-    def __init__(self, program: Program, rows: _RowLabels, events: Events, most_live: int):
+    def __init__(self, program: Program, rows: _RowLabels, events: Events):
         self.rows, self.events, self.rank = rows, events, events.rank_by_partition
         self.partials = RegexPartials(program, events)
         self.names = program.automaton.names

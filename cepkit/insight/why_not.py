@@ -36,6 +36,19 @@ class WhyNot:
         Whether the events are a reported match.
     number : int, optional
         The number of this match.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> scans = pd.DataFrame({"kind": ["Order", "Scan", "Ready"], "ts": [1, 2, 9]})
+    >>> query = "PATTERN SEQ(Order o, Ready r) WITHIN 5"
+    >>> why = cep.why_not(scans, query, rows=[0, 2], event_type="kind", order_by="ts")
+    >>> why
+    no match: o = row 0, r = row 2; row 2 cannot follow row 0
+    - from row 0 to row 2 it lasts 8, more than 5
+    >>> why.kinds
+    ('window',)
     """
 
     headline: str
@@ -56,6 +69,18 @@ class WhyNot:
             query has a column of types), ``variable``, ``reached`` (whether the longest partial match
             contains the event), ``reason`` (why it cannot be next; empty for other events). Without expected
             events, the rows of `FunnelResult.to_frame`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> scans = pd.DataFrame({"kind": ["Order", "Scan", "Ready"], "ts": [1, 2, 9]})
+        >>> query = "PATTERN SEQ(Order o, Ready r) WITHIN 5"
+        >>> why = cep.why_not(scans, query, rows=[0, 2], event_type="kind", order_by="ts")
+        >>> why.to_frame()[["index", "variable", "reached"]]
+           index variable  reached
+        0      0        o     True
+        1      2        r    False
         """
         return pd.DataFrame() if self.table is None else self.table.copy()
 

@@ -44,7 +44,7 @@ def scatter_column(partition, shift, block_of_group, cursor, values, out):
         out[row] = values[e]
 
 
-def balanced_blocks(events_of_partition, n_blocks):
+def balanced_blocks(events_of_partition: np.ndarray, n_blocks: int) -> np.ndarray:
     """Return the block of each partition; the largest partitions go first, each to the emptiest block.
 
     Parameters

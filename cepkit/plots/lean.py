@@ -7,6 +7,7 @@ import copy
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -41,7 +42,14 @@ class LeanFigure(go.Figure):
     ('lines', {'y': {'dtype': 'i1', 'bdata': 'AQIECA=='}, 'type': 'scatter'})
     """
 
-    def __init__(self, data=None, layout=None, frames=None, skip_invalid=False, **others):
+    def __init__(
+        self,
+        data: Any = None,
+        layout: Any = None,
+        frames: Any = None,
+        skip_invalid: bool = False,
+        **others: Any,
+    ):
         super().__init__(data, layout, frames, skip_invalid, **others)
         if layout is None and not isinstance(data, (dict, go.Figure)):
             self.layout.template = "none"  # the default template takes 7 KB

@@ -102,7 +102,7 @@ class Explanation:
 
     def _texts(self) -> dict[str, str]:
         """Return the text of each predicate of a regex query by name."""
-        if self.is_sequence:
+        if isinstance(self.program, SequenceProgram):
             return {}
         return {name: str(expression) for name, expression in self.program.query.define}
 

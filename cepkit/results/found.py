@@ -85,6 +85,7 @@ class FoundMatches(Protocol[AnyPart]):
     @property
     def run(self) -> Any:
         """Return the engine's record of its run, or None."""
+        ...
 
     def count(self) -> int:
         """Return the exact number of matches."""
@@ -92,9 +93,11 @@ class FoundMatches(Protocol[AnyPart]):
 
     def any(self) -> bool:
         """Return whether a match exists."""
+        ...
 
     def at_least(self) -> tuple[int, bool]:
         """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
+        ...
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches."""
@@ -102,6 +105,7 @@ class FoundMatches(Protocol[AnyPart]):
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
         """Return the rising positions where matches end, and the number of matches that end at each."""
+        ...
 
     def first(self, n: int) -> AnyPart:
         """Return the first ``n`` matches, or all when there are no more."""
@@ -109,9 +113,11 @@ class FoundMatches(Protocol[AnyPart]):
 
     def glance(self, n: int) -> AnyPart:
         """Return up to ``n`` matches; the first ones if they are cheap to find."""
+        ...
 
     def for_picture(self) -> AnyPart:
         """Return the matches from which a picture selects."""
+        ...
 
     def sample(self, n: int, seed: int) -> AnyPart:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
@@ -119,6 +125,7 @@ class FoundMatches(Protocol[AnyPart]):
 
     def take(self, numbers: Sequence[int]) -> AnyPart:
         """Return the matches with these numbers, in this order."""
+        ...
 
     def blocks(self, size: int) -> Iterator[AnyPart]:
         """Yield all matches in blocks of at most ``size``."""
@@ -130,6 +137,7 @@ class FoundMatches(Protocol[AnyPart]):
 
     def narrow(self, numbers: range) -> FoundMatches[AnyPart]:
         """Return the matches with these numbers as a result of their own."""
+        ...
 
     def measure(self, part: AnyPart, source: Source) -> Mapping[str, Measured]:
         """Return the result columns of a part."""
@@ -141,6 +149,7 @@ class FoundMatches(Protocol[AnyPart]):
 
     def variables(self, part: AnyPart) -> np.ndarray:
         """Return the variable of each item of a part, as an array of objects."""
+        ...
 
     def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cepkit.compile.regex.automaton import ANY, states
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.terms import START
+from cepkit.compile.shared.terms import START, Term
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.planning.planner import Engine
 
@@ -84,5 +84,5 @@ def _may_never_expire(program: Program) -> bool:
     )
 
 
-def _columns_of(term) -> str:
-    return ", ".join(part.data for part in term.walk() if part.op == "column")
+def _columns_of(term: Term) -> str:
+    return ", ".join(str(part.data) for part in term.walk() if part.op == "column")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.regex.automaton import positions, states
+from cepkit.compile.regex.automaton import States, positions, states
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import branches
@@ -81,14 +81,14 @@ def view_of(of: Any, what: str | None, settings: dict) -> View | NfaView:
 
 
 @view_of.register(RegexQuery)
-def _(of, what, settings):
+def _(of: RegexQuery, what: str | None, settings: dict) -> NfaView:
     one_of(what, ("nfa",), "a query")
     texts = {name: str(expression) for name, expression in of.define}
     return _nfa(states(positions(of.pattern)), texts, settings)
 
 
 @view_of.register(SequenceQuery)
-def _(of, what, settings):
+def _(of: SequenceQuery, what: str | None, settings: dict) -> NfaView:
     from cepkit.plots.automata.nfa import sequence_states
 
     one_of(what, ("nfa",), "a query")
@@ -96,12 +96,12 @@ def _(of, what, settings):
 
 
 @view_of.register(Explanation)
-def _(of, what, settings):
+def _(of: Explanation, what: str | None, settings: dict) -> View | NfaView:
     return view_of(of.program.query, what, settings)
 
 
 @view_of.register(Matches)
-def _(of, what, settings):
+def _(of: Matches, what: str | None, settings: dict) -> View | NfaView:
     if what in OF_RUNS:
         if view_of.dispatch(type(of.run)) is not view_of.dispatch(object):
             return view_of(of.run, what, settings)
@@ -113,8 +113,8 @@ def _(of, what, settings):
     return _lineage(of, settings)
 
 
-@view_of.register
-def _(of: SparkMatches, what, settings):
+@view_of.register(SparkMatches)
+def _(of: SparkMatches, what: str | None, settings: dict) -> View:
     one_of(what, ("lineage",), "matches in a Spark frame")
     return _lineage_of_part(of, **settings)
 
@@ -138,7 +138,7 @@ def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
     return what or there[0]
 
 
-def _nfa(automaton, texts: dict[str, str], settings: dict) -> NfaView:
+def _nfa(automaton: States, texts: dict[str, str], settings: dict) -> NfaView:
     from cepkit.plots.automata.nfa import NfaPicture
     from cepkit.widgets.nfa_view import NfaView
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cepkit.widgets.base import View
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 
 class ResultView(View):
@@ -12,7 +17,7 @@ class ResultView(View):
         """Return the view as SVG text."""
         raise NotImplementedError
 
-    def figure(self):
+    def figure(self) -> go.Figure:
         """Return the view as a plotly figure."""
         raise NotImplementedError
 

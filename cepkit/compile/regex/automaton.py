@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -171,22 +172,22 @@ def _fragment(pattern: Pattern, names: list[str], follow: list[int]) -> _Fragmen
 
 
 @_fragment.register
-def _(pattern: Variable, names, follow):
+def _(pattern: Variable, names: list[str], follow: list[int]) -> _Fragment:
     return _leaf(pattern.name, names, follow)
 
 
 @_fragment.register
-def _(pattern: AnyEvent, names, follow):
+def _(pattern: AnyEvent, names: list[str], follow: list[int]) -> _Fragment:
     return _leaf(ANY, names, follow)
 
 
 @_fragment.register
-def _(pattern: Empty, names, follow):
+def _(pattern: Empty, names: list[str], follow: list[int]) -> _Fragment:
     return _Fragment(True, 0, 0)
 
 
 @_fragment.register
-def _(pattern: Sequence, names, follow):
+def _(pattern: Sequence, names: list[str], follow: list[int]) -> _Fragment:
     whole = _Fragment(True, 0, 0)
     for part in pattern.parts:
         whole = _join(whole, _fragment(part, names, follow), follow)
@@ -194,7 +195,7 @@ def _(pattern: Sequence, names, follow):
 
 
 @_fragment.register
-def _(pattern: Alternative, names, follow):
+def _(pattern: Alternative, names: list[str], follow: list[int]) -> _Fragment:
     options = [_fragment(option, names, follow) for option in pattern.options]
     return _Fragment(
         any(option.nullable for option in options),
@@ -204,7 +205,7 @@ def _(pattern: Alternative, names, follow):
 
 
 @_fragment.register
-def _(pattern: Repeat, names, follow):
+def _(pattern: Repeat, names: list[str], follow: list[int]) -> _Fragment:
     whole = _Fragment(True, 0, 0)
     body = whole
     copies = pattern.low if pattern.high is not None else max(1, pattern.low)
@@ -244,7 +245,7 @@ def _connect(last: int, first: int, follow: list[int]) -> None:
             follow[p] |= first
 
 
-def _union(masks) -> int:
+def _union(masks: Iterable[int]) -> int:
     whole = 0
     for mask in masks:
         whole |= mask

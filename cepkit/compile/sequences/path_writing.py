@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cepkit.compile.sequences.elements import EACH, EARLIER, LAST, PREVIOUS
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter
@@ -18,7 +18,15 @@ class PathWriter(TermWriter):
     that may end a loop.
     """
 
-    def __init__(self, terms, dtypes, functions, *, is_group: tuple[bool, ...], python: bool):
+    def __init__(
+        self,
+        terms: Iterable[Term],
+        dtypes: Mapping[str, str],
+        functions: tuple[str, ...],
+        *,
+        is_group: tuple[bool, ...],
+        python: bool,
+    ):
         super().__init__(terms, dtypes, functions, python=python)
         self.is_group = is_group
         self.names: dict[Term, str] = {}

@@ -142,7 +142,12 @@ class PathCounter:
     # --- passes
 
     def pass_over(
-        self, arithmetic: str, modulus: int = 0, *, component: int | None = None, weight=None
+        self,
+        arithmetic: str,
+        modulus: int = 0,
+        *,
+        component: int | None = None,
+        weight: np.ndarray | None = None,
     ) -> list[np.ndarray]:
         """Return the numbers that the counting kernel writes, and with ``weight`` also the sums of weights.
 

@@ -60,7 +60,15 @@ class CountEstimate:
 
     @property
     def is_exact(self) -> bool:
-        """Whether ``value`` is the exact number."""
+        """Whether ``value`` is the exact number.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.match(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").count("estimate").is_exact
+        True
+        """
         return self.low == self.high
 
     def __int__(self) -> int:

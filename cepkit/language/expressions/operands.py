@@ -217,6 +217,13 @@ def cosine(one: Operand, other: Operand) -> Operand:
 
     Parameters and nulls are those of `corr`, except that the null case is an array of zeros, not of equal
     numbers.
+
+    Examples
+    --------
+    >>> from cepkit.language.builder import event
+    >>> a, b = event("a"), event("b")
+    >>> print(cosine(a["history"], b["history"]) > 0.9)
+    cosine(a.history, b.history) > 0.9
     """
     return Operand(ex.Call("cosine", (as_expression(one), as_expression(other))))
 
@@ -225,6 +232,13 @@ def l2(one: Operand, other: Operand) -> Operand:
     """Return the Euclidean distance between two array columns.
 
     Parameters are those of `corr`. Null if an array is missing, is empty, or contains a missing number.
+
+    Examples
+    --------
+    >>> from cepkit.language.builder import event
+    >>> a, b = event("a"), event("b")
+    >>> print(l2(a["history"], b["history"]) < 1.5)
+    l2(a.history, b.history) < 1.5
     """
     return Operand(ex.Call("l2", (as_expression(one), as_expression(other))))
 

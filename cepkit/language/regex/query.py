@@ -37,6 +37,15 @@ class RegexQuery:
     sources : tuple of (str, str)
         The texts of the trees by role (``"pattern"``, ``"predicate 'rise'"``, ``"measure 'top'"``), for
         error messages.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> print(cep.regex_query("up+ down", define={"up": "price > 12", "down": "price <= 12"}))
+    pattern: up+ down
+    define:
+      up: price > 12
+      down: price <= 12
     """
 
     pattern: Pattern

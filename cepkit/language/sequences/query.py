@@ -60,6 +60,14 @@ class SequenceQuery(WholeQuery):
         Output columns by name; None means the default ones.
     params, functions, sources
         As in `RegexQuery`.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> print(cep.sequence_query("PATTERN SEQ(A a, B b) WITHIN 6 EVENTS"))
+    PATTERN SEQ(A a, B b)
+    WHERE skip_till_any_match
+    WITHIN 6 EVENTS
     """
 
     pattern: SequencePattern

@@ -40,6 +40,12 @@ class Costs:
     ------
     CepError
         When a cost is not a number, is negative, or is not finite.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> cep.Costs(comparison=10.0)
+    Costs(item=100.0, look=2.0, comparison=10.0, lock=50.0, send=50.0, delivery=0.0, match=None)
     """
 
     item: float = 100.0

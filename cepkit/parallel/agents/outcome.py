@@ -65,6 +65,17 @@ class ParallelRun:
         The matches in no particular order; empty if they were only counted.
     found_at : ndarray of float64
         Time of detection of each match in ``block``, in ns.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+    >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+    >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+    >>> run
+    Hybrid(threads=4), simulated: 22 matches in 0.0 ms, 4 threads idle 66%
+    55 items taken, 45 pairs compared, 23 partial matches sent
     """
 
     engine: str
@@ -91,22 +102,66 @@ class ParallelRun:
 
     @cached_property
     def rates(self) -> tuple[AgentRates, ...] | None:
-        """Input of the cost model by branch, measured on a sample at first use; None without a trace."""
+        """Input of the cost model by branch, measured on a sample at first use; None without a trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.rates[0].rates
+        (0.375, 0.375, 0.25)
+        """
         return None if self._measure is None else self._measure()
 
     @property
     def n_threads(self) -> int:
-        """Number of threads."""
+        """Number of threads.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.n_threads
+        4
+        """
         return len(self.busy)
 
     @property
     def n_items(self) -> int:
-        """Number of events and partial matches taken by all threads."""
+        """Number of events and partial matches taken by all threads.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.n_items
+        55
+        """
         return int(self.taken.sum())
 
     @property
     def idle_share(self) -> float:
-        """Share of time in which threads did nothing."""
+        """Share of time in which threads did nothing.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> round(run.idle_share, 2)
+        0.66
+        """
         whole = self.makespan * self.n_threads
         return 1 - float(self.busy.sum()) / whole if whole else 0.0
 
@@ -127,6 +182,17 @@ class ParallelRun:
         ------
         CepError
             When ``what`` is unknown, or the run has no trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> import plotly.graph_objects as go
+        >>> isinstance(run.plot("busy"), go.Figure)
+        True
         """
         from cepkit.parallel.plots.runs import draw_busy, draw_lengths, draw_threads
 
@@ -156,6 +222,16 @@ class ParallelRun:
         ------
         CepError
             When ``what`` is unknown, or the run has no trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> type(run.view("threads")).__name__
+        'ThreadView'
         """
         if what not in VIEWS:
             raise CepError(f"view: {what!r} is not known.{nearest(str(what), VIEWS)} There are {list(VIEWS)}")

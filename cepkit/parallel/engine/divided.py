@@ -53,7 +53,6 @@ class _Divided(ParallelEngine):
     @abstractmethod
     def n_threads(self) -> int:
         """Number of threads."""
-        return self.threads
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return the crew of each part: one thread."""
@@ -177,6 +176,15 @@ class RIP(_Divided):
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013; OpenCEP for ``multiple``.
     Differs: agents on one thread match each chunk, as in all engines here; see `rip_chunks`.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+    >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+    >>> cep.match(events, query, event_type="kind", engine=cep.RIP(threads=2, chunk=8)).count()
+    22
     """
 
     summary = "chunks of the stream, each with the window after it"
@@ -268,6 +276,16 @@ class DataParallel(_Divided):
     Notes
     -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32), "key": 1})
+    >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+    >>> engine = cep.DataParallel(threads=2)
+    >>> cep.match(events, query, event_type="kind", partition_by="key", engine=engine).count()
+    22
     """
 
     summary = "partition keys divided among threads"

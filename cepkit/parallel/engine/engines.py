@@ -227,6 +227,15 @@ class StateParallel(_OfAgents):
     Notes
     -----
     Source: HYPERSONIC, section II: state-based parallelism.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+    >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+    >>> cep.simulate(events, query, event_type="kind", engine=cep.StateParallel()).n_threads
+    2
     """
 
     summary = "a thread per agent"

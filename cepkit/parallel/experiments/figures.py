@@ -74,7 +74,9 @@ class Runs:
         self._made: dict[tuple, Future] = {}
         self._making = Lock()
 
-    def prepared(self, data: str, pattern: str, window_min: float, length: int):
+    def prepared(
+        self, data: str, pattern: str, window_min: float, length: int
+    ) -> tuple[SequenceProgram, Events]:
         """Return the program and the events of a query."""
         workload = self.workloads[data]
         return self._once(
@@ -82,7 +84,7 @@ class Runs:
             (data, pattern, window_min, length),
         )
 
-    def simulated(self, system: str, threads: int, *query, load: float | None = None) -> ParallelRun:
+    def simulated(self, system: str, threads: int, *query: Any, load: float | None = None) -> ParallelRun:
         """Return a run; with ``load``, events arrive evenly at this multiple of the sequential rate."""
         program, events = self.prepared(*query)
         arrival = None
@@ -92,7 +94,7 @@ class Runs:
         engine = system_of(system)(threads, events.n_events)
         return simulated(engine, program, events, self.costs, arrival)
 
-    def sequential(self, *query, scoped: bool = True) -> ParallelRun:
+    def sequential(self, *query: Any, scoped: bool = True) -> ParallelRun:
         """Return the run on one thread."""
         name = "sequential" if scoped else "sequential, not scoped"
         return self._once(lambda: self.simulated(name, 1, *query), (name, *query))

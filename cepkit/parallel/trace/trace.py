@@ -130,7 +130,18 @@ class Trace:
 
     @property
     def makespan(self) -> float:
-        """End of the last action, in ns since the start of the run."""
+        """End of the last action, in ns since the start of the run.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.trace.makespan
+        6465.0
+        """
         return float(self.done.end.max(initial=0.0))
 
     def actions(self) -> pd.DataFrame:
@@ -143,6 +154,16 @@ class Trace:
             one of the threads), ``agent`` (categorical; missing: the source), ``action`` (categorical),
             ``start`` and ``end`` (float64, ns), ``n_items, compared, tested, sent, looped, n_matches,
             removed_events, removed_partials`` (int64).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> len(run.trace.actions())
+        8
         """
         import pandas as pd
 
@@ -161,6 +182,16 @@ class Trace:
             A row per thread, by number: ``thread``; ``agent`` and ``role``: the agent and the action that
             took most of its time (missing: none); ``busy``, ``idle`` (float64, ns; the sum is the makespan);
             ``share`` (busy share of the makespan); ``items`` (int64: taken).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> len(run.trace.threads())  # 4 threads and the source
+        5
         """
         import pandas as pd
 
@@ -207,6 +238,16 @@ class Trace:
         Notes
         -----
         O(n log n + threads x agents x n_bins) for n actions.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> round(float(run.trace.states(n_bins=1)["share"].sum()))  # 1 for each of 4 threads and the source
+        5
         """
         import pandas as pd
 
@@ -250,6 +291,16 @@ class Trace:
         pandas.DataFrame
             A row per reading, by ``time``, then by agent: ``time`` (float64, ns), ``agent`` (categorical),
             ``event_queue, partial_queue, event_buffer, partial_buffer`` (int64).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> int(run.trace.lengths()["partial_buffer"].min())
+        0
         """
         import pandas as pd
 
@@ -269,6 +320,16 @@ class Trace:
             workers of one kind); ``tested, sent, looped, n_matches, removed_events, removed_partials``
             (int64); for each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the mean length
             ``mean_…`` over the makespan (float64) and the greatest length ``most_…`` (int64).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> len(run.trace.agents_frame())
+        2
         """
         import pandas as pd
 
@@ -298,6 +359,17 @@ class Trace:
             One row: ``measured``, ``n_threads``, ``n_agents``, ``n_actions``, ``makespan``, ``busy`` (ns of
             all threads), ``share`` (busy share of threads x makespan), ``n_items`` (taken by agents), and
             ``compared, tested, sent, looped, n_matches, removed_events, removed_partials``.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> run.trace.totals()[["n_items", "compared", "n_matches"]]
+           n_items  compared  n_matches
+        0       55        45         22
         """
         import pandas as pd
 
@@ -324,6 +396,20 @@ class Trace:
         ------
         CepError
             When ``path`` exists and is not a trace.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", trace=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.trace.save(Path(folder) / "trace")
+        ...     sorted(path.name for path in Path(folder, "trace").iterdir())
+        ['actions.parquet', 'lengths.parquet']
         """
         about = {
             "measured": bool(self.measured),
@@ -341,6 +427,20 @@ class Trace:
         ------
         CepError
             When ``path`` is not a trace, or has another version.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
+        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
+        >>> run = cep.simulate(events, query, event_type="kind", trace=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.trace.save(Path(folder) / "trace")
+        ...     cep.Trace.load(Path(folder) / "trace").makespan == run.trace.makespan
+        True
         """
         about, tables = read_tables(Path(path))
         agents = tuple(about["agents"])

@@ -20,8 +20,8 @@ T = TypeVar("T")
 def collect(frame: DataFrame) -> pd.DataFrame:
     """Return a Spark frame as pandas; integers and booleans with nulls keep their types."""
     table: pa.Table = run_job(frame.toArrow)
-    nullable = dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
-    nullable[pa.bool_()] = pd.BooleanDtype()
+    nullable: dict[pa.DataType, pd.api.extensions.ExtensionDtype] = {pa.bool_(): pd.BooleanDtype()}
+    nullable |= dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         columns[name] = column.to_pandas(types_mapper=nullable.get if column.null_count else None)

@@ -33,7 +33,7 @@ class RegexOnSpark(SparkFound[Program]):
         from pyspark.sql import functions as F
 
         counts = self._run(tasks.counted)
-        return run_job(lambda: counts.agg(F.sum("c0")).first()[0]) or 0
+        return run_job(counts.agg(F.sum("c0")).collect)[0][0] or 0
 
     def any(self) -> bool:
         """Return whether a match exists."""

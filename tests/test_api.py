@@ -1,0 +1,254 @@
+"""The open door: which names are public, what their signatures and docstrings say, how errors are worded."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import fields
+from functools import cached_property
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit
+import cepkit as cep
+from cepkit.accessor import CepAccessor
+from cepkit.events import Source
+from cepkit.explorer.running.data import KeptColumns, WrappedSource
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.pandas import PandasSource
+from cepkit.frames.spark import EmptySource
+from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords
+
+CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "explore")
+FRAME = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
+QUERY = "PATTERN SEQ(a x, b y)"
+
+
+# --- names
+
+
+def test_the_table_of_names_equals_the_imports_for_type_checkers():
+    tree = ast.parse(Path(cepkit.__file__).read_text(encoding="utf-8"))
+    blocks = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "_TYPE_CHECKING"]
+    imported = {
+        node.module.removeprefix("cepkit."): sorted(alias.name for alias in node.names)
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert imported == {module: sorted(names.split()) for module, names in cepkit._NAMES_OF_MODULE.items()}
+
+
+def test_the_list_for_type_checkers_has_the_names_of_the_table():
+    assert sorted(cepkit.__all__) == sorted(cepkit._MODULE_OF_NAME)
+    tree = ast.parse(Path(cepkit.__file__).read_text(encoding="utf-8"))
+    lists = [
+        n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"
+    ]
+    assert [type(one) for one in lists] == [ast.List]  # type checkers read no expression
+
+
+def test_dir_shows_the_public_names_only():
+    shown = dir(cepkit)
+    assert set(shown) == {*cepkit.__all__, "__version__"}
+    assert 45 <= len(shown) <= 55
+
+
+def test_all_public_names_are_there():
+    for name in cepkit.__all__:
+        module = import_module(f"cepkit.{cepkit._MODULE_OF_NAME[name]}")
+        assert getattr(cepkit, name) is getattr(module, name)
+
+
+def test_classes_that_results_are_made_of_are_public():
+    moment = next(cep.step(FRAME, QUERY, event_type="kind"))
+    for value in (
+        cep.match(FRAME, QUERY, event_type="kind"),
+        cep.match(FRAME, QUERY, event_type="kind")[0],
+        cep.explain(FRAME, QUERY, event_type="kind"),
+        cep.funnel(FRAME, QUERY, event_type="kind"),
+        cep.why_not(FRAME, QUERY, event_type="kind"),
+        moment,
+        *moment.began,
+        cep.regex_query("a", define={"a": "ts > 1"}),
+        cep.sequence_query(QUERY),
+        cep.stream(QUERY + " WITHIN 2 events", {"kind": "string"}, event_type="kind"),
+    ):
+        assert type(value).__name__ in cepkit.__all__
+
+
+# --- docstrings
+
+
+RESULTS = (
+    "CountEstimate", "Explanation", "FunnelResult", "Match", "Matches", "Moment", "ParallelRun",
+    "PartialMatch", "SparkMatches", "Stream", "Trace", "WhyNot",
+)  # fmt: skip
+
+
+def documented(name: str) -> list[tuple[str, object]]:
+    """Return a public name, and of a class of results the public methods that it defines itself."""
+    value = getattr(cepkit, name)
+    own = vars(value).items() if name in RESULTS else ()
+    kinds = property | cached_property | classmethod
+    return [
+        (name, value),
+        *(
+            (f"{name}.{key}", member)
+            for key, member in own
+            if not key.startswith("_") and (inspect.isfunction(member) or isinstance(member, kinds))
+        ),
+    ]
+
+
+@pytest.mark.parametrize("name", cepkit.__all__)
+def test_every_public_name_has_a_docstring_with_an_example(name):
+    for shown, value in documented(name):
+        doc = inspect.getdoc(value) or ""
+        assert doc, f"{shown} has no docstring"
+        assert ">>>" in doc, f"{shown} has no example"
+
+
+# --- the accessor
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_accessor_takes_what_the_functions_take(name):
+    function = list(inspect.signature(getattr(cep, name)).parameters.values())[1:]
+    method = list(inspect.signature(getattr(CepAccessor, name)).parameters.values())[1:]
+    assert [(p.name, p.kind, p.default) for p in method] == [(p.name, p.kind, p.default) for p in function]
+    # The accessor imports no class of results, and says the types of frames and results as text.
+    assert [str(p.annotation) for p in method] == [str(p.annotation) for p in function]
+
+
+def test_the_accessor_has_the_functions_and_nothing_else():
+    assert {name for name in vars(CepAccessor) if not name.startswith("_")} == set(CALLS)
+
+
+class Tags(HTMLParser):
+    """Check that tags are closed in order; keep the texts."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text = [], ""
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_accessor_shows_every_method_with_an_example():
+    text = repr(FRAME.cep)
+    tags = Tags()
+    tags.feed(FRAME.cep._repr_html_())
+    tags.close()
+    assert tags.open == []
+    for shown in (text, tags.text):
+        for name in CALLS:
+            assert inspect.getdoc(getattr(CepAccessor, name)).splitlines()[0] in shown
+            assert f"df.cep.{name}(" in shown
+
+
+# --- keywords
+
+
+def test_the_keywords_for_type_checkers_are_the_arguments():
+    assert QueryKeywords.__annotations__.keys() == {field.name for field in fields(Arguments)}
+    typed = {name: hint.__forward_arg__ for name, hint in QueryKeywords.__annotations__.items()}
+    assert typed == {field.name: field.type for field in fields(Arguments)}
+    assert not QueryKeywords.__required_keys__
+
+
+def calls() -> dict[str, object]:
+    """Return every call that takes the keywords of a query."""
+    functions = {name: lambda name=name, **said: getattr(cep, name)(FRAME, QUERY, **said) for name in CALLS}
+    methods = {
+        f"df.cep.{name}": lambda name=name, **said: getattr(FRAME.cep, name)(QUERY, **said) for name in CALLS
+    }
+    return {**functions, **methods, "stream": lambda **said: cep.stream(QUERY, FRAME, **said)}
+
+
+@pytest.mark.parametrize("call", calls())
+def test_a_misspelt_keyword_gets_the_same_words_in_every_call(call):
+    name = call.removeprefix("df.cep.")
+    own = [
+        p.name
+        for p in inspect.signature(getattr(cep, name)).parameters.values()
+        if p.kind is p.KEYWORD_ONLY and p.name not in NAMES
+    ]
+    with pytest.raises(TypeError) as caught:
+        calls()[call](partition="kind")
+    assert str(caught.value) == (
+        f"{name}() got an unexpected keyword argument 'partition'. Did you mean 'partition_by'? "
+        f"Keywords: {[*NAMES, *own]}"
+    )
+
+
+def test_a_misspelt_keyword_of_the_explorer_gets_the_words_of_the_call():
+    with pytest.raises(TypeError) as function:
+        cep.explore(FRAME, QUERY, partition="kind")
+    with pytest.raises(TypeError) as made:
+        cep.Explorer(FRAME, QUERY, partition="kind")
+    assert str(made.value) == str(function.value)
+
+
+@pytest.mark.parametrize("call", [*CALLS, "stream"])
+def test_signatures_show_every_keyword_of_a_query(call):
+    shown = inspect.signature(getattr(cep, call)).parameters
+    assert set(NAMES) < set(shown)
+    assert not any(p.kind is p.VAR_KEYWORD for p in shown.values())
+    doc = inspect.getdoc(getattr(cep, call))
+    assert all(f"\n{name} : " in doc for name in NAMES)
+    assert "**keywords" not in doc
+
+
+def test_a_stream_takes_an_order_of_evaluation():
+    schema = {"kind": "string"}
+    for said in ({}, {"evaluation_order": ["y", "x"]}):
+        pairs = cep.stream(QUERY + " WITHIN 9 events", schema, event_type="kind",
+                           measures={"n": "count(y)"}, **said)  # fmt: skip
+        assert pairs.push([{"kind": "a"}, {"kind": "b"}, {"kind": "b"}]) == [{"n": 1}, {"n": 1}]
+
+
+# --- frames as sources
+
+
+@pytest.mark.parametrize("of", [PandasSource, ArrowSource, EmptySource, KeptColumns, WrappedSource])
+def test_frames_implement_the_protocol_of_sources(of):
+    members = {name for name in vars(Source) if not name.startswith("_")}
+    assert len(members) == 12
+    made = {PandasSource: lambda: PandasSource(FRAME), ArrowSource: lambda: ArrowSource(pa.table({"x": [1]}))}
+    for name in members:
+        asked = vars(Source)[name]
+        if inspect.isfunction(asked):
+            ours = inspect.signature(getattr(of, name)).parameters
+            assert list(ours) == list(inspect.signature(asked).parameters), name
+        else:
+            assert of not in made or hasattr(made[of](), name)
+
+
+def test_sources_of_frames_answer_in_the_same_way():
+    table = pa.table({"x": [1, 2], "v": pa.array([[1.0, 2.0], [3.0, 4.0]])})
+    row, more = np.array([1]), {"match": np.array([0])}
+    for source in (ArrowSource(table), PandasSource(table.to_pandas()), WrappedSource(ArrowSource(table))):
+        assert source.n_rows == 2 and not source.duplicates and set(source.schema) == {"x", "v"}
+        assert source.column("x").values.tolist() == [1, 2]
+        assert source.item("v", 1).values.tolist() == [2.0, 4.0]
+        assert source.vectors("v").tolist() == [[1.0, 2.0], [3.0, 4.0]]
+        assert source.arrow("x", row).to_pylist() == [2]
+        assert list(source.index_labels(row)) == [1]
+        assert len(source.frame) == 2 and len(source.rows(row, more)) == 1
+        assert len(source.tagged({"match": np.array([0, 0])})) == 2
+        assert len(source.result({"n": pa.array([1, 2, 3])})) == 3
