@@ -78,7 +78,7 @@ def check(drawn: Case, rows: list[dict]) -> int:
 
 
 JIT = not numba.config.DISABLE_JIT
-# tests/test_sequences.py compares the compiled engine with the definition in every run.
+# tests/engines/test_sequences.py compares the compiled engine with the definition in every run.
 pytestmark = [pytest.mark.slow] if JIT else []
 # Without the JIT every case has a shape of its own; with it a few shapes have many streams each.
 SEEDS = range(400) if JIT else range(800)

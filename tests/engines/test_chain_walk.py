@@ -31,7 +31,7 @@ from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
 from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
-# tests/test_sequences.py compares the compiled engine with the definition in every run.
+# tests/engines/test_sequences.py compares the compiled engine with the definition in every run.
 pytestmark = [pytest.mark.slow] if JIT else []
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
 SHAPES, STREAMS = (4, 40) if JIT else (80, 5)
