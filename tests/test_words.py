@@ -27,16 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOT_YET: tuple[str, ...] = ()
 
 # Names that two classes of the package share until one of them gets another name.
-SHARED_NAMES_YET: tuple[str, ...] = (
-    "Comparison",
-    "Costs",
-    "Kind",
-    "Mistake",
-    "Places",
-    "Replica",
-    "Stream",
-    "_Sample",
-)
+SHARED_NAMES_YET: tuple[str, ...] = ()
 
 _START = r"(?:\A|(?<=[.!?:] ))"  # the start of a sentence or of a text
 _NUMBER = r"one|two|three|four|five|each|any|all|none|some|both|most|many|few|half|either|neither|\d+"

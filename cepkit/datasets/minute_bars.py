@@ -20,7 +20,7 @@ PRICE = (0.8, 1.17, 2.79, 9.16, 17.55, 29.24, 57.2, 109.8, 520.0)
 TICKS = 10_000  # per dollar
 ROUND_LOTS = 0.614  # share of volumes that are multiples of 100
 
-# Found by trial, so that the figures in tests/test_datasets_parallel.py hold.
+# Found by trial, so that the figures in tests/datasets/test_datasets_parallel.py hold.
 # Distribution function of a symbol's trades per minute just after the opening.
 _TRADES_PROBABILITY = (0.0, 0.05, 0.25, 0.50, 0.75, 0.95, 0.99, 1.0)
 _TRADES = (0.012, 0.03, 0.16, 0.98, 5.0, 30.0, 120.0, 600.0)

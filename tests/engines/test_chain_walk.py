@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -26,19 +26,16 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import Arity, RegisteredFunction
-from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
 from cepkit.language.sequences.query import SequenceQuery
-from tests.oracle.naive_sequences import sequence_matches
+from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
 from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
-# tests/test_sequences.py compares the compiled engine with the definition in every run.
+# tests/engines/test_sequences.py compares the compiled engine with the definition in every run.
 pytestmark = [pytest.mark.slow] if JIT else []
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
 SHAPES, STREAMS = (4, 40) if JIT else (80, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
-SIGNS = ["<", "<=", "!=", "==", ">"]
-COLUMNS = ("x", "y", "s")
 
 
 def pytest_generate_tests(metafunc):
@@ -46,114 +43,14 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
 
 
-# --- queries and their matches by definition ---------------------------------------------------------------
+# --- cases -------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Case:
-    """Components (type or None, low, high), conditions between them, absent events, and limits."""
-
-    components: list
-    links: list  # (c, column, sign): last event of c, sign, first event of c + 1
-    loops: list  # (c, column, sign): an event of c, sign, the one before it in c
-    absences: list  # (c, type, side or None, column, sign): none between c and c + 1
-    window: dict
-
-    def query(self) -> SequenceQuery:
-        names = "abcde"
-        parts, where = [], []
-        absent = {absence[0]: absence for absence in self.absences}
-        for c, (kind, low, high) in enumerate(self.components):
-            event = EventPattern(names[c], kind)
-            parts.append(event if (low, high) == (1, 1) else Loop(event, low, high))
-            if c in absent:
-                _, kind, side, column, sign = absent[c]
-                parts.append(AbsentPattern(EventPattern(f"n{c}", kind)))
-                other = {"earlier": self._last(c, column), "later": self._first(c + 1, column)}.get(side)
-                if other is not None:
-                    where.append(ex.Comparison(sign, ex.Reference(f"n{c}", column), other))
-                elif column is not None:
-                    where.append(ex.Comparison(sign, ex.Reference(f"n{c}", "x"), ex.Literal(1)))
-        for c, column, sign in self.links:
-            where.append(ex.Comparison(sign, self._last(c, column), self._first(c + 1, column)))
-        for c, column, sign in self.loops:
-            name = names[c]
-            current, before = ex.Reference(name, column, "i"), ex.Reference(name, column, "i-1")
-            where.append(ex.Comparison(sign, current, before))
-        return SequenceQuery(
-            SequenceOf(tuple(parts), (None,) * len(parts)), tuple(where), event_type="kind", order_by=("t",),
-            **self.window,
-        )  # fmt: skip
-
-    def _last(self, c: int, column: str) -> ex.Reference:
-        is_group = self.components[c][1:] != (1, 1)
-        return ex.Reference("abcde"[c], column, ex.LAST if is_group else None)
-
-    def _first(self, c: int, column: str) -> ex.Reference:
-        is_group = self.components[c][1:] != (1, 1)
-        return ex.Reference("abcde"[c], column, 1 if is_group else None)
-
-    def matches(self, rows: list[dict]) -> list[tuple[tuple, tuple]]:
-        """Return (positions, components) of all matches in canonical order; ``rows`` are in stream order."""
-        found = sequence_matches(self.query(), rows)
-        components = [[(c,) * len(own) for c, (_, own) in enumerate(match.events)] for match in found]
-        return [(match.rows, sum(own, ())) for match, own in zip(found, components, strict=True)]
-
-
-def drawn_case(rng: Random, values: Random) -> Case:
-    kinds = rng.choice([[*"ABC"], [*"AB", None], [None], ["A", None]])
-    quantities = [(1, 1)] * 3 + [(1, None), (1, None), (2, None), (1, 2), (2, 2), (1, 3), (2, 3)]
-    if rng.random() < 0.3:
-        quantities = [(1, 1), (1, 1), (2, 2)]
-    n = rng.choice([1, 2, 2, 3, 3, 3, 4])
-    components = [(rng.choice(kinds), *rng.choice(quantities)) for _ in range(n)]
-    links = [(c, *_test(rng)) for c in range(n - 1) if rng.random() < 0.4]
-    loops = [(c, *_test(rng)) for c in range(n) if components[c][1:] != (1, 1) and rng.random() < 0.4]
-    absences = []
-    for c in range(n - 1):
-        if rng.random() < 0.3:
-            side = rng.choice([None, None, "earlier", "later"])
-            column, sign = _test(rng)
-            kind = rng.choice([*"ABCDD", None])
-            if side is None:
-                column, sign = column if rng.random() < 0.5 else None, "=="
-            absences.append((c, kind, side, column, sign))
-    window = {}
-    if rng.random() < 0.3:
-        window["partition_by"] = ("k",)
-    kind = rng.choice(["none", "within", "within", "within_events", "both"])
-    if kind in ("within", "both"):
-        window["within"] = values.choice([0, *range(3, 15)])
-        window["within_closed"] = rng.random() < 0.7
-    if kind in ("within_events", "both"):
-        window["within_events"] = values.randint(4, 12)
-    if rng.random() < 0.2:
-        window["gap_within"] = values.randint(0, 6)
-    if rng.random() < 0.15:
-        window["strict_time"] = True
-    return Case(components, links, loops, absences, window)
-
-
-def _test(rng: Random) -> tuple[str, str]:
-    column = rng.choice(COLUMNS)
-    return column, rng.choice(["==", "!="] if column == "s" else [*SIGNS, "<=", "!=", "<="])
-
-
-def drawn_rows(values: Random, n: int) -> list[dict]:
-    t, rows = 0, []
-    for _ in range(n):
-        t += values.choice([0, 0, 1, 1, 2])
-        rows.append({
-            "t": t, "kind": values.choice("AABBCCD"), "k": values.choice("ppq"), "x": values.randint(0, 3),
-            "y": values.choice([0.0, 0.5, 0.5, 1.0, float("nan")]), "s": values.choice(["u", "u", "v", None]),
-        })  # fmt: skip
-    return rows
-
-
-def as_frame(rows: list[dict]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=["t", "kind", "k", "x", "y", "s"])
-    types = {"t": "int64", "kind": "string", "k": "string", "x": "int64", "y": "float64", "s": "string"}
-    return frame.astype(types)
+def in_row(case: Case, rows: list[dict]) -> list[tuple[tuple, tuple]]:
+    """Return (positions, components) of all matches in canonical order."""
+    found = case.matches(rows)
+    components = [[(c,) * len(own) for c, (_, own) in enumerate(match.events)] for match in found]
+    return [(match.rows, sum(own, ())) for match, own in zip(found, components, strict=True)]
 
 
 def walk_of(query: SequenceQuery, frame: pd.DataFrame):
@@ -183,7 +80,7 @@ def counts_of(walk: PathWalk, matches: list, kind: str):
 
 
 def check(case: Case, rows: list[dict], values: Random, *, searched: bool = False) -> int:
-    expected = case.matches(rows)
+    expected = in_row(case, rows)
     walk, program, events = walk_of(case.query(), as_frame(rows))
     sizes = [1, 2, 3, values.randint(4, 40), 10**9]
     for size in sizes if len(expected) < 200 else sizes[3:]:
@@ -235,7 +132,7 @@ def test_agrees_with_the_definition(shape_seed, limits, full):
         values = Random(f"values {shape_seed} {seed}")
         case = drawn_case(Random(f"shape {shape_seed}"), values)
         rows = drawn_rows(values, values.choice([0, 6, 9, 12, 12]))
-        if len(case.matches(rows)) > 2000:
+        if len(in_row(case, rows)) > 2000:
             rows = rows[:8]
         check(case, rows, values, searched=seed % 5 == 0)
 
@@ -245,7 +142,7 @@ def test_cases_have_matches_of_every_kind():
     for seed in range(400):
         values = Random(f"values {seed} 0")
         case = drawn_case(Random(f"shape {seed}"), values)
-        matches = case.matches(drawn_rows(values, 11))
+        matches = in_row(case, drawn_rows(values, 11))
         is_line = all(low == high for _, low, high in case.components) and len(case.components) > 1
         kinds["none"] += not matches
         kinds["line" if is_line else "graph"] += len(matches) > 2
@@ -455,7 +352,7 @@ def test_conditions_may_call_functions(compiled, high):
     called = ex.Call("is_below", (link.left, link.right))
     query = replace(query, where=(called,), functions=(("is_below", registered),))
     rows = drawn_rows(Random(8), 20)
-    expected = case.matches(rows)
+    expected = in_row(case, rows)
     assert len(expected) > 3
     walk, _, _ = walk_of(query, as_frame(rows))
     assert plain(joined(list(walk.blocks(3)))) == expected

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
 
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import Literal
 from cepkit.language.sequences.branches import Absence, Branch, Component, Condition
-from cepkit.language.sequences.patterns import EventPattern
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf, SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.chains import chains_of
@@ -29,6 +30,8 @@ from cepkit.linked.patterns import (
     PlainPattern,
 )
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from tests.oracle.naive_lines import lines
+from tests.oracle.naive_sequences import Search
 from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
 from tests.support.sizes import cases
 
@@ -37,13 +40,6 @@ SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
 STREAMS_PER_SEED = 80
 
 DTYPE = {"x": np.int64, "y": np.float64}
-RELATION = dict(
-    zip(
-        SIGNS,
-        (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne),
-        strict=True,
-    )
-)
 
 
 def pytest_generate_tests(metafunc):
@@ -64,6 +60,7 @@ class Case:
     accepts: list  # per component a list of booleans
     absent: list  # per absence a list of booleans
     columns: dict
+    where: tuple = ()  # the conditions that are Python functions, as expressions
 
     def events(self, **changed) -> PlainEvents:
         values = {
@@ -76,104 +73,88 @@ class Case:
         return PlainEvents(**{**values, **changed})
 
 
-def partial_matches(case: Case) -> list:
-    """Return every partial match, complete ones too, of a stream: positions by component.
+def query_of(case: Case) -> SequenceQuery:
+    """Return the pattern as a query; columns of flags say what a component and an absent event accept."""
+    pattern = case.pattern
 
-    Straight from the definition: rows of events in order, whatever they skip, that no condition rules out
-    that names what they have already.
-    """
-    pattern, time = case.pattern, case.time
-    n = pattern.n_components
+    def reference(j: int, column: str, index: Any = None) -> ex.Reference:
+        return ex.Reference(f"e{j}", column, index if j in pattern.kleene else None)
 
-    def compares(condition, left, right):
-        x, y = case.columns[condition.left_column][left], case.columns[condition.right_column][right]
-        if x != x or y != y:
-            return False
-        return RELATION[condition.sign](x, y if condition.factor == 1 else condition.factor * y)
+    def compared(condition: Comparison, left: ex.Expression, right: ex.Expression) -> ex.Expression:
+        scaled = right if condition.factor == 1 else ex.Arithmetic("*", ex.Literal(condition.factor), right)
+        return ex.Comparison(condition.sign, left, scaled)
 
-    def holds(condition, bound, e, j):
-        named = condition.components
-        if j not in named or any(not bound[i] for i in named):
-            return True
+    parts: list[SequencePattern] = []
+    where = [*case.where]
+    for j in range(pattern.n_components):
+        event = EventPattern(f"e{j}")
+        parts.append(Loop(event, 1, None) if j in pattern.kleene else event)
+        where.append(reference(j, f"accepts{j}", ex.CURRENT))
+        for a, absence in enumerate(pattern.absences):
+            if absence.after == j:
+                parts.append(AbsentPattern(EventPattern(f"n{a}")))
+                where.append(ex.Reference(f"n{a}", f"absent{a}"))
+    for condition in pattern.conditions:
         if isinstance(condition, Predicate):
-            return not condition.each or max(named) != j or condition.holds(bound)
-        if max(named) != j:
-            return True
-        if condition.left == condition.right:
-            return len(bound[j]) < 2 or compares(condition, e, bound[j][-2])
-        of = {i: bound[i][-1] for i in named}
-        return compares(condition, of[condition.left], of[condition.right])
+            continue
+        left, right = condition.left, condition.right
+        if left == right:
+            current = reference(left, condition.left_column, ex.CURRENT)
+            where.append(compared(condition, current, reference(left, condition.right_column, ex.BEFORE)))
+        else:
+            sides = [
+                reference(j, column, ex.CURRENT if j == max(left, right) else ex.LAST)
+                for j, column in ((left, condition.left_column), (right, condition.right_column))
+            ]
+            where.append(compared(condition, *sides))
+    for a, absence in enumerate(pattern.absences):
+        for condition in absence.conditions:
+            if isinstance(condition, Predicate):
+                continue
+            sides = [
+                ex.Reference(f"n{a}" if j == ABSENT else f"e{j}", column)
+                for j, column in (
+                    (condition.left, condition.left_column), (condition.right, condition.right_column),
+                )
+            ]  # fmt: skip
+            where.append(compared(condition, *sides))
+    return SequenceQuery(
+        SequenceOf(tuple(parts), (None,) * len(parts)), tuple(where), within=pattern.window_ticks,
+        strict_time=pattern.strict_time, partition_by=("k",), order_by=("t",), event_type="kind",
+    )  # fmt: skip
 
-    def excluded(bound, y):
-        for absence, accepts in zip(pattern.absences, case.absent, strict=True):
-            if not accepts[y] or case.partition[y] != case.partition[bound[0][0]]:
-                continue
-            before, behind = bound[absence.after], bound[absence.after + 1]
-            if not behind or not before[-1] < y < behind[0]:
-                continue
-            named = {i for condition in absence.conditions for i in condition.components}
-            if any(not bound[i] for i in named):
-                continue
-            if all(absent_holds(condition, bound, y) for condition in absence.conditions):
+
+def rows_of(case: Case) -> list[dict]:
+    columns = {"t": case.time, "k": case.partition, "zero": [0] * len(case.time), **case.columns}
+    columns |= {f"accepts{j}": flags for j, flags in enumerate(case.accepts)}
+    columns |= {f"absent{a}": flags for a, flags in enumerate(case.absent)}
+    return [{name: values[i] for name, values in columns.items()} for i in range(len(case.time))]
+
+
+def partial_matches(case: Case) -> tuple[list, list]:
+    """Return the partial matches of a stream by the definition, and the matches in canonical order.
+
+    Both as positions by component. An absent event ends a partial match when all events are there that its
+    conditions look at; the definition asks for it at the end.
+    """
+    query = query_of(case)
+    (line,) = lines(query.pattern)
+    search = Search(query, line, rows_of(case))
+
+    def is_excluded(run) -> bool:
+        for absent, tests in search.absences:
+            named = {place for test in tests for place in test.place_of.values()}
+            is_decided = max([line.slots.index(absent.before), *named]) < len(run)
+            if is_decided and search.occurs(run, absent, tests):
                 return True
         return False
-
-    def absent_holds(condition, bound, y):
-        if isinstance(condition, Predicate):
-            return condition.holds(bound, y)
-        left, right = (y if i == ABSENT else bound[i][-1] for i in (condition.left, condition.right))
-        return compares(condition, left, right)
-
-    def closes(bound, j):
-        return all(
-            condition.holds(bound)
-            for condition in pattern.conditions
-            if isinstance(condition, Predicate) and not condition.each and max(condition.components) == j
-        )
-
-    def extended(bound, j, e):
-        if not case.accepts[j][e]:
-            return
-        items = [x for events in bound for x in events]
-        if items:
-            if case.partition[e] != case.partition[items[0]]:
-                return
-            if pattern.window_ticks is not None and time[e] - time[items[0]] > pattern.window_ticks:
-                return
-            if pattern.strict_time and time[e] == time[items[-1]]:
-                return
-        made = (*bound[:j], (*bound[j], e), *bound[j + 1 :])
-        if all(holds(condition, made, e, j) for condition in pattern.conditions) and not any(
-            excluded(made, y) for y in range(len(time))
-        ):
-            yield made
-
-    found, todo = [], [(((),) * n, 0, -1)]
-    while todo:
-        bound, j, last = todo.pop()
-        for e in range(last + 1, len(time)):
-            steps = [*extended(bound, j, e)] if j < n and (j == 0 or closes(bound, j - 1)) else []
-            takes = [*extended(bound, j - 1, e)] if j and j - 1 in pattern.kleene else []
-            todo += [(made, j + 1, e) for made in steps] + [(made, j, e) for made in takes]
-            found += steps + takes
-    return found
-
-
-def complete(case: Case, partial: list) -> list:
-    """Return the matches among partial matches, in canonical order."""
-    last = case.pattern.n_components - 1
-    closing = [c for c in case.pattern.conditions if isinstance(c, Predicate) and not c.each]
-    matches = [
-        bound
-        for bound in partial
-        if bound[last] and all(c.holds(bound) for c in closing if max(c.components) == last)
-    ]
 
     def key(bound):
         items = [(x, j) for j, events in enumerate(bound) for x in events]
         return [x for x, _ in reversed(items)], [j for _, j in reversed(items)]
 
-    return sorted(matches, key=key)
+    runs = list(search.runs())
+    return [run for run in runs if not is_excluded(run)], sorted(filter(search.is_complete, runs), key=key)
 
 
 SHAPES = ("a b c", "a b", "a a b", "a a", "a b a b", "a", "a b c d", "a a a")
@@ -241,8 +222,7 @@ PYTHON = {"linked": PythonLinked, "sase": PythonRuns, "siddhi": PythonRuns}
 
 def agrees(case: Case, engines: dict = ENGINES) -> None:
     """Check everything that is promised of one case."""
-    partial = partial_matches(case)
-    expected = complete(case, partial)
+    partial, expected = partial_matches(case)
     counters = {}
     for name, engine in engines.items():
         made = engine(case.pattern)
@@ -326,19 +306,31 @@ def test_random_conditions_that_are_python_functions(seed):
         def adds_up(bound, components=(*others, j), least=least, x=x):
             return sum(x[e] for i in components for e in bound[i]) >= least
 
-        predicate = Predicate((*others, j), adds_up, each=rng.random() < 0.5)
+        predicate = Predicate((*others, j), adds_up, each=rng.random() < 0.5 or j not in case.pattern.kleene)
+        kleene = case.pattern.kleene
+        total: ex.Expression = ex.Literal(0)
+        for i in (*others, j):
+            events = ex.Reference(f"e{i}", "x")
+            total = ex.Arithmetic("+", total, ex.Aggregate("sum", events) if i in kleene else events)
+        if predicate.each and j in kleene:  # asked at each event of the loop
+            total = ex.Arithmetic("+", total, ex.Reference(f"e{j}", "zero", ex.CURRENT))
+        where = [ex.Comparison(">=", total, ex.Literal(least))]
         absences = case.pattern.absences
         if absences:
             parity = Predicate((), lambda bound, y, x=x: (x[y] + x[bound[0][0]]) % 2 == 0)
             first = absences[0]
             named = Predicate((0,), parity.holds)
             absences = (replace(first, conditions=(*first.conditions, named)), *absences[1:])
+            both = ex.Arithmetic(
+                "+", ex.Reference("n0", "x"), ex.Reference("e0", "x", 1 if 0 in kleene else None)
+            )
+            where.append(ex.Comparison("==", ex.Arithmetic("%", both, ex.Literal(2)), ex.Literal(0)))
         conditions = (*case.pattern.conditions, predicate)
         given = case.pattern
         pattern = AnyPattern(
             n, given.window_ticks, conditions, given.kleene, absences, strict_time=given.strict_time
         )
-        agrees(replace(case, pattern=pattern), PYTHON)
+        agrees(replace(case, pattern=pattern, where=tuple(where)), PYTHON)
 
 
 # --- pushes -----------------------------------------------------------------------------------------------
