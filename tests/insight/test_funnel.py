@@ -475,7 +475,7 @@ def test_short_texts_of_counts():
 
 
 def test_what_a_funnel_is_not_for():
-    with pytest.raises(UnsupportedQueryError, match="120 patterns, and a funnel shows up to 32"):
+    with pytest.raises(UnsupportedQueryError, match="120 patterns, but a funnel shows at most 32"):
         ORDERS.cep.funnel(cep.all_of(*(cep.event(name, "Order") for name in "abcde")), **KEYWORDS)
     with pytest.raises(CepError, match="engine 'serach' is not known"):
         ORDERS.cep.funnel(QUERY, engine="serach", **KEYWORDS)

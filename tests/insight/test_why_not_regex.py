@@ -262,7 +262,7 @@ def test_the_match_that_is_reported_instead_is_named():
     assert repr(FRAME.cep.why_not(". (up | down)+ down", rows=list("abcde"), **CALL)).splitlines() == [
         "no match: rows 'a' to 'e'; row 'e' cannot follow row 'd'",
         "- rows 'a' to 'd' are the whole pattern already, and a match ends with the first row that completes "
-        "it",
+        "the pattern",
     ]
 
 

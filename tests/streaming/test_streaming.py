@@ -223,7 +223,7 @@ def test_an_error_in_a_thread_ends_the_stream_and_is_told():
         CepError, match=r"the stream cannot continue: the partition symbol='A' has \d live partial"
     ):
         stream.flush()
-    with pytest.raises(CepError, match="cannot go on"):
+    with pytest.raises(CepError, match="cannot continue"):
         stream.push(quiet.assign(ts=99))
 
 
@@ -350,7 +350,9 @@ def test_files_of_other_versions_and_other_files_are_refused(tmp_path):
     good = path.read_bytes()
     for other in (99, 1):
         changed_header(path, version=other)
-        with pytest.raises(CepError, match=f"another version of cepkit: its format is {other}, this cepkit"):
+        with pytest.raises(
+            CepError, match=f"another version of cepkit wrote .*: its format is {other}, this version"
+        ):
             cep.stream.load(path)
     changed_header(path, version=state_files.FORMAT_VERSION, kernels=-1)
     with pytest.raises(CepError, match="the layout of kernel state is -1"):
