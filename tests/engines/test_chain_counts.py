@@ -143,13 +143,13 @@ def test_every_arithmetic_counts_the_same(seed):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_kernel_goes_on_where_it_was_stopped(seed, monkeypatch):
-    spec, frame = case(seed)
-    arguments, values = graph_and(query_of(spec), frame), np.arange(len(frame))
+    drawn, rows = case(seed)
+    arguments, values = graph_and(drawn.query(), as_frame(rows)), np.arange(len(rows))
     extremes = [aggregate(*arguments, 0, values, function) for function in ("min", "max")]
     monkeypatch.setattr(path_counts, "_WORK_PER_CALL", 1)
     monkeypatch.setattr(layout, "WORK_PER_CALL", 1)
     monkeypatch.setattr(entries, "WORK_PER_CALL", 1)
-    check(spec, frame)
+    check(drawn, rows)
     assert [aggregate(*arguments, 0, values, function) for function in ("min", "max")] == extremes
 
 

@@ -80,7 +80,7 @@ def query_of(case: Case) -> SequenceQuery:
     def reference(j: int, column: str, index: Any = None) -> ex.Reference:
         return ex.Reference(f"e{j}", column, index if j in pattern.kleene else None)
 
-    def compared(condition: Comparison, left: ex.Expression, right: ex.Expression) -> ex.Expression:
+    def compared(condition: EventComparison, left: ex.Expression, right: ex.Expression) -> ex.Expression:
         scaled = right if condition.factor == 1 else ex.Arithmetic("*", ex.Literal(condition.factor), right)
         return ex.Comparison(condition.sign, left, scaled)
 
