@@ -114,7 +114,7 @@ def test_contributing_has_every_stage_of_ci():
     stages = re.findall(r"^ *stage ([\w-]+) ", script, flags=re.MULTILINE)
     page = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\w, -]+) \|.*\d+\.\d", page, flags=re.MULTILINE)
-    assert sorted(", ".join(rows).split(", ")) == sorted(stages) and len(stages) == 7
+    assert sorted(", ".join(rows).split(", ")) == sorted(stages) and len(stages) == 8
 
 
 # --- the project ------------------------------------------------------------------------------------------
