@@ -237,7 +237,7 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     assert modules <= names
     assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
     assert shipped_files <= names
-    texts = [path.read_text() for path in (ROOT / "cepkit" / "widgets").glob("*.py")]
+    texts = [path.read_text() for path in (ROOT / "cepkit").rglob("*.py")]
     stems = {stem for text in texts for stem in re.findall(r'= browser_half\("(\w+)"', text)}
     read = {name for text in texts for name in re.findall(r'"(\w+\.(?:js|css))"', text)}
     read |= {f"{stem}.{kind}" for stem in stems for kind in ("js", "css")}
