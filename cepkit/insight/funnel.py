@@ -226,8 +226,8 @@ class FunnelResult:
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
         >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
         >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
-        >>> print(funnel.words()[0].partition(", ")[2])
-        fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
+        >>> print(funnel.words()[0].rpartition("; ")[2])
+        the fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
         """
         return [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
 

@@ -46,7 +46,7 @@ class WhyNot:
     >>> why = cep.why_not(scans, query, rows=[0, 2], event_type="kind", order_by="ts")
     >>> why
     no match: o = row 0, r = row 2; row 2 cannot follow row 0
-    - from row 0 to row 2 it lasts 8, more than 5
+    - the time from row 0 to row 2 is 8, more than 5
     >>> why.kinds
     ('window',)
     """

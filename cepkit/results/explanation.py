@@ -45,7 +45,15 @@ class Explanation:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether the query is an event sequence."""
+        """Whether the query is an event sequence.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").is_sequence
+        True
+        """
         return isinstance(self.program, SequenceProgram)
 
     @property

@@ -21,7 +21,7 @@ from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.board import Board
 from cepkit.explorer.query.code import code_of
-from cepkit.explorer.query.constants import moved, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.constants import move_slider, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.text import read_text, text_and_call
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.pages import Pages, as_pandas, cells
@@ -197,7 +197,7 @@ def test_a_moved_constant_changes_the_text_there_alone(seed):
         value = slider.low + slider.step * rng.randrange(1 + round((slider.high - slider.low) / slider.step))
         if value <= 0 and slider.label in ("within", "gap"):
             continue
-        new = moved(text, slider, value)
+        new = move_slider(text, slider, value)
         again = read_text(new, call)
         assert not again.mistakes, (new, again.mistakes)
         found = sliders_of(again)
@@ -835,7 +835,7 @@ def test_an_edit_in_the_browser_is_answered_with_its_number(trades):
     assert wrong[editor.errors[0]["start"] : editor.errors[0]["end"]] == "sise"
     editor.set_state({"text": wrong.replace("sise", "size"), "edited": 8})
     assert explorer.wait(60).status["state"] == "done" and (editor.version, editor.errors) == (8, [])
-    explorer.board.sliders.set_state({"moved": {"id": "c1", "value": 60, "n": 1}})
+    explorer.board.sliders.set_state({"move_slider": {"id": "c1", "value": 60, "n": 1}})
     assert explorer.wait(60).text.endswith("within: 60 s")
     shown = explorer.board.sliders.sliders[1]
     assert (shown["value"], shown["text"], shown["unit"]) == (60, "60", "s")

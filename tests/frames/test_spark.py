@@ -305,7 +305,7 @@ def test_nothing_runs_before_it_is_asked_for(session, walk_on_spark):
     [
         ({"partition_by": "symbl"}, ColumnNotFoundError, "partition_by: column 'symbl' not found"),
         ({"order_by": "tt"}, ColumnNotFoundError, "order_by: column 'tt' not found. Did you mean 't'?"),
-        ({"order_by": None}, OrderError, "a Spark frame has no order of rows"),
+        ({"order_by": None}, OrderError, "the rows of a Spark frame have no order"),
         ({"order_by": "f"}, OrderError, "column 'f' is of type boolean, which has no order"),
         ({"define": {"rise": "x > pric", "fall": "x < 0"}}, ColumnNotFoundError, "'pric' not found"),
         ({"define": {"rise": "x > s", "fall": "x < 0"}}, TypeError, "'rise'"),

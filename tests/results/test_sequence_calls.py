@@ -189,7 +189,7 @@ def test_a_look_at_what_takes_forever_to_search(least):
     found = match(f"PATTERN SEQ(a+ p[]) WHERE sum(p.x) > {least}", frame)
     text = repr(found)
     if least == 10**9:
-        assert text.startswith("no match so far of") and "none in the part that was looked at" in text
+        assert text.startswith("no match so far of") and "none in the part that was searched so far" in text
     else:
         assert text.startswith("≥ ") and "sample" not in found._repr_html_()
         shown = [line.split()[-1] for line in text.splitlines()[2:-1]]
