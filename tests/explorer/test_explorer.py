@@ -214,7 +214,7 @@ def test_a_moved_constant_changes_the_text_there_alone(seed):
 def test_sliders_know_the_columns(scans):
     text = "a b\na: weight > 3\nb: weight < prev(weight) - 2\nwithin: 1 h 30 min"
     data = SearchedFrame(scans)
-    sliders = sliders_of(read_text(text, {"order_by": "ts"}), data.schema, data.sampled)
+    sliders = sliders_of(read_text(text, {"order_by": "ts"}), data.schema, data.sample)
     known = [(one.id, one.kind, one.value, one.low, one.high, one.text) for one in sliders]
     assert known == [
         ("c0", "whole", 3, 0, 9, "3"),
@@ -646,7 +646,7 @@ def test_wrong_keywords_are_one_error_before_work(trades):
     assert repr(explorer) == "Explorer(20,000 rows, idle, no result yet)"
     with pytest.raises(CepError, match="select: there is no result yet"):
         explorer.select(3)
-    with pytest.raises(CepError, match="the frame is no Spark frame"):
+    with pytest.raises(CepError, match="the frame is not a Spark frame"):
         explorer.run_on_all()
 
 
@@ -657,7 +657,10 @@ def test_the_last_good_result_stays_while_a_query_is_wrong(trades):
     explorer = trades.cep.explore("calm drop{3,} back", **TRADES).wait(60)
     matches, rows = explorer.matches, explorer.board.table.rows
     explorer.text = explorer.text.replace("size <", "size <<")
-    assert explorer.status["state"] == "failed" and "found before" in explorer.status["message"]
+    assert (
+        explorer.status["state"] == "failed"
+        and "the last result is still shown" in explorer.status["message"]
+    )
     assert explorer.matches is matches and explorer.board.table.rows == rows
     explorer.text = explorer.text.replace("<<", "<")
     assert explorer.wait(60).status["state"] == "done" and explorer.board.editor.errors == []
@@ -702,7 +705,7 @@ def test_a_first_look_gives_way_to_what_was_found_before():
     # Searched for: none among the first events, and too many to be found while this test waits.
     explorer.text = "PATTERN SEQ(A a, B b, C c, D d, E e) WHERE e.x > a.x + b.x AND d.x < c.x + a.x"
     wait_until(lambda: explorer.board.table.total.startswith("≥"))
-    assert explorer.status["state"] == "running" and "looking for all" in explorer.status["message"]
+    assert explorer.status["state"] == "running" and "finding all of them" in explorer.status["message"]
     assert set(explorer.board.table.numbers) == {""} and len(explorer.board.table.rows) == 15
     explorer.cancel()
     explorer.wait(60)
@@ -731,7 +734,7 @@ def test_reasons_go_with_the_result_that_they_are_of(monkeypatch):
         assert explorer.wait(60).status["state"] == "failed"
     assert explorer.board.reasons.title == title  # and the result is shown
     with monkeypatch.context() as patch:
-        patch.setattr(Presenter, "_drawn", lambda *_: 1 / 0)  # the new matches are in the table by then
+        patch.setattr(Presenter, "_bands_of", lambda *_: 1 / 0)  # the new matches are in the table by then
         explorer.text = UPS.replace("up+", "up")
         assert explorer.wait(60).status["state"] == "failed"
     assert explorer.board.reasons.title == ""
@@ -835,7 +838,7 @@ def test_an_edit_in_the_browser_is_answered_with_its_number(trades):
     assert wrong[editor.errors[0]["start"] : editor.errors[0]["end"]] == "sise"
     editor.set_state({"text": wrong.replace("sise", "size"), "edited": 8})
     assert explorer.wait(60).status["state"] == "done" and (editor.version, editor.errors) == (8, [])
-    explorer.board.sliders.set_state({"move_slider": {"id": "c1", "value": 60, "n": 1}})
+    explorer.board.sliders.set_state({"moved": {"id": "c1", "value": 60, "n": 1}})
     assert explorer.wait(60).text.endswith("within: 60 s")
     shown = explorer.board.sliders.sliders[1]
     assert (shown["value"], shown["text"], shown["unit"]) == (60, "60", "s")

@@ -27,7 +27,7 @@ _ONE_BY_ONE = (
     "number of them; use head() or sample() for some, or iterate over to_frame().toLocalIterator()"
 )
 _IN_PARTS = (
-    "chunks(): Spark splits the matches into partitions of its own; iterate over "
+    "chunks(): the matches in a Spark frame lie in partitions of its own; iterate over "
     "to_frame().toLocalIterator(), or write to_frame() to a table and read that in parts"
 )
 _NOT_DRAWN = (
