@@ -1,4 +1,4 @@
-"""Long work: another thread or Ctrl-C ends it, and no thread goes on after that."""
+"""Long work: another thread or Ctrl-C ends it, and every thread it started ends, too."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_most_cases_have_matches():
 
 @pytest.mark.parametrize("block", range(0, len(SEEDS), 20))
 def test_counts_are_those_of_all_paths(block, monkeypatch):
-    if block % 40:  # as with many events, of which few match
+    if block % 40:  # as with many events when few of them match
         monkeypatch.setattr(layout, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW_OF", 0)

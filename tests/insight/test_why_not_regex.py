@@ -18,7 +18,7 @@ from cepkit.language.regex import patterns as pt
 from tests.oracle import generate, naive
 
 JIT = not numba.config.DISABLE_JIT
-SEEDS = 12 if JIT else 150  # matches are told with the kernel that labels rows, one for each shape
+SEEDS = 12 if JIT else 150  # each shape compiles the kernel that labels the rows of matches
 FRAME = pd.DataFrame({"t": range(8), "x": [1, 2, 3, 2, 5, 6, 7, 0]}, index=list("abcdefgh"))
 DEFINE = {"up": "x > prev(x)", "down": "x < prev(x)"}
 CALL = {"define": DEFINE, "order_by": "t"}
@@ -147,7 +147,7 @@ def test_rows_are_a_match_or_the_reason_is_true(seed):
                 text for text, kind in zip(found.reasons, found.kinds, strict=True) if kind == "condition"
             ]
             failing = {judge.fails(text, low, low + reached) for text in told}
-            assert failing <= wanted  # every condition that is told is false, of a predicate that may come
+            assert failing <= wanted  # every reported condition is false and belongs to a possible predicate
             if judge.in_window(low, low + reached):
                 assert failing == wanted and "window" not in found.kinds
             else:

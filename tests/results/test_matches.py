@@ -542,7 +542,7 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_ends_a_long_match(threads):
-    """The run would take many minutes; Ctrl-C ends it, and no thread goes on behind the error."""
+    """The run would take many minutes; Ctrl-C ends it, and no thread runs after the error."""
     root = Path(cep.__file__).resolve().parents[1]
     environment = {
         **os.environ, "CEPKIT_THREADS": str(threads), "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": str(root),
