@@ -268,13 +268,13 @@ def test_samples_are_uniform(kind, monkeypatch):
 def test_last_events_share_counted_windows(monkeypatch):
     n_windows, n_drawn = [], []
     monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60)
-    window, drawn = ranking.PathFinder.window, sampling.LineSample._drawn
+    window, drawn = ranking.PathFinder.window, sampling.LineSample._draw_in_window
     monkeypatch.setattr(
         ranking.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
     )
     monkeypatch.setattr(
         sampling.LineSample,
-        "_drawn",
+        "_draw_in_window",
         lambda self, *args: n_drawn.append(len(args[1])) or drawn(self, *args),
     )
     rng = np.random.default_rng(2)
