@@ -11,7 +11,6 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.parallel.model.allocation import (
-    allocate_agents,
     allocate_threads,
     pairs_to_fuse,
     split_by_load,
@@ -24,7 +23,6 @@ from cepkit.parallel.model.costs import (
     evaluation_rates,
     event_loads,
     match_loads,
-    measured_loads,
     needed_workers,
     synchronisation,
 )
@@ -365,10 +363,6 @@ def test_what_is_left_goes_to_those_below_their_share():
 def test_too_few_threads():
     with pytest.raises(CepError, match=r"threads=5: 3 agents need at least 6$"):
         allocate_threads([1.0, 1.0, 1.0], 5)
-    with pytest.raises(CepError, match="threads=3: 3 agents need at least 6, 4 with neighbours fused"):
-        allocate_agents(FOUR, 3)
-    with pytest.raises(CepError, match="threads=5: 3 agents need at least 6"):
-        allocate_agents(FOUR, 5, n_fused=0)
 
 
 @pytest.mark.parametrize("threads", range(2, 13))
@@ -394,6 +388,11 @@ def test_pairs_to_fuse(seed):
         all_pairs = [p for p in _disjoint(len(loads), n)]
         assert pairs in all_pairs
         assert _load(loads, pairs) == min(_load(loads, p) for p in all_pairs)
+    followed = {a for a in range(len(loads) - 1) if draw.random() < 0.6}
+    possible = [p for n in range(len(loads)) for p in _disjoint(len(loads), n) if followed >= {*p}]
+    pairs = pairs_to_fuse(loads, len(loads), followed)
+    most = [p for p in possible if len(p) == max(map(len, possible))]
+    assert pairs in most and _load(loads, pairs) == min(_load(loads, p) for p in most)
 
 
 def _disjoint(n: int, k: int, first: int = 0):
@@ -408,73 +407,7 @@ def _load(loads, pairs):
     return sum(loads[a] + loads[a + 1] for a in pairs)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("seed", range(10))
-def test_allocation_of_a_pattern(seed, model):
-    draw = random.Random(seed)
-    n = draw.randint(2, 6)
-    rates = AgentRates(
-        tuple(draw.uniform(0.1, 50) for _ in range(n)), 10.0, tuple(draw.uniform(0.01, 1) for _ in range(n)),
-        evaluation_cost=tuple(draw.uniform(1, 50) for _ in range(n)), lock_cost=30.0, send_cost=20.0,
-    )  # fmt: skip
-    threads = draw.randint(n, 30)
-    made = allocate_agents(rates, threads, model)
-    assert sum(made.threads) == threads and min(made.threads) >= 2
-    assert tuple(c for components in made.agents for c in components) == rates.agents
-    assert len(made.fused) == max(0, n - 1 - threads // 2)
-    pairs = zip(made.event_workers, made.match_workers, strict=True)
-    assert tuple(e + m for e, m in pairs) == made.threads
-    cheaper = replace(
-        rates, evaluation_cost=tuple(c / 4 for c in rates.evaluation_cost), lock_cost=7.5, send_cost=5.0
-    )
-    assert allocate_agents(cheaper, threads, model).threads == made.threads
-    assert sum(made.loads) > 0
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_rounds_end_at_a_fixed_point(seed):
-    """The loads that the workers make lead to the same workers, also where locks are most of the work."""
-    draw = random.Random(seed)
-    n = draw.randint(3, 6)
-    rates = AgentRates(
-        tuple(draw.uniform(0.1, 50) for _ in range(n)), draw.uniform(0.01, 1),
-        tuple(draw.uniform(0.01, 1) for _ in range(n)),
-        evaluation_cost=1.0, lock_cost=tuple(draw.uniform(1, 100) for _ in range(n)), send_cost=20.0,
-    )  # fmt: skip
-    threads = draw.randint(2 * n, 40)
-    made = allocate_agents(rates, threads, rounds=60)
-    loads = agent_loads(rates, made.event_workers, made.match_workers)
-    assert made.loads == pytest.approx(loads)
-    assert allocate_threads(loads, threads) == made.threads
-    once = allocate_agents(rates, threads)
-    half = [threads / (n - 1) / 2] * (n - 1)
-    assert once.threads == allocate_threads(agent_loads(rates, half, half), threads)
-
-
-def test_more_rounds_give_to_those_who_have():
-    """Every lock of the further threads of the agent with more items is work, too."""
-    rates = AgentRates((3.0, 5.0, 4.0), 0.01, evaluation_cost=0.0, send_cost=0.0, lock_cost=10.0)
-    made = [allocate_agents(rates, 20, rounds=rounds).threads for rounds in (1, 2, 60)]
-    assert made[0][0] < made[1][0] < made[2][0] == 18
-
-
-def test_measured_counts_decide():
-    counts = [(900, 0), (30, 10), (5, 55)]
-    made = allocate_agents(FOUR, 16, "measured", compared=counts, sent=[0, 0, 0])
-    assert made.loads == (4500.0, 200.0, 300.0)
-    assert made.threads == (12, 2, 2) and made.event_workers == (11, 1, 1)
-    assert measured_loads(FOUR, counts, [1, 0, 0], [0, 2, 0]) == (4550.0, 300.0, 300.0)
-    fused = allocate_agents(FOUR, 4, "measured", compared=counts, sent=[0, 0, 0])
-    assert fused.agents == ((1,), (2, 3)) and fused.fused == ((2, 3),) and fused.loads == (4500.0, 500.0)
-    with pytest.raises(CepError, match="needs the counts of a run"):
-        allocate_agents(FOUR, 16, "measured")
-    with pytest.raises(CepError, match=r"sent: 2 counts. There must be 3"):
-        allocate_agents(FOUR, 16, "measured", compared=counts, sent=[0, 0])
-    with pytest.raises(CepError, match="cost_model 'best' is not known"):
-        allocate_agents(FOUR, 16, "best")
-
-
 def test_loop_that_diverges_takes_what_there_is():
     rates = AgentRates((1.0, 9.0, 1.0), 60.0, repeats=((1, 1), (1, None), (1, 1)))
-    assert allocate_agents(rates, 9, "paper").threads == (5, 4)
+    assert allocate_threads(agent_loads(rates, [2, 2], [2, 2], "paper"), 9) == (5, 4)
     assert thread_shares([1.0, inf, 2.0], 6) == (0.0, 6.0, 0.0)

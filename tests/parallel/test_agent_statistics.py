@@ -16,14 +16,14 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.model.costs import evaluation_rates
 from cepkit.parallel.model.rates import flows_of
-from cepkit.parallel.model.statistics import COSTS, agent_statistics
+from cepkit.parallel.model.statistics import agent_statistics
 
 
-def measured(frame, text: str, orders=None, seed: int = 0, costs=COSTS, **keywords):
+def measured(frame, text: str, orders=None, seed: int = 0, **keywords):
     query = sequence_query(text, event_type="type", order_by="ts", **keywords)
     source = PandasSource(frame)
     program = compile_sequence(query, source.schema)
-    return agent_statistics(program, build_events(source, program), orders, seed, costs=costs)
+    return agent_statistics(program, build_events(source, program), orders, seed)
 
 
 def rows_of(frame) -> list[dict]:
@@ -172,13 +172,6 @@ def test_other_windows(seed):
     assert gaps.in_gap == pytest.approx((float("inf"), float("inf"), b))
 
 
-def test_costs_and_bytes():
-    (found,) = measured(sample(1), "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 4 s", costs={"lock": 7.0})
-    assert found.lock_cost == (7.0, 7.0) and found.evaluation_cost == (5.0, 5.0)
-    # A place, the clock and x, and a code for the type.
-    assert set(found.bytes_per_event) == {8.0 + 8 + 8 + 1}
-
-
 def test_a_value_for_every_branch():
     found = measured(sample(1), "PATTERN SEQ(A a, AND(B b, C c)) WITHIN 4 s")
     assert len(found) == 2
@@ -194,8 +187,6 @@ def test_events_that_span_no_time_have_rates():
 
 
 def test_what_cannot_be_measured():
-    with pytest.raises(CepError, match="costs: 'queue' is not known"):
-        measured(sample(1), "PATTERN SEQ(A a, B b) WITHIN 4 s", costs={"queue": 1.0})
     with pytest.raises(UnsupportedQueryError, match="agent statistics: this query may not skip everything"):
         measured(sample(1), "PATTERN SEQ(A a, B b) WITHIN 4 s", strategy="next")
     with pytest.raises(CepError, match="does not name each of the 2 components once"):

@@ -1,9 +1,9 @@
-"""The tables of the cost model of hybrid agents."""
+"""The table of the cost model of hybrid agents."""
 
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.experiments.costs import evaluations_per_agent, threads_per_agent
+from cepkit.parallel.experiments.costs import evaluations_per_agent
 from cepkit.parallel.model.rates import AgentRates
 
 FOUR = AgentRates((1.0, 2.0, 0.5, 1.0), 6.0, (1.0, 0.5, 0.2, 1.0))
@@ -26,18 +26,3 @@ def test_counts_that_do_not_fit():
         evaluations_per_agent(FOUR, [(1, 1)], 1.0)
     with pytest.raises(CepError, match="duration_s=0: events that span no time"):
         evaluations_per_agent(FOUR, [(1, 1)] * 3, 0)
-
-
-def test_threads_of_every_model():
-    table = threads_per_agent(FOUR, [4, 9], compared=[(10, 0), (10, 0), (0, 980)], sent=[0, 0, 0])
-    assert table.groupby(["cost_model", "threads"])["own"].sum().unique().tolist() == [4, 9]
-    assert set(table["cost_model"]) == {"paper", "simplex", "measured"}
-    few = table[(table["cost_model"] == "measured") & (table["threads"] == 4)]
-    assert few["agents"].tolist() == ["2+3", "4"] and few["share"].tolist() == pytest.approx([0.02, 0.98])
-    many = table[(table["cost_model"] == "measured") & (table["threads"] == 9)]
-    assert many[["own", "event_workers", "match_workers"]].to_numpy().tolist() == [
-        [2, 1, 1],
-        [2, 1, 1],
-        [5, 1, 4],
-    ]
-    assert set(threads_per_agent(FOUR, [6])["cost_model"]) == {"paper", "simplex"}

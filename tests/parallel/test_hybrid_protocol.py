@@ -12,7 +12,6 @@ from cepkit.parallel.experiments.protocol import (
     PROTOCOL_COUNTEREXAMPLES,
     ProtocolEvent,
     Rules,
-    protocol_counterexamples,
     read_stream,
     run_protocol,
 )
@@ -99,13 +98,6 @@ def test_counterexample(example):
     assert Counter(example.right) == right
     assert Counter(example.run(example.rules).matches) != right
     assert Counter(example.run().matches) == right
-
-
-def test_table_of_counterexamples():
-    table = protocol_counterexamples().set_index("name")
-    assert list(table.index) == ["C1", "C2", "C3", "C4"]
-    assert table.loc["C1", "doubled"] == "a1 b2" and not table.loc["C1", "lost"]
-    assert table.loc["C2", "lost"] == "a1 b2 c3"
 
 
 def test_steps_tell_what_happened():

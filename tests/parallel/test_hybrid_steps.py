@@ -5,12 +5,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.parallel.experiments.protocol import (
-    PROTOCOL_COUNTEREXAMPLES,
-    Interleaving,
-    Rules,
-    protocol_counterexamples,
-)
+from cepkit.parallel.experiments.protocol import PROTOCOL_COUNTEREXAMPLES, Interleaving, Rules
 from cepkit.parallel.experiments.steps import NOTHING, protocol_steps, step_table
 from cepkit.parallel.plots.protocol import protocol_figure, step_range
 
@@ -23,13 +18,19 @@ def outcomes(steps: pd.DataFrame) -> list[str]:
     return [outcome for outcome in said if outcome]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_outcomes_are_those_of_the_runs(name):
-    known = protocol_counterexamples().set_index("name").loc[name]
-    expected = [f"{match} doubled" for match in known["doubled"].split(", ") if match]
-    expected += [f"{match} lost" for match in known["lost"].split(", ") if match]
-    assert outcomes(STEPS[name, "unsafe"]) == expected != []
-    assert outcomes(STEPS[name, "corrected"]) == []
+@pytest.mark.parametrize("example", PROTOCOL_COUNTEREXAMPLES, ids=lambda example: example.name)
+def test_outcomes_are_those_of_the_runs(example):
+    found = example.run(example.rules).matches
+    expected = [f"{match} doubled" for match in sorted(set(found)) if found.count(match) > 1]
+    expected += [f"{match} lost" for match in example.right if match not in found]
+    assert outcomes(STEPS[example.name, "unsafe"]) == expected != []
+    assert outcomes(STEPS[example.name, "corrected"]) == []
+
+
+def test_the_first_rules_double_and_the_others_lose():
+    said = {name: outcomes(STEPS[name, "unsafe"]) for name in NAMES}
+    assert list(said) == ["C1", "C2", "C3", "C4"]
+    assert said["C1"] == ["a1 b2 doubled"] and said["C2"] == ["a1 b2 c3 lost"]
 
 
 @pytest.mark.parametrize("name", ["C2", "C3", "C4"])

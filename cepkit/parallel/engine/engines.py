@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from math import inf
 
 import numpy as np
 
@@ -23,7 +22,13 @@ from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Cost
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.matches import parallel_sequence
-from cepkit.parallel.model.allocation import COST_MODELS, LEAST_THREADS, allocate_threads, split_by_load
+from cepkit.parallel.model.allocation import (
+    COST_MODELS,
+    LEAST_THREADS,
+    allocate_threads,
+    pairs_to_fuse,
+    split_by_load,
+)
 from cepkit.parallel.model.costs import agent_loads
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents
@@ -413,22 +418,12 @@ def _fused_by_load(
 
     With ``least`` 0, any thread serves any agent, and too few threads are no error.
     """
-    follows, n = set(agents.followed), len(loads)
-    work = [sum(load) for load in loads]
+    n = len(loads)
     n_pairs = max(0, n - threads // max(1, least))
-    # best[k][p]: the least load of p pairs among the last k agents, and the first agents of the pairs.
-    nothing: list[tuple[float, tuple[int, ...]]] = [(inf, ())] * n_pairs
-    best = [[(0.0, ()), *nothing]]
-    for a in reversed(range(n)):
-        made = list(best[-1])
-        for left in range(1, n_pairs + 1 if a in follows else 0):
-            cost, pairs = best[-2][left - 1]
-            made[left] = min(made[left], (cost + work[a] + work[a + 1], (a, *pairs)))
-        best.append(made)
-    n_most = max(left for left, (cost, _) in enumerate(best[-1]) if cost < inf)
-    if n_most < n_pairs and least:
+    firsts = pairs_to_fuse([sum(load) for load in loads], n_pairs, agents.followed)
+    if len(firsts) < n_pairs and least:
         raise CepError(
-            f"threads={threads}: {n} agents need at least {least * (n - n_most)} with neighbours fused. "
+            f"threads={threads}: {n} agents need at least {least * (n - len(firsts))} with neighbours fused. "
             "allocation='fully_dynamic' takes any number"
         )
-    return [(a, a + 1) for a in best[-1][n_most][1]]
+    return [(a, a + 1) for a in firsts]

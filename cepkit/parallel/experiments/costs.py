@@ -1,17 +1,16 @@
-"""Compare the cost model of hybrid agents with the counts of a run: evaluations and threads per agent."""
+"""Compare the cost model of hybrid agents with the counts of a run: evaluations per agent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.parallel.model.allocation import allocate_agents
 from cepkit.parallel.model.costs import evaluation_rates, event_loads
 from cepkit.parallel.model.rates import AgentRates
 
-__all__ = ["evaluations_per_agent", "threads_per_agent"]
+__all__ = ["evaluations_per_agent"]
 
 
 def evaluations_per_agent(
@@ -70,50 +69,3 @@ def evaluations_per_agent(
         for source, values in sources.items()
     ]
     return pd.DataFrame(rows, columns=["agent", "source", "per_second", "error"])
-
-
-def threads_per_agent(
-    rates: AgentRates,
-    threads: Iterable[int],
-    compared: Sequence[Sequence[float]] | None = None,
-    sent: Sequence[float] | None = None,
-) -> pd.DataFrame:
-    """Return how each model divides threads among agents.
-
-    Parameters
-    ----------
-    rates : AgentRates
-        Rates of the events.
-    threads : iterable of int
-        Numbers of threads. Neighbours are fused if there are too few threads.
-    compared, sent : sequence, by agent, optional
-        See `cepkit.parallel.model.costs.measured_loads`. Without them there are no rows for ``measured``.
-
-    Returns
-    -------
-    DataFrame
-        A row per model, number of threads and agent: ``cost_model``, ``threads``, ``agents`` (text; a fused
-        pair is ``3+4``), ``own`` (its threads), ``event_workers``, ``match_workers``, ``share`` of the load.
-
-    Examples
-    --------
-    >>> three = AgentRates((1.0, 1.0, 1.0), window=60.0)
-    >>> threads_per_agent(three, [12]).drop(columns=["threads", "share"])
-      cost_model agents  own  event_workers  match_workers
-    0      paper      2    2              1              1
-    1      paper      3   10              1              9
-    2    simplex      2    2              1              1
-    3    simplex      3   10              1              9
-    """
-    models = ["paper", "simplex", *([] if compared is None or sent is None else ["measured"])]
-    rows = []
-    for model in models:
-        for n in threads:
-            made = allocate_agents(rates, n, model, compared=compared, sent=sent)
-            total = sum(made.loads)
-            for g, components in enumerate(made.agents):
-                workers = made.threads[g], made.event_workers[g], made.match_workers[g]
-                share = made.loads[g] / total if total else float("nan")
-                rows.append((model, n, "+".join(str(c + 1) for c in components), *workers, share))
-    columns = ["cost_model", "threads", "agents", "own", "event_workers", "match_workers", "share"]
-    return pd.DataFrame(rows, columns=columns)

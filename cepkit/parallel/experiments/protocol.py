@@ -21,7 +21,6 @@ __all__ = [
     "ProtocolEvent",
     "ProtocolRun",
     "Rules",
-    "protocol_counterexamples",
     "read_stream",
     "run_protocol",
 ]
@@ -322,6 +321,9 @@ def _name_of(item) -> str:
 
 
 # --- counterexamples -------------------------------------------------------------------------------------
+#
+# Source: HYPERSONIC, sections III-B and IV (the exchange of sub-buffers and the removal of old items).
+# Differs: tickets (C1) and watermarks over the items that can still arrive (C2 to C4) correct the rules.
 
 
 @dataclass(frozen=True)
@@ -390,26 +392,3 @@ PROTOCOL_COUNTEREXAMPLES = (
         workers=2,
     ),
 )
-
-
-def protocol_counterexamples() -> pd.DataFrame:
-    """Run each counterexample by the unsafe and by the corrected rules, and return the results.
-
-    Returns
-    -------
-    DataFrame
-        A row per counterexample: ``name, why, unsafe, corrected, doubled, lost``. ``unsafe`` and
-        ``corrected`` are the matches by these rules; ``doubled`` and ``lost`` are for the unsafe rules.
-
-    Notes
-    -----
-    Source: HYPERSONIC, sections III-B and IV (the exchange of sub-buffers and the removal of old items).
-    Differs: tickets (C1) and watermarks over the items that can still arrive (C2 to C4) correct the rules.
-    """
-    rows = []
-    for example in PROTOCOL_COUNTEREXAMPLES:
-        unsafe, corrected = example.run(example.rules).matches, example.run().matches
-        doubled = sorted({match for match in unsafe if unsafe.count(match) > 1})
-        lost = [match for match in example.right if match not in unsafe]
-        rows.append((example.name, example.why, *map(", ".join, (unsafe, corrected, doubled, lost))))
-    return pd.DataFrame(rows, columns=["name", "why", "unsafe", "corrected", "doubled", "lost"])

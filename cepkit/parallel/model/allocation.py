@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Sequence
 from math import floor, inf
 
 from cepkit.errors import CepError
-from cepkit.parallel.model.costs import agent_loads, measured_loads, needed_workers
-from cepkit.parallel.model.rates import MODELS, AgentRates
+from cepkit.parallel.model.rates import MODELS
 
 COST_MODELS = (*MODELS, "measured")
 _ROUNDING = 1e-9  # error of a share that should be a whole number
 LEAST_THREADS = 2  # an event worker and a match worker
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """Threads and workers of every agent.
-
-    Parameters
-    ----------
-    agents : tuple of tuple of int
-        Components of every agent: one, or two for a fused pair.
-    threads, event_workers, match_workers : tuple of int, by agent
-        T_i, T_IB,i and T_MB,i.
-    loads : tuple of float, by agent
-        Work of the agent, in ns per second, or in ns if it comes from the counts of a run.
-    """
-
-    agents: tuple[tuple[int, ...], ...]
-    threads: tuple[int, ...]
-    event_workers: tuple[int, ...]
-    match_workers: tuple[int, ...]
-    loads: tuple[float, ...]
-
-    @property
-    def fused(self) -> tuple[tuple[int, ...], ...]:
-        """Pairs of components with fused agents."""
-        return tuple(components for components in self.agents if len(components) > 1)
 
 
 def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
@@ -162,13 +133,19 @@ def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[i
     return events, threads - events
 
 
-def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
+def pairs_to_fuse(
+    loads: Sequence[float], n_pairs: int, followed: Iterable[int] | None = None
+) -> tuple[int, ...]:
     """Return the first agents of ``n_pairs`` disjoint pairs of neighbours with the least total load.
 
-    Raises
-    ------
-    CepError
-        When ``n_pairs`` is more than half the number of agents.
+    Parameters
+    ----------
+    loads : sequence of float, by agent
+        Loads in one unit.
+    n_pairs : int
+        Number of pairs. If there are not so many, the result has as many as there are.
+    followed : iterable of int, optional
+        Agents that send partial matches to the next agent; None: all but the last.
 
     Notes
     -----
@@ -179,131 +156,15 @@ def pairs_to_fuse(loads: Sequence[float], n_pairs: int) -> tuple[int, ...]:
     >>> pairs_to_fuse([5.0, 1.0, 2.0, 9.0], 1), pairs_to_fuse([5.0, 1.0, 2.0, 9.0], 2)
     ((1,), (0, 2))
     """
-    if not 0 <= n_pairs <= len(loads) // 2:
-        raise CepError(
-            f"{n_pairs} fused pairs of {len(loads)} agents. At most {len(loads) // 2} are possible"
-        )
-
-    @cache
-    def best(first: int, left: int) -> tuple[float, tuple[int, ...]]:
-        if left == 0:
-            return 0.0, ()
-        if len(loads) - first < 2 * left:
-            return inf, (len(loads),)
-        cost, pairs = best(first + 2, left - 1)
-        taken = cost + loads[first] + loads[first + 1], (first, *pairs)
-        return min(taken, best(first + 1, left))
-
-    return best(0, n_pairs)[1]
-
-
-def allocate_agents(
-    rates: AgentRates,
-    threads: int,
-    cost_model: str = "simplex",
-    *,
-    n_fused: int | None = None,
-    least: int = LEAST_THREADS,
-    rounds: int = 1,
-    compared: Sequence[Sequence[float]] | None = None,
-    sent: Sequence[float] | None = None,
-    locked: Sequence[float] | None = None,
-) -> Allocation:
-    """Divide threads among agents, and the threads of each agent into event workers and match workers.
-
-    Parameters
-    ----------
-    rates : AgentRates
-        Rates of the pattern.
-    threads : int
-        T.
-    cost_model : str
-        ``"paper"``, ``"simplex"``, or ``"measured"`` (by the counts of a run).
-    n_fused : int, optional
-        Number of fused pairs; None: as few as the number of threads allows.
-    least : int
-        Least number of threads of an agent or fused pair. It is at least 2, one worker of each kind.
-    rounds : int
-        Most rounds of computing loads and workers. Each further round computes the loads with the workers of
-        the previous round. It ends early when nothing changes.
-    compared, sent, locked
-        See `measured_loads`. ``"measured"`` needs the first two.
-
-    Raises
-    ------
-    CepError
-        When the model is unknown, counts are missing, or there are too few threads.
-
-    Notes
-    -----
-    The first round assumes T / n threads per agent for the cost of locks. More threads take more locks. So if
-    locks are most of the work, further rounds give more threads to the agents that already have most.
-    Partial matches within a fused pair count as if they went through a queue.
-    Source: HYPERSONIC, section IV.
-    Differs: the paper computes the loads once.
-
-    Examples
-    --------
-    >>> three = AgentRates((1.0, 2.0, 3.0), window=60.0, selectivities=(1.0, 0.1, 0.1))
-    >>> made = allocate_agents(three, 8)
-    >>> made.threads, allocate_agents(three, 3).fused
-    ((2, 6), ((1, 2),))
-    """
-    if cost_model not in COST_MODELS:
-        raise CepError(f"cost_model {cost_model!r} is not known. There are {list(COST_MODELS)}")
-    if least < LEAST_THREADS:
-        raise CepError(f"least={least}: an agent needs at least {LEAST_THREADS} threads, one of each kind")
-    is_measured = cost_model == "measured"
-    if is_measured and (compared is None or sent is None):
-        raise CepError("cost_model 'measured' needs the counts of a run: give compared and sent")
-    agents = rates.agents
-    if not agents:
-        return Allocation((), (), (), (), ())
-    n_pairs = _pairs_for(len(agents), threads, least) if n_fused is None else n_fused
-    half = threads / len(agents) / 2
-    event_workers, match_workers = [half] * len(agents), [half] * len(agents)
-    needs = None if is_measured else needed_workers(rates, cost_model)
-    made = None
-    for _ in range(max(1, rounds)):
-        if is_measured:
-            loads = measured_loads(rates, compared, sent, locked)
-        else:
-            loads = agent_loads(rates, event_workers, match_workers, cost_model)
-        groups = _groups(len(agents), pairs_to_fuse(loads, n_pairs))
-        of_group = [sum(loads[a] for a in group) for group in groups]
-        shares = allocate_threads(of_group, threads, least)
-        split = []
-        for group, n in zip(groups, shares, strict=True):
-            if is_measured:
-                split.append(split_by_load(n, *(sum(compared[a][kind] for a in group) for kind in (0, 1))))
-            else:
-                need = sum(needs[a] for a in group)
-                split.append(split_workers(n, need, need))
-        before, made = made, Allocation(
-            tuple(tuple(agents[a] for a in group) for group in groups),
-            shares, *(tuple(workers) for workers in zip(*split, strict=True)), tuple(of_group),
-        )  # fmt: skip
-        if is_measured or (before and (before.agents, before.event_workers, before.match_workers)
-                           == (made.agents, made.event_workers, made.match_workers)):  # fmt: skip
-            break
-        for group, (events, matches) in zip(groups, split, strict=True):
-            for a in group:
-                event_workers[a], match_workers[a] = events, matches
-    return made
-
-
-def _pairs_for(n_agents: int, threads: int, least: int) -> int:
-    """Return how many pairs must be fused so that the threads suffice."""
-    n_pairs = max(0, n_agents - threads // least)
-    if n_pairs > n_agents // 2:
-        fewest = (n_agents - n_agents // 2) * least
-        raise CepError(
-            f"threads={threads}: {n_agents} agents need at least {n_agents * least}, "
-            f"{fewest} with neighbours fused"
-        )
-    return n_pairs
-
-
-def _groups(n_agents: int, pairs: tuple[int, ...]) -> list[tuple[int, ...]]:
-    second = {first + 1 for first in pairs}
-    return [(a, a + 1) if a in pairs else (a,) for a in range(n_agents) if a not in second]
+    n = len(loads)
+    firsts = range(n - 1) if followed is None else set(followed)
+    # best[k][p]: the least load of p pairs among the last k agents, and the first agents of the pairs.
+    nothing: list[tuple[float, tuple[int, ...]]] = [(inf, ())] * n_pairs
+    best = [[(0.0, ()), *nothing]]
+    for a in reversed(range(n)):
+        made = list(best[-1])
+        for left in range(1, n_pairs + 1 if a in firsts else 0):
+            cost, pairs = best[-2][left - 1]
+            made[left] = min(made[left], (cost + loads[a] + loads[a + 1], (a, *pairs)))
+        best.append(made)
+    return max((pairs for cost, pairs in best[-1] if cost < inf), key=len)

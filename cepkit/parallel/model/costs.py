@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil
 
-from cepkit.errors import CepError
 from cepkit.parallel.model.rates import (
     AgentRates,
     Delay,
@@ -166,49 +165,6 @@ def agent_loads(
     """
     waits = synchronisation(rates, event_workers, match_workers, model)
     return tuple(map(sum, zip(computation(rates, model), waits, strict=True)))
-
-
-def measured_loads(
-    rates: AgentRates,
-    compared: Sequence[Sequence[float]],
-    sent: Sequence[float],
-    locked: Sequence[float] | None = None,
-) -> tuple[float, ...]:
-    """Return the work of each agent in a run, in ns, from its counts.
-
-    Parameters
-    ----------
-    rates : AgentRates
-        Gives the costs.
-    compared : sequence of (float, float), by agent
-        Pairs with tested conditions, by event workers and by match workers.
-    sent : sequence of float, by agent
-        Sent partial matches.
-    locked : sequence of float, by agent, optional
-        Locked buffers; None: locks do not count.
-
-    Raises
-    ------
-    CepError
-        When an agent has no count.
-
-    Examples
-    --------
-    >>> two = AgentRates((1.0, 1.0), 1.0, evaluation_cost=5.0, send_cost=50.0)
-    >>> measured_loads(two, [(90, 10)], [3])
-    (650.0,)
-    """
-    agents = rates.agents
-    locked = [0.0] * len(agents) if locked is None else locked
-    for name, counts in (("compared", compared), ("sent", sent), ("locked", locked)):
-        if len(counts) != len(agents):
-            raise CepError(f"{name}: {len(counts)} counts. There must be {len(agents)}, one per agent")
-    return tuple(
-        rates.evaluation_cost[c] * float(sum(compared[a]))
-        + rates.send_cost[c] * float(sent[a])
-        + rates.lock_cost[c] * float(locked[a])
-        for a, c in enumerate(agents)
-    )
 
 
 def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]:

@@ -43,8 +43,6 @@ class AgentRates:
         Events that are near enough to be the next event, if the query limits gaps; inf: no limit.
     evaluation_cost, lock_cost, send_cost : tuple of float, by component
         c_i, b_i, q_i: ns to test the conditions of a pair, to lock a buffer, to send a partial match.
-    bytes_per_event : tuple of float, by component
-        v_i.
 
     Raises
     ------
@@ -75,7 +73,6 @@ class AgentRates:
     evaluation_cost: tuple[float, ...] | float = 5.0
     lock_cost: tuple[float, ...] | float = 50.0
     send_cost: tuple[float, ...] | float = 50.0
-    bytes_per_event: tuple[float, ...] | float = 16.0
 
     def __post_init__(self) -> None:
         n = len(self.rates)

@@ -14,15 +14,13 @@ from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.ordered.ordered import OrderedEvents
 from cepkit.engines.shared.condition_tests import holding
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.parallel.compile.joins import Join, JoinPlan, joins_unsupported, plan_joins
 from cepkit.parallel.model.rates import AgentRates
 from cepkit.planning.statistics import measure_condition, measure_rates
 
-COSTS = {"evaluation": 5.0, "lock": 50.0, "send": 50.0}  # ns
 _TICKS_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_BYTES_OF_A_PLACE = 8
 
 
 def agent_statistics(
@@ -30,8 +28,6 @@ def agent_statistics(
     events: Events,
     orders: Sequence[Sequence[int]] | None = None,
     seed: int = 0,
-    *,
-    costs: Mapping[str, float] = COSTS,
 ) -> tuple[AgentRates, ...]:
     """Measure the rates and selectivities of a program on a sample of events.
 
@@ -45,8 +41,6 @@ def agent_statistics(
         Components of every branch in join order; None: first to last.
     seed : int
         The same seed draws the same combinations of events.
-    costs : mapping of str to float
-        ``evaluation``, ``lock`` and ``send`` in ns, for all agents. Missing values come from ``COSTS``.
 
     Returns
     -------
@@ -59,7 +53,7 @@ def agent_statistics(
     UnsupportedQueryError
         When a branch cannot be made of joins.
     CepError
-        When a cost is unknown, or an order does not name each component once.
+        When an order does not name each component once.
 
     Notes
     -----
@@ -68,8 +62,6 @@ def agent_statistics(
     long as n events of the sample on average. Events that all happen at once count as one per second. The
     work is bounded: see `cepkit.planning.statistics`.
     """
-    if unknown := [name for name in costs if name not in COSTS]:
-        raise CepError(f"costs: {unknown[0]!r} is not known. There are {list(COSTS)}")
     if reason := next((why for bound in program.branches if (why := joins_unsupported(bound))), None):
         raise UnsupportedQueryError(f"agent statistics: this query {reason}")
     plans = [
@@ -79,8 +71,7 @@ def agent_statistics(
     own = OrderedEvents(program, events)
     duration = _duration(own)
     sample = _EventSample(own, duration, _window(own, duration), seed)
-    size = _BYTES_OF_A_PLACE + sum(_n_bytes(events, name) for name in program.columns_to_read)
-    return tuple(sample.rates(plan, {**COSTS, **costs}, float(size)) for plan in plans)
+    return tuple(sample.rates(plan) for plan in plans)
 
 
 def _duration(own: OrderedEvents) -> float:
@@ -109,11 +100,6 @@ def _ticks_per_s(program: SequenceProgram) -> int:
     return _TICKS_PER_S.get(program.schema[program.clock].unit, 1)
 
 
-def _n_bytes(events: Events, name: str) -> int:
-    column = events.columns.get(name)
-    return 0 if column is None else column.values[:1].nbytes
-
-
 class _EventSample:
     """The places of events from which combinations are drawn."""
 
@@ -121,7 +107,7 @@ class _EventSample:
         self.own, self.duration, self.window, self.seed = own, duration, window, seed
         self.later, self.window_end = own.limit("later"), own.limit("window_end")
 
-    def rates(self, plan: JoinPlan, costs: Mapping[str, float], n_bytes: float) -> AgentRates:
+    def rates(self, plan: JoinPlan) -> AgentRates:
         members = self.own.members_of(plan.bound)
         n_events, in_window = measure_rates(members, self.later, self.window_end)
         in_gap = (inf,) * len(members)
@@ -138,10 +124,6 @@ class _EventSample:
             repeats=tuple((join.low, join.high) for join in plan.joins),
             in_window=tuple(in_window[c] for c in plan.order),
             in_gap=tuple(in_gap[join.component] if _has_gap(join) else inf for join in plan.joins),
-            evaluation_cost=costs["evaluation"],
-            lock_cost=costs["lock"],
-            send_cost=costs["send"],
-            bytes_per_event=n_bytes,
         )
 
 
