@@ -19,7 +19,6 @@ from cepkit.parallel.agents.chunks import (
     key_blocks,
     keys_unsupported,
     looked_at,
-    needs_look_behind,
     rip_chunks,
 )
 from tests.oracle import generate_sequences as gs
@@ -45,8 +44,12 @@ def of_rows(query, rows, places) -> list[SequenceMatch]:
 
 
 def of_chunk(query, rows, chunk: Chunk) -> list[SequenceMatch]:
-    """Return what a unit finds in a chunk, as it is defined."""
-    found = of_rows(query, rows, range(chunk.begin, chunk.end))
+    """Return what a unit finds in a chunk, as it is defined.
+
+    Events that must be absent before a match are read from the whole stream.
+    """
+    in_front = any(absent.after is None for line in lines(query.pattern) for absent in line.absences)
+    found = of_rows(query, rows, range(0 if in_front else chunk.own[0], chunk.end))
     begun = [match for match in found if chunk.starts[0] <= match.rows[0] < chunk.starts[1]]
     return [match for match in begun if chunk.own[0] <= match.rows[0] < chunk.own[1]]
 
@@ -68,7 +71,7 @@ def check(chunks: list[Chunk], n_events: int, threads: int) -> None:
     own = [position for chunk in chunks for position in range(*chunk.own)]
     assert own == list(range(n_events))
     for chunk in chunks:
-        assert chunk.begin <= chunk.own[0] < chunk.own[1] <= chunk.end <= n_events
+        assert chunk.own[0] < chunk.own[1] <= chunk.end <= n_events
         assert 0 <= chunk.unit < threads
 
 
@@ -78,9 +81,8 @@ def check(chunks: list[Chunk], n_events: int, threads: int) -> None:
 def check_chunks(seed: int, family: str) -> None:
     case, draw = gs.case(seed, seed, family), Random(seed)
     program, events = bound(case)
-    start, end = looked_at(Places(program, events))
     n, threads = draw.randint(1, 4), draw.randint(1, 3)
-    chunks = rip_chunks(end, n, threads, start_of_position=start)
+    chunks = rip_chunks(looked_at(Places(program, events)), n, threads)
     check(chunks, events.n_events, threads)
     assert [chunk.unit for chunk in chunks] == [k % threads for k in range(len(chunks))]
     found = [match for chunk in chunks for match in of_chunk(case.query, case.rows, chunk)]
@@ -98,38 +100,16 @@ def test_chunks_find_each_match_of_the_stream_once(seed, family):
 def test_what_matches_depend_on_by_the_definition(seed, family):
     case = gs.case(seed, seed, family)
     program, events = bound(case)
-    start, end = looked_at(Places(program, events))
+    end = looked_at(Places(program, events))
     query, rows = case.query, case.rows
     search = Search(query, lines(query.pattern)[0], rows)
-    edges = [(absent.after is None, absent.before is None) for line in lines(query.pattern)
-             if line.slots for absent in line.absences]  # fmt: skip
+    at_end = any(a.before is None for line in lines(query.pattern) if line.slots for a in line.absences)
     for i in range(len(rows)):
         own = [j for j in range(len(rows)) if search.key_of_row[j] == search.key_of_row[i]]
         behind = [j for j in own if j >= i and search.in_window(i, j)]
-        if query.within_events is not None and not any(at_end for _, at_end in edges):
+        if query.within_events is not None and not at_end:
             behind = behind[: query.within_events]
-        in_front = [j for j in own if j <= i and search.in_window(j, i)]
         assert end[i] == max([*behind, i]) + 1
-        assert start[i] == (min([*in_front, i]) if any(at_begin for at_begin, _ in edges) else i)
-
-
-def test_absence_in_front_needs_look_behind():
-    """Chunks that begin at their own events do not see what must be absent in front of them."""
-    query = sequence_query("PATTERN SEQ(!N n, A a, B b) WITHIN 5", event_type="kind", order_by="t")
-    values = {"x": 0, "y": 0.0, "s": "", "f": True, "g": 0, "k": "k"}
-    case = gs.Case(query, [{"kind": kind, "t": t, **values} for t, kind in enumerate("xxxxNABxxxxxAB")])
-    program, events = bound(case)
-    assert needs_look_behind(program)
-    start, end = looked_at(Places(program, events))
-    time = np.arange(len(case.rows))
-    right, wrong = [(12, 13)], [(5, 6), (12, 13)]
-    assert [match.rows for match in sequence_matches(query, case.rows)] == right
-    for looks, wanted in ((True, right), (False, wrong)):
-        for chunks in (
-            rip_chunks(end, 1, 2, start_of_position=start if looks else None),
-            interval_chunks(time, 5, 1, 2, look_behind=looks),
-        ):
-            assert [m.rows for chunk in chunks for m in of_chunk(query, case.rows, chunk)] == wanted
 
 
 def test_loads_of_a_burst():
@@ -152,15 +132,12 @@ def check_intervals(seed: int, family: str, start_filter: bool) -> None:
         query = replace(query, within=draw.choice([1, 3, 6]))
     time = np.array([row["t"] for row in rows], np.int64)
     multiple, threads = draw.choice([1, 1.5, 2, 3]), draw.randint(1, 3)
-    look_behind = any(absent.after is None for line in lines(query.pattern) for absent in line.absences)
-    chunks = interval_chunks(
-        time, query.within, multiple, threads, start_filter=start_filter, look_behind=look_behind
-    )
+    chunks = interval_chunks(time, query.within, multiple, threads, start_filter=start_filter)
     check(chunks, len(rows), threads)
     found = [match for chunk in chunks for match in of_chunk(query, rows, chunk)]
     assert put_together(query, rows, found) == sequence_matches(query, rows)
     for chunk in chunks:
-        assert chunk.starts == (chunk.own if start_filter else (chunk.begin, chunk.end))
+        assert chunk.starts == (chunk.own if start_filter else (chunk.own[0], chunk.end))
         # An event is an interval's by its own time, or by its time less a window.
         k = (rows[chunk.own[0]]["t"] - rows[0]["t"]) // (multiple * query.within)
         units = [
@@ -181,15 +158,15 @@ def test_intervals_find_each_match_of_the_stream_once(seed, family, start_filter
 
 @pytest.mark.parametrize("seed", range(20))
 def test_intervals_of_rounded_times(seed):
-    """Whatever the rounding, a chunk sees every event at most a window away from one of its own."""
+    """Whatever the rounding, a chunk sees every event at most a window after one of its own."""
     draw = Random(seed)
     window = draw.choice([0.1, 0.3, 1 / 3])
     time = np.sort(np.array([draw.randrange(60) * window / draw.choice([1, 3]) + draw.choice([0, 1e9])
                              for _ in range(60)]))  # fmt: skip
-    for chunk in interval_chunks(time, window, draw.choice([1, 1.1, 2]), 2, look_behind=True):
+    for chunk in interval_chunks(time, window, draw.choice([1, 1.1, 2]), 2):
         for position in range(*chunk.own):
             near = np.flatnonzero(np.abs(time - time[position]) <= window)
-            assert chunk.begin <= near[0] and near[-1] < chunk.end
+            assert near[-1] < chunk.end
 
 
 def test_match_that_ends_a_rounding_behind_its_interval():
@@ -205,7 +182,7 @@ def test_overlap_costs_a_window_per_interval():
     time = np.arange(100_000)
     for multiple in (1, 2, 5, 10):
         chunks = interval_chunks(time, 100, multiple, 4)
-        looked_at = sum(chunk.end - chunk.begin for chunk in chunks)
+        looked_at = sum(chunk.end - chunk.own[0] for chunk in chunks)
         assert looked_at / len(time) == pytest.approx(1 + 1 / multiple, rel=0.01)
 
 

@@ -26,9 +26,6 @@ class Chunk:
         End of the positions that the unit sees, exclusive.
     unit : int
         Number of the unit.
-    begin : int
-        First position that the unit sees. It is before ``own[0]`` only if the query forbids events before a
-        match.
     starts : tuple of (int, int)
         Half-open range of positions at which partial matches begin. Matches that begin outside ``own`` are
         dropped.
@@ -37,12 +34,13 @@ class Chunk:
     own: tuple[int, int]
     end: int
     unit: int
-    begin: int
     starts: tuple[int, int]
 
 
-def looked_at(places: Places) -> tuple[np.ndarray, np.ndarray]:
-    """Return for every event the range of positions that a match beginning there depends on.
+def looked_at(places: Places) -> np.ndarray:
+    """Return for every event the end of the positions that a match beginning there depends on.
+
+    Events before a match that must be absent are not counted: agents read them from the whole stream.
 
     Parameters
     ----------
@@ -51,37 +49,23 @@ def looked_at(places: Places) -> tuple[np.ndarray, np.ndarray]:
 
     Returns
     -------
-    start_of_position, end_of_position : ndarray of int64, shape (n_events,)
-        Half-open ranges. A range starts before the event if the query forbids events before the match.
+    ndarray of int64, shape (n_events,)
+        Ends, exclusive.
 
     Notes
     -----
     Time O(n_events).
     """
     absences = [(a, len(b.accepts)) for b in places.program.branches for a in b.branch.absences]
-    position = places.position_of_place
-    start, end = np.arange(places.n, dtype=np.int64), np.empty(places.n, np.int64)
+    position, end = places.position_of_place, np.empty(places.n, np.int64)
     # An absence reaches to the end of the window in time, even if a window in events is shorter.
     ends_late = any(absence.before >= n for absence, n in absences)
     end_of_place = np.maximum(places.time_end if ends_late else places.window_end, np.arange(1, places.n + 1))
     end[position] = position[end_of_place - 1] + 1
-    if needs_look_behind(places.program):
-        start[position] = position[places.time_start]
-    return start, end
+    return end
 
 
-def needs_look_behind(program: SequenceProgram) -> bool:
-    """Return whether a match depends on events before it, because some must be absent there."""
-    return any(absence.after < 0 for bound in program.branches for absence in bound.branch.absences)
-
-
-def rip_chunks(
-    end_of_position: np.ndarray,
-    n_events_per_chunk: int,
-    threads: int,
-    *,
-    start_of_position: np.ndarray | None = None,
-) -> list[Chunk]:
+def rip_chunks(end_of_position: np.ndarray, n_events_per_chunk: int, threads: int) -> list[Chunk]:
     """Divide a stream into chunks of equally many first events.
 
     Parameters
@@ -92,8 +76,6 @@ def rip_chunks(
         B: chunk k owns the positions k B to (k + 1) B - 1.
     threads : int
         T: chunk k goes to unit k mod T.
-    start_of_position : ndarray of int64, shape (n_events,), optional
-        First position that such a match depends on; None: the position of the event.
 
     Returns
     -------
@@ -129,21 +111,14 @@ def rip_chunks(
         return []
     high = np.minimum(low + n_events_per_chunk, len(end_of_position))
     end = np.maximum.reduceat(end_of_position, low)
-    begin = low if start_of_position is None else np.minimum.reduceat(start_of_position, low)
     return [
-        Chunk((own, stop), last, k % threads, first, (own, stop))
-        for k, (own, stop, last, first) in enumerate(zip(*_lists(low, high, end, begin), strict=True))
+        Chunk((own, stop), last, k % threads, (own, stop))
+        for k, (own, stop, last) in enumerate(zip(*_lists(low, high, end), strict=True))
     ]
 
 
 def interval_chunks(
-    time: np.ndarray,
-    window: float,
-    multiple: float,
-    threads: int,
-    *,
-    start_filter: bool = True,
-    look_behind: bool = False,
+    time: np.ndarray, window: float, multiple: float, threads: int, *, start_filter: bool = True
 ) -> list[Chunk]:
     """Divide a stream into intervals of time, each with the window after it.
 
@@ -160,8 +135,6 @@ def interval_chunks(
     start_filter : bool
         Whether runs begin only at the interval's own events. If False, they begin at all events that the
         chunk sees, and matches that begin after the interval are dropped.
-    look_behind : bool
-        Whether a chunk also sees the window before its interval, for events that must be absent there.
 
     Returns
     -------
@@ -179,7 +152,7 @@ def interval_chunks(
     Overlap costs a factor of 1 + 1 / multiple.
     Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
     Differs: OpenCEP begins runs at all events, as without ``start_filter``. It also sends the first window of
-    a stream to the last unit, and it has no ``look_behind``.
+    a stream to the last unit.
 
     Examples
     --------
@@ -206,18 +179,12 @@ def interval_chunks(
     numbers, low = np.unique(number, return_index=True)
     high = np.append(low[1:], len(time))
     end = np.maximum(np.searchsorted(last_number, numbers, side="right"), high)
-    begin = low
-    if look_behind:
-        begin = np.searchsorted(since, since[low] - window, side="left")
     made = []
-    for k, own, stop, last, first in zip(*_lists(numbers, low, high, end, begin), strict=True):
+    for k, own, stop, last in zip(*_lists(numbers, low, high, end), strict=True):
         # Differences are rounded, so test the span of a match exactly as the engines do.
         while last < len(time) and time[last] - time[stop - 1] <= window:
             last += 1
-        while look_behind and first > 0 and time[own] - time[first - 1] <= window:
-            first -= 1
-        starts = (own, stop) if start_filter else (first, last)
-        made.append(Chunk((own, stop), last, int(k) % threads, first, starts))
+        made.append(Chunk((own, stop), last, int(k) % threads, (own, stop if start_filter else last)))
     return made
 
 

@@ -229,14 +229,13 @@ class RIP(_Divided):
         places = agents.places
         if not places.n:
             return []
-        end = looked_at(places)[1]
         if self.multiple is not None:
             time = places.time[places.place_of_position]
             within, start_filter = float(program.window.within or 0), self.start_filter
             chunks = interval_chunks(time, within, self.multiple, self.threads, start_filter=start_filter)
         else:
             size = self.chunk or max(1, -(-places.n // (_CHUNKS_PER_THREAD * self.threads)))
-            chunks = rip_chunks(end, size, self.threads)
+            chunks = rip_chunks(looked_at(places), size, self.threads)
         if program.query.evaluation_order and self.start_filter:
             chunks = [replace(chunk, starts=(chunk.own[0], chunk.end)) for chunk in chunks]
         return [StreamPart(chunk.unit, agents, chunk) for chunk in chunks]
