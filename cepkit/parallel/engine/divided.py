@@ -26,11 +26,12 @@ from cepkit.parallel.agents.chunks import (
 )
 from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
-from cepkit.parallel.agents.threads import run_agents, run_units
+from cepkit.parallel.agents.threads import run_units
 from cepkit.parallel.engine.engines import ParallelEngine
 from cepkit.parallel.simulation.simulation import simulate_agents
 
 _CHUNKS_PER_THREAD = 16
+_NOTHING = Chunk((0, 0), 0, 0, (0, 0))
 
 
 class StreamPart(NamedTuple):
@@ -45,14 +46,15 @@ class StreamPart(NamedTuple):
 class _Divided(ParallelEngine):
     """An engine that runs independent parts of a stream, each on one thread, event by event."""
 
+    threads: int = 2
+
     @abstractmethod
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts."""
 
-    @property
-    @abstractmethod
-    def n_threads(self) -> int:
-        """Number of threads."""
+    def _all_parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
+        """Return the parts; without events, one empty part."""
+        return self.parts(program, events) or [StreamPart(0, Agents(program, events), _NOTHING)]
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return the crew of each part: one thread."""
@@ -69,7 +71,7 @@ class _Divided(ParallelEngine):
     ) -> ParallelRun:
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
-        parts = self.parts(program, events)
+        parts = self._all_parts(program, events)
         settings = RunSettings(keep=keep or self._filters(program), trace=trace)
         for _, agents, _ in parts:  # make code and arrays, which parts may share, before the clock starts
             _ = agents.join, agents.world, agents.arrays_of_events
@@ -77,14 +79,14 @@ class _Divided(ParallelEngine):
             (unit, partial(AgentRun, agents, ONE_BY_ONE, settings, own=_own(chunk)))
             for unit, agents, chunk in parts
         ]
-        runs, seconds, busy = run_units(made, self.n_threads, on_wait=on_wait)
+        runs, seconds, busy = run_units(made, self.threads, on_wait=on_wait)
         start = min((first_start(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
         alone = [
             self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), part, keep)
             for run, part in zip(runs, parts, strict=True)
         ]
         units = [unit for unit, _, _ in parts]
-        return self._sum(program, events, alone, seconds * 1e9, busy * 1e9, units, True, trace)
+        return sum_runs(str(self), alone, seconds * 1e9, busy * 1e9, units)
 
     def simulate(
         self,
@@ -103,9 +105,9 @@ class _Divided(ParallelEngine):
         A thread begins its next part when it has finished the previous one and the first event has arrived.
         """
         self.check(program)
-        clock, busy = np.zeros(self.n_threads), np.zeros(self.n_threads)
+        clock, busy = np.zeros(self.threads), np.zeros(self.threads)
         alone, units = [], []
-        for part in self.parts(program, events):
+        for part in self._all_parts(program, events):
             unit, agents, chunk = part
             own_arrival = (
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
@@ -119,7 +121,7 @@ class _Divided(ParallelEngine):
             busy[unit] += made.busy[0]
             alone.append(self._own_matches(made, part, keep, own_arrival))
             units.append(unit)
-        return self._sum(program, events, alone, float(clock.max()), busy, units, False, trace)
+        return sum_runs(str(self), alone, float(clock.max()), busy, units)
 
     def _filters(self, program: SequenceProgram) -> bool:
         """Return whether parts also find matches of other parts, which `_own_matches` drops."""
@@ -129,25 +131,6 @@ class _Divided(ParallelEngine):
         self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         return run
-
-    def _sum(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        alone: list[ParallelRun],
-        makespan: float,
-        busy: np.ndarray,
-        units: list[int],
-        measured: bool,
-        trace: bool,
-    ) -> ParallelRun:
-        if not alone:
-            settings = RunSettings(keep=False, trace=trace)
-            nothing = run_agents(Agents(program, events), ONE_BY_ONE, settings)
-            return replace(
-                nothing, engine=str(self), measured=measured, busy=busy, makespan=makespan, n_units=0
-            )
-        return sum_runs(str(self), alone, makespan, busy, units)
 
 
 def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
@@ -189,7 +172,6 @@ class RIP(_Divided):
 
     summary = "chunks of the stream, each with the window after it"
 
-    threads: int = 2
     chunk: int | None = None
     multiple: float | None = None
     start_filter: bool = True
@@ -218,17 +200,10 @@ class RIP(_Divided):
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
-    @property
-    def n_threads(self) -> int:
-        """How many threads."""
-        return self.threads
-
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts."""
         agents = Agents(program, events)
         places = agents.places
-        if not places.n:
-            return []
         if self.multiple is not None:
             time = places.time[places.place_of_position]
             within, start_filter = float(program.window.within or 0), self.start_filter
@@ -289,7 +264,6 @@ class DataParallel(_Divided):
 
     summary = "partition keys divided among threads"
 
-    threads: int = 2
     how: str = "least_loaded"
 
     def __post_init__(self) -> None:
@@ -299,11 +273,6 @@ class DataParallel(_Divided):
     def reason_against(self, program: SequenceProgram) -> str | None:
         """Return why the engine cannot run a program; None if it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
-
-    @property
-    def n_threads(self) -> int:
-        """How many threads."""
-        return self.threads
 
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts; positions count a part's own events."""

@@ -41,7 +41,7 @@ _WARM_UP = 20_000  # first events whose work "measured" counts
 
 @dataclass(frozen=True, repr=False)
 class ParallelEngine(EngineValue):
-    """The base of all parallel engines."""
+    """The base of all parallel engines. By itself it runs one network of agents."""
 
     __slots__ = ()
     summary = ""
@@ -82,7 +82,10 @@ class ParallelEngine(EngineValue):
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return the threads, and the agents that they work for."""
 
-    @abstractmethod
+    def settings(self) -> RunSettings:
+        """Return the settings of a run."""
+        return RunSettings()
+
     def run(
         self,
         program: SequenceProgram,
@@ -112,51 +115,6 @@ class ParallelEngine(EngineValue):
         CepError
             When there are too few threads.
         """
-
-    @abstractmethod
-    def simulate(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        *,
-        costs: Costs = ...,
-        arrival: np.ndarray | None = None,
-        keep: bool = False,
-        trace: bool = False,
-        event_bytes: float = 64.0,
-        on_wait: Callable[[], None] | None = None,
-    ) -> ParallelRun:
-        """Find the matches in virtual time; for other arguments see `run`.
-
-        Parameters
-        ----------
-        costs : Costs
-            Costs of a thread's steps.
-        arrival : ndarray of float64, shape (n_events,), optional
-            Time at which each event reaches the source, in ns; None: 0 for all.
-        event_bytes : float
-            Size of an event in a buffer.
-        """
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _OfAgents(ParallelEngine):
-    """An engine that runs one network of agents."""
-
-    def settings(self) -> RunSettings:
-        """Return the settings of a run."""
-        return RunSettings()
-
-    def run(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        *,
-        keep: bool = True,
-        trace: bool = False,
-        on_wait: Callable[[], None] | None = None,
-    ) -> ParallelRun:
-        """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
         made = run_agents(Agents(program, events), self.crew(program, events), settings, on_wait=on_wait)
@@ -174,7 +132,17 @@ class _OfAgents(ParallelEngine):
         event_bytes: float = 64.0,
         on_wait: Callable[[], None] | None = None,
     ) -> ParallelRun:
-        """Find the matches in virtual time; see `ParallelEngine.simulate`."""
+        """Find the matches in virtual time; for other arguments see `run`.
+
+        Parameters
+        ----------
+        costs : Costs
+            Costs of a thread's steps.
+        arrival : ndarray of float64, shape (n_events,), optional
+            Time at which each event reaches the source, in ns; None: 0 for all.
+        event_bytes : float
+            Size of an event in a buffer.
+        """
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
         made = simulate_agents(
@@ -185,7 +153,7 @@ class _OfAgents(ParallelEngine):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sequential(_OfAgents):
+class Sequential(ParallelEngine):
     """One thread that runs the agents in turn, event by event.
 
     Parameters
@@ -221,7 +189,7 @@ class Sequential(_OfAgents):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StateParallel(_OfAgents):
+class StateParallel(ParallelEngine):
     """One thread per agent, that is, per component after the first.
 
     Parameters
@@ -260,7 +228,7 @@ class StateParallel(_OfAgents):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Hybrid(_OfAgents):
+class Hybrid(ParallelEngine):
     """Agents with several threads each: HYPERSONIC.
 
     Parameters
