@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import traitlets
 
-from cepkit.errors import CepError
-from cepkit.parallel.model.rates import AgentRates
 from cepkit.parallel.plots.allocation import buffer_models
 from cepkit.parallel.plots.occupancy import BINS, occupancy, run_end
 from cepkit.parallel.plots.runs import draw_lengths
-from cepkit.parallel.plots.threads import clock_title
-from cepkit.parallel.trace.trace import LENGTHS, Trace, clock_unit
+from cepkit.parallel.trace.trace import LENGTHS
+from cepkit.parallel.views.trace_view import TraceView
 from cepkit.plots import drawing, theme
 from cepkit.widgets.base import Floats, browser_half
-from cepkit.widgets.view import ResultView, marks_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +28,7 @@ UNITS = {name: "events" if name.startswith("event") else "partial matches" for n
 WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels of the static drawing
 
 
-class BufferView(ResultView):
+class BufferView(TraceView):
     """Lengths of queues and buffers over time, in a panel each, with a line per agent.
 
     A line shows the mean of each bin. The area around it reaches from the least to the greatest length in the
@@ -59,59 +55,36 @@ class BufferView(ResultView):
 
     _esm, _css = browser_half("buffer_view", "time_window.js")
     # Python -> browser
-    title = traitlets.Unicode("").tag(sync=True)
-    agents = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, mark
     panels = traitlets.List(traitlets.Dict()).tag(sync=True)  # length, label, unit, most and mean by agent
     models = traitlets.List(traitlets.Dict()).tag(sync=True)  # model, length, agent, value
-    x_label = traitlets.Unicode("").tag(sync=True)
-    unit = traitlets.Unicode("ns").tag(sync=True)
-    unit_ns = traitlets.Float(1.0).tag(sync=True)
-    extent = traitlets.List(traitlets.Float()).tag(sync=True)
-    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time that the bins divide
     n_bins = traitlets.Int(BINS).tag(sync=True)
     mean = Floats().tag(sync=True)  # (panels, agents, n_bins), like the next two
     least = Floats().tag(sync=True)
     greatest = Floats().tag(sync=True)
-    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
-    # browser -> Python
-    window = traitlets.List(traitlets.Float()).tag(sync=True)
-    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
-    def __init__(self, trace: Trace, *, rates: Sequence[AgentRates] | None = None, title: str = ""):
-        if not isinstance(trace, Trace):
-            raise CepError(
-                f"BufferView: expected a Trace, got {type(trace).__name__}. Give matches.run.trace"
-            )
-        self._trace = trace
+    def _end(self) -> float:
+        return run_end(self._trace)
+
+    def _fixed_traits(self) -> dict[str, Any]:
+        trace, rates, of_agents = self._trace, self._rates, self._trace.agents_frame()
         self.models_frame = None if rates is None else buffer_models(trace, rates)
-        end = run_end(trace)
-        unit, size = clock_unit(end)
-        of_agents = trace.agents_frame()
-        super().__init__(
-            title=title,
-            agents=[
-                {"name": name, "mark": mark}
-                for name, mark in zip(trace.agents, marks_of(list(trace.agents)), strict=True)
-            ],
-            panels=[
-                {
-                    "length": name,
-                    "label": WORDS[name],
-                    "unit": UNITS[name],
-                    "most": of_agents[f"most_{name}"].tolist(),
-                    "mean": of_agents[f"mean_{name}"].tolist(),
-                }
-                for name in LENGTHS
-            ],
-            models=[] if self.models_frame is None else self.models_frame.to_dict("records"),
-            x_label=clock_title("time since the start of the run", unit, trace.measured),
-            unit=unit,
-            unit_ns=size,
-            extent=[0.0, end],
-            window=[0.0, end],
-            **self._columns(0.0, end),
-        )
-        self.observe(self._look_closer, "window")
+        panels = [
+            {
+                "length": name,
+                "label": WORDS[name],
+                "unit": UNITS[name],
+                "most": of_agents[f"most_{name}"].tolist(),
+                "mean": of_agents[f"mean_{name}"].tolist(),
+            }
+            for name in LENGTHS
+        ]
+        models = [] if self.models_frame is None else self.models_frame.to_dict("records")
+        return {"panels": panels, "models": models}
+
+    def _columns(self, low: float, high: float) -> dict[str, Any]:
+        made = occupancy(self._trace, low, high)
+        columns = {name: getattr(made, name) for name in ("mean", "least", "greatest")}
+        return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
 
     def figure(self) -> go.Figure:
         """Return the lengths and models as a plotly figure."""
@@ -128,23 +101,6 @@ class BufferView(ResultView):
     def _summary(self) -> str:
         how = "measured" if self._trace.measured else "simulated"
         return f"{len(self.agents)} agents, {len(self._trace.lengths_read.time)} readings, {how}"
-
-    # --- parts
-
-    def _columns(self, low: float, high: float) -> dict:
-        made = occupancy(self._trace, low, high)
-        columns = {name: getattr(made, name) for name in ("mean", "least", "greatest")}
-        return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
-
-    def _look_closer(self, change) -> None:
-        low, high = change["new"] if len(change["new"]) == 2 else self.extent
-        low, high = max(low, self.extent[0]), min(high, self.extent[1])
-        if not high > low:
-            return
-        with self.hold_sync():
-            for name, value in self._columns(low, high).items():
-                setattr(self, name, value)
-            self.version += 1
 
 
 def _buffers_svg(view: BufferView) -> str:

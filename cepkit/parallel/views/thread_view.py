@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import traitlets
 
 from cepkit.errors import CepError
-from cepkit.parallel.model.rates import AgentRates
 from cepkit.parallel.plots.allocation import WORDS, allocation_bars, allocation_frame
 from cepkit.parallel.plots.runs import draw_threads
 from cepkit.parallel.plots.segments import MOST_ACTIONS, Segments, agent_marks, thread_segments
-from cepkit.parallel.plots.threads import _WORDS, SOURCE_LABEL, clock_title
-from cepkit.parallel.trace.trace import ACTIONS, Trace, clock_unit
+from cepkit.parallel.plots.threads import _WORDS, SOURCE_LABEL
+from cepkit.parallel.trace.trace import ACTIONS
+from cepkit.parallel.views.trace_view import TraceView
 from cepkit.plots import drawing, theme
 from cepkit.widgets.base import Floats, browser_half
-from cepkit.widgets.view import ResultView, marks_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 LABELS, WIDTH, AXIS = 132, 900, 34  # pixels
 
 
-class ThreadView(ResultView):
+class ThreadView(TraceView):
     """The work of each thread over time, in the colours of the agents, and the number of threads per agent.
 
     Drag over a part of the time to zoom in, and double-click to see the whole run. A part with more than
@@ -52,15 +50,8 @@ class ThreadView(ResultView):
 
     _esm, _css = browser_half("thread_view", "time_window.js")
     # Python -> browser
-    title = traitlets.Unicode("").tag(sync=True)
     lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # label, note
-    agents = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, mark
     actions = traitlets.List(traitlets.Unicode()).tag(sync=True)  # words for ACTIONS
-    x_label = traitlets.Unicode("").tag(sync=True)
-    unit = traitlets.Unicode("ns").tag(sync=True)
-    unit_ns = traitlets.Float(1.0).tag(sync=True)  # ns in one unit; times below are in ns
-    extent = traitlets.List(traitlets.Float()).tag(sync=True)  # start and end of the run
-    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time in the columns
     n_bins = traitlets.Int(0).tag(sync=True)  # 0: each segment is one action
     lane = Floats().tag(sync=True)
     agent = Floats().tag(sync=True)
@@ -71,42 +62,28 @@ class ThreadView(ResultView):
     high = Floats().tag(sync=True)
     items = Floats().tag(sync=True)
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)  # texts in the lanes: lane, time, agent
-    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
     allocation = traitlets.List(traitlets.Dict()).tag(sync=True)  # agent, modelled, busy, home
-    # browser -> Python
-    window = traitlets.List(traitlets.Float()).tag(sync=True)
-    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
-    def __init__(self, trace: Trace, *, rates: Sequence[AgentRates] | None = None, title: str = ""):
-        if not isinstance(trace, Trace):
-            raise CepError(
-                f"ThreadView: expected a Trace, got {type(trace).__name__}. Give matches.run.trace"
-            )
-        self._trace, self._rates = trace, rates
-        self.allocation_frame = allocation_frame(trace, rates)
-        unit, size = clock_unit(trace.makespan)
-        threads = trace.threads()
-        extent = [0.0, trace.makespan]
-        super().__init__(
-            title=title,
-            lanes=[_lane(row) for row in threads.itertuples()],
-            agents=[
-                {"name": name, "mark": mark}
-                for name, mark in zip(trace.agents, marks_of(list(trace.agents)), strict=True)
-            ],
-            actions=[_WORDS[action] for action in ACTIONS],
-            x_label=clock_title("time since the start of the run", unit, trace.measured),
-            unit=unit,
-            unit_ns=size,
-            extent=extent,
-            window=extent,
-            allocation=[
-                {name: None if _is_missing(value) else value for name, value in row.items()}
-                for row in self.allocation_frame.to_dict("records")
-            ],
-            **self._columns(*extent),
-        )
-        self.observe(self._look_closer, "window")
+    def _fixed_traits(self) -> dict[str, Any]:
+        trace = self._trace
+        self.allocation_frame = allocation_frame(trace, self._rates)
+        allocation = self.allocation_frame.astype(object).where(self.allocation_frame.notna(), None)
+        return {
+            "lanes": [_lane(row) for row in trace.threads().itertuples()],
+            "actions": [_WORDS[action] for action in ACTIONS],
+            "allocation": allocation.to_dict("records"),
+        }
+
+    def _columns(self, low: float, high: float) -> dict[str, Any]:
+        whole = len(self._trace.done.start) <= MOST_ACTIONS
+        segments = thread_segments(self._trace, *(self.extent or [0.0, None] if whole else (low, high)))
+        names = ("lane", "agent", "action", "start", "end", "low", "high", "items")
+        made = {name: getattr(segments, name) for name in names}
+        marks = [
+            {"lane": lane, "time": time, "agent": agent}
+            for lane, time, agent in agent_marks(segments, low, high)
+        ]
+        return {**made, "marks": marks, "n_bins": segments.n_bins, "shown": [low, high]}
 
     def figure(self, what: str = "threads") -> go.Figure:
         """Return a plotly figure of the lanes, or for ``"allocation"`` of the threads of each agent."""
@@ -128,34 +105,6 @@ class ThreadView(ResultView):
     def _summary(self) -> str:
         how = "measured" if self._trace.measured else "simulated"
         return f"{self._trace.n_threads} threads, {len(self.agents)} agents, {how}"
-
-    # --- parts
-
-    def _columns(self, low: float, high: float) -> dict:
-        whole = len(self._trace.done.start) <= MOST_ACTIONS
-        segments = thread_segments(self._trace, *(self.extent or [0.0, None] if whole else (low, high)))
-        names = ("lane", "agent", "action", "start", "end", "low", "high", "items")
-        made = {name: getattr(segments, name) for name in names}
-        marks = [
-            {"lane": lane, "time": time, "agent": agent}
-            for lane, time, agent in agent_marks(segments, low, high)
-        ]
-        return {**made, "marks": marks, "n_bins": segments.n_bins, "shown": [low, high]}
-
-    def _look_closer(self, change) -> None:
-        """Send the segments of another part of the run."""
-        low, high = change["new"] if len(change["new"]) == 2 else self.extent
-        low, high = max(low, self.extent[0]), min(high, self.extent[1])
-        if not high > low:
-            return
-        with self.hold_sync():
-            for name, value in self._columns(low, high).items():
-                setattr(self, name, value)
-            self.version += 1
-
-
-def _is_missing(value) -> bool:
-    return isinstance(value, float) and value != value
 
 
 def _lane(row) -> dict:
