@@ -90,7 +90,7 @@ FREE, FILLING, WAITING, HELD, RETIRED = range(5)
 # Fields of an entry of ``ItemBlocks.log``.
 NUMBER, TICKET, LOW, HIGH, IS_ALIVE = range(5)
 # Indices of ``control``, the numbers that threads share, each on its own cache line: those of the run, of a
-# stage, and of a thread.
+# stage, and of a thread. After EVENTS_… comes PARTIALS_…, so ``EVENTS_LOW + kind`` is the index of a kind.
 _LINE = 8
 (STOP, CURSOR, OUTSTANDING, N_ENDED, PASS_LOCK, SOURCE_LOCK, FREE_LOCK, N_FREE, N_MADE, PASS, N_SINCE,
  NEXT_PASS, N_MATCHES, N_TRACED, N_WAITING, N_FOUND) = range(16)  # fmt: skip
@@ -481,12 +481,8 @@ def _remove_expired(net, blocks, own, control, trace, r, now):
     for s in range(n_stages if is_marked else 0):
         n_events, n_partials = 0, 0
         for kind in range(2):
-            low_at, next_at = (
-                (_of_stage(s, EVENTS_LOW), _of_stage(s, EVENTS_NEXT))
-                if kind == EVENTS
-                else (_of_stage(s, PARTIALS_LOW), _of_stage(s, PARTIALS_NEXT))
-            )
-            low, end = atomic.load(control, low_at), atomic.load(control, next_at)
+            low_at = _of_stage(s, EVENTS_LOW + kind)
+            low, end = atomic.load(control, low_at), atomic.load(control, _of_stage(s, EVENTS_NEXT + kind))
             is_tight = net.stages[s, IN_ORDER] and net.options[REMOVAL] == WATERMARK
             limits = net.events[POSITION if is_tight else EXPIRY]
             mark, is_first, gone = own.marks[r, 1 - kind, s], True, 0
@@ -516,7 +512,7 @@ def _remove_expired(net, blocks, own, control, trace, r, now):
                     low = i + 1
             atomic.store(control, low_at, low)
             n_logged += end - low
-            atomic.add(control, _of_stage(s, EVENTS_HELD if kind == EVENTS else PARTIALS_HELD), -gone)
+            atomic.add(control, _of_stage(s, EVENTS_HELD + kind), -gone)
             if kind == EVENTS:
                 n_events = gone
             else:
@@ -619,8 +615,8 @@ def _choose_work(net, control, hand, r):
 @njit(**_INLINED)
 def _has_log_room(net, blocks, own, control, stage, kind):
     """Return whether the log of a stage has room for one more entry from every thread."""
-    low = atomic.load(control, _of_stage(stage, EVENTS_LOW if kind == EVENTS else PARTIALS_LOW))
-    end = atomic.load(control, _of_stage(stage, EVENTS_NEXT if kind == EVENTS else PARTIALS_NEXT))
+    low = atomic.load(control, _of_stage(stage, EVENTS_LOW + kind))
+    end = atomic.load(control, _of_stage(stage, EVENTS_NEXT + kind))
     return end - low + len(own.hand) < blocks.log.shape[2]
 
 
@@ -686,7 +682,7 @@ def _take_batch(net, blocks, own, control, r, work):
     atomic.store(control, _of_thread(n_stages, r, EPOCH), atomic.load(control, PASS * _LINE))
     hand[KIND], hand[AT_STAGE] = kind, stage
     # Log entry: first its index, then the ticket. A thread with a higher ticket then finds this entry.
-    i = atomic.add(control, _of_stage(stage, EVENTS_NEXT if kind == EVENTS else PARTIALS_NEXT), 1)
+    i = atomic.add(control, _of_stage(stage, EVENTS_NEXT + kind), 1)
     length = blocks.log.shape[2]
     entry, at = blocks.log[kind, stage, i % length], ((kind * n_stages + stage) * length + i % length) * 5
     atomic.store(blocks.log, at + NUMBER, -i - 1)
@@ -702,10 +698,9 @@ def _gather_partners(net, blocks, own, control, r):
     hand, lists, n_stages = own.hand[r], own.lists[r], len(net.stages)
     stage, kind, ticket = hand[AT_STAGE], hand[KIND], hand[HELD_TICKET]
     other, length = 1 - kind, blocks.log.shape[2]
-    low = atomic.load(control, _of_stage(stage, EVENTS_LOW if other == EVENTS else PARTIALS_LOW))
-    end = atomic.load(control, _of_stage(stage, EVENTS_NEXT if other == EVENTS else PARTIALS_NEXT))
+    low = atomic.load(control, _of_stage(stage, EVENTS_LOW + other))
+    end = atomic.load(control, _of_stage(stage, EVENTS_NEXT + other))
     n, position = 0, net.events[POSITION]
-    least, most = 0, 0
     if kind == EVENTS:
         least, most = position[hand[FIRST]], position[hand[STOP_AT] - 1]
     else:

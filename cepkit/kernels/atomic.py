@@ -14,7 +14,6 @@ from numba.extending import intrinsic
 
 _I64 = ir.IntType(64)
 _CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
-HAS_CLOCK = sys.platform != "win32"
 
 
 def _pointer(context, builder, signature, arguments):

@@ -192,12 +192,12 @@ def _position_edges(position: np.ndarray) -> np.ndarray:
     return np.linspace(distinct[0], np.nextafter(distinct[-1], np.inf), POSITION_BINS + 1)
 
 
-def share_up_to(made: Utilities, threshold: float, row: int | None = None) -> float:
+def share_up_to(made: Utilities, threshold: float) -> float:
     """Return the share of events or partial matches with a utility up to a threshold.
 
     The bin that contains the threshold counts in proportion to its part below the threshold.
     """
-    n = made.n_of_utility.sum(axis=0) if row is None else made.n_of_utility[row]
+    n = made.n_of_utility.sum(axis=0)
     low, high = made.utility_edges[:-1], made.utility_edges[1:]
     part = np.clip((threshold - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
     return float((n * part).sum() / n.sum()) if n.sum() else 0.0

@@ -156,13 +156,15 @@ class AgentRun:
         width = n_components + (4 if any(j.is_loop for plan in agents.plans for j in plan.joins) else 0)
         n_rows = max(1, min(self.settings.batch, 64))
         n_blocks = max(room, n_own * (2 * (k.MOST_HITS // n_rows + 2) + 2 * self.settings.chunk + 2))
+        needs_memo = any(memo_partner(plan, plan.joins[rank]) is not None for _, plan, rank in agents.stages)
+        memo = np.zeros(memo_size(self.net.events.shape[1]) if needs_memo else 1, np.int64)
         self.blocks = k.ItemBlocks(
             np.zeros((n_blocks, n_rows, width), np.int64),
             np.zeros((n_blocks, n_rows, n_components), np.int32),
             np.zeros((2, n_blocks, n_rows), np.int64), np.zeros((n_blocks, 16), np.int64),
             np.zeros(n_blocks, np.int64), np.full((n_stages, n_blocks), -1, np.int64),
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
-            np.zeros((2, n_stages, room + n_own, 5), np.int64), self._memo(),
+            np.zeros((2, n_stages, room + n_own, 5), np.int64), memo,
         )  # fmt: skip
         n_found = (room + n_own * k.MOST_HITS + self.settings.chunk) if self.settings.keep else 0
         self.found = k.FullMatches(
@@ -204,13 +206,6 @@ class AgentRun:
         of_thread[:, k.MARK], of_thread[:, k.EPOCH] = -1, k.END
         self.of_stage = of_stage
         self.trace = np.zeros((1 << 12 if self.settings.trace else 1, k.N_TRACE_COLUMNS))
-
-    def _memo(self) -> np.ndarray:
-        """Return the empty memo of condition results."""
-        is_used = any(
-            memo_partner(plan, plan.joins[rank]) is not None for _, plan, rank in self.agents.stages
-        )
-        return np.zeros(memo_size(self.net.events.shape[1]) if is_used else 1, np.int64)
 
     def _lists(self) -> np.ndarray:
         length = max(len(self.blocks.state), self.blocks.log.shape[2])
@@ -262,9 +257,9 @@ class AgentRun:
         k, old = self.k, self.blocks.log
         length = old.shape[2]
         log = np.zeros((2, self.n_stages, 2 * length, 5), np.int64)
-        for kind, (low, end) in enumerate(((k.EVENTS_LOW, k.EVENTS_NEXT), (k.PARTIALS_LOW, k.PARTIALS_NEXT))):
+        for kind in (k.EVENTS, k.PARTIALS):
             for s in range(self.n_stages):
-                numbers = np.arange(self.of_stage[s, low], self.of_stage[s, end])
+                numbers = np.arange(*self.of_stage[s, [k.EVENTS_LOW + kind, k.EVENTS_NEXT + kind]])
                 log[kind, s, numbers % (2 * length)] = old[kind, s, numbers % length]
         self.blocks = self.blocks._replace(log=log)
         self._renew_lists()

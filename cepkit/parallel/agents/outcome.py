@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -273,6 +273,7 @@ def outcome(
     """Return the outcome of a run of agents; for ``start`` see `trace_of`."""
     k, own, stages = run.k, run.own, list(run.agents.stage_of_agent)
     counts = own.counts.sum(axis=0)[stages]
+    of_model = partial(agent_statistics, run.agents.program, run.agents.events, run.agents.orders)
     n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
     has_latency = n and not run.is_real
     return ParallelRun(
@@ -285,28 +286,20 @@ def outcome(
         greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
         left=run.left(), trace=trace_of(run, start) if run.settings.trace else None, block=run.block(),
         found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
-        _measure=_rates_of(run) if run.settings.trace else None,
+        _measure=of_model if run.settings.trace else None,
     )  # fmt: skip
-
-
-def _rates_of(run: AgentRun) -> Callable[[], tuple[AgentRates, ...]]:
-    """Return a function that measures the rates and selectivities of a run's events."""
-    agents = run.agents
-    return partial(agent_statistics, agents.program, agents.events, agents.orders)
 
 
 def sum_runs(
     engine: str, runs: list[ParallelRun], makespan: float, busy: np.ndarray, unit: list[int]
 ) -> ParallelRun:
     """Return the runs of a stream's parts as one run; ``unit`` has the thread of each part."""
+    by_agent = ("looked", "compared", "taken", "sent", "looped")
     n = sum(run.n_matches for run in runs)
     found = [run for run in runs if run.n_matches]
     of_unit = np.zeros(len(busy))
     for run, own in zip(runs, unit, strict=True):
         of_unit[own] = max(of_unit[own], run.most_bytes)
-
-    def total(arrays: Iterable[np.ndarray]) -> np.ndarray:
-        return np.sum(list(arrays), axis=0)
 
     return ParallelRun(
         engine=engine,
@@ -315,11 +308,7 @@ def sum_runs(
         makespan=makespan,
         busy=busy,
         agents=runs[0].agents,
-        looked=total(run.looked for run in runs),
-        compared=total(run.compared for run in runs),
-        taken=total(run.taken for run in runs),
-        sent=total(run.sent for run in runs),
-        looped=total(run.looped for run in runs),
+        **{name: np.sum([getattr(run, name) for run in runs], axis=0) for name in by_agent},
         n_locks=sum(run.n_locks for run in runs),
         n_units=len(runs),
         most_bytes=float(of_unit.sum()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -61,13 +61,10 @@ def run_agents(
 
 def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tuple[float, np.ndarray]:
     """Run all threads to the end; return the elapsed seconds, and the seconds that each thread worked."""
-    k, n_threads, seconds, why = run.k, run.crew.n_threads, 0.0, run.k.WENT_ON
-    work, busy = _worker(run.agents, k.work()), np.zeros(n_threads)
-    while why != k.FINISHED and run.net.deliveries.shape[1]:
-        run.shared[k.STOP] = 0
+    n_threads, seconds = run.crew.n_threads, 0.0
+    work, busy = _worker(run.agents, run.k.work()), np.zeros(n_threads)
+    for _ in _rounds(run):
         seconds += _run_loops(partial(_work_until_done, work, run), n_threads, [run], busy, on_wait)
-        why = int(run.shared[k.STOP]) or k.FINISHED
-        run.grow(why)
     return seconds, busy
 
 
@@ -113,13 +110,10 @@ def run_units(
             if own == r:
                 checkpoint()
                 run = under_way[r] = runs[i] = make()
-                work, why = _worker(run.agents, kernel), k.WENT_ON
-                while why != k.FINISHED and run.net.deliveries.shape[1]:
-                    run.shared[k.STOP] = 0
+                work = _worker(run.agents, kernel)
+                for _ in _rounds(run):
                     checkpoint()
                     _work_until_done(work, run, 0)
-                    why = int(run.shared[k.STOP]) or k.FINISHED
-                    run.grow(why)
 
     busy = np.zeros(threads)
     seconds = _run_loops(loop, threads, under_way, busy, on_wait)
@@ -136,6 +130,16 @@ def _worker(agents: Agents, kernel: Callable) -> Callable[[AgentRun, int], int]:
             )
 
     return work
+
+
+def _rounds(run: AgentRun) -> Iterator[None]:
+    """Yield until a run is finished, and grow the array that was too short in the last round."""
+    k, why = run.k, run.k.WENT_ON
+    while why != k.FINISHED and run.net.deliveries.shape[1]:
+        run.shared[k.STOP] = 0
+        yield
+        why = int(run.shared[k.STOP]) or k.FINISHED
+        run.grow(why)
 
 
 def _work_until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int) -> None:

@@ -21,7 +21,7 @@ from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.agents.threads import run_agents
-from cepkit.parallel.engine.matches import parallel_sequence
+from cepkit.parallel.engine.matches import ParallelMatches
 from cepkit.parallel.model.allocation import (
     COST_MODELS,
     LEAST_THREADS,
@@ -61,7 +61,7 @@ class ParallelEngine(EngineValue):
 
     def planned(self, *, trace: bool) -> Engine:
         """Return the planner's engine that runs this value; see `EngineValue.planned`."""
-        run = partial(parallel_sequence, engine=self, trace=trace)
+        run = partial(ParallelMatches, engine=self, trace=trace)
         return Engine(
             str(self), self.summary, self._reason, run,
             automatic=False, takes_order=True, details=self.details,

@@ -32,10 +32,11 @@ class Runner(Protocol):
         ...
 
 
-def parallel_sequence(
-    program: SequenceProgram, events: Events, *, engine: Runner, trace: bool = False
-) -> SequenceSet:
-    """Return the matches of ``program`` in ``events`` by a parallel engine.
+class ParallelMatches(SequenceSet):
+    """The matches of a program in events by a parallel engine, found at first use.
+
+    Counting keeps no match. The first access to a match makes all matches. A bounded first look, such as a
+    ``repr``, uses the search engine.
 
     Parameters
     ----------
@@ -47,17 +48,7 @@ def parallel_sequence(
         The parallel engine.
     trace : bool
         Whether the engine records every step.
-
-    Notes
-    -----
-    Counting keeps no match. The first access to a match makes all matches. A bounded first look, such as a
-    ``repr``, uses the search engine.
     """
-    return ParallelMatches(program, events, engine, trace)
-
-
-class ParallelMatches(SequenceSet):
-    """The matches of a parallel engine, found at first use."""
 
     def __init__(self, program: SequenceProgram, events: Events, engine: Runner, trace: bool):
         self.program, self.events, self.engine, self.trace = program, events, engine, trace

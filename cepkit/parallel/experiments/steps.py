@@ -52,8 +52,8 @@ def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -
     -----
     A match is lost at the first step after which even the corrected rules would not find it.
     """
-    example = _example(example)
-    rules = _rules(rules, example)
+    example = _look_up("example", example, {of.name: of for of in PROTOCOL_COUNTEREXAMPLES})
+    rules = _look_up("rules", rules, {"unsafe": example.rules, "corrected": Rules()})
     states: list = []
     example.run(rules, watch=lambda model: states.append(copy.deepcopy(model)))
     rows: list[tuple] = []
@@ -106,19 +106,10 @@ def step_table(steps: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _example(example: str | Interleaving) -> Interleaving:
-    if isinstance(example, Interleaving):
-        return example
-    return _look_up("example", example, {of.name: of for of in PROTOCOL_COUNTEREXAMPLES})
-
-
-def _rules(rules: str | Rules, example: Interleaving) -> Rules:
-    if isinstance(rules, Rules):
-        return rules
-    return _look_up("rules", rules, {"unsafe": example.rules, "corrected": Rules()})
-
-
-def _look_up(what: str, name: str, known: Mapping[str, Any]) -> Any:
+def _look_up(what: str, name: Any, known: Mapping[str, Any]) -> Any:
+    """Return the value of a name; an example or rules stand for themselves."""
+    if isinstance(name, Interleaving | Rules):
+        return name
     if name not in known:
         near = nearest(str(name), known)
         raise CepError(f"protocol_steps: {what} {name!r} is not known.{near} There are {list(known)}")

@@ -261,7 +261,8 @@ class Trace:
             kind = (self.done.agent[own] + 1) * len(ACTIONS) + self.done.action[own]
             idle = np.diff(edges)
             for code in np.unique(kind):
-                spent = np.diff(_time_until(edges, *self._spans(own[kind == code])))
+                of = own[kind == code]
+                spent = np.diff(_time_until(edges, self.done.start[of], self.done.end[of]))
                 idle = idle - spent
                 found.append((thread, code // len(ACTIONS) - 1, code % len(ACTIONS), spent))
             found.append((thread, NO_AGENT, len(ACTIONS), idle))
@@ -478,9 +479,6 @@ class Trace:
         import pandas as pd
 
         return pd.Categorical.from_codes(codes, pd.Index(self.agents, dtype=object))
-
-    def _spans(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.done.start[rows], self.done.end[rows]
 
     def _length_of_agent(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean (over the makespan) and the greatest value of one length, by agent."""
