@@ -14,7 +14,6 @@ from cepkit.parallel.model.allocation import (
     allocate_threads,
     pairs_to_fuse,
     split_by_load,
-    split_workers,
     thread_shares,
 )
 from cepkit.parallel.model.costs import (
@@ -23,7 +22,6 @@ from cepkit.parallel.model.costs import (
     evaluation_rates,
     event_loads,
     match_loads,
-    needed_workers,
     synchronisation,
 )
 from cepkit.parallel.model.rates import (
@@ -308,17 +306,6 @@ def test_work():
     assert loads == pytest.approx([a + b for a, b in zip(computation(rates, "paper"), locks, strict=True)])
 
 
-def test_needed_workers_are_the_offered_load():
-    rates = AgentRates((100.0, 400.0), 10.0, evaluation_cost=25_000.0)  # 400 000 pairs of 25 us per second
-    assert needed_workers(rates) == (10,) and needed_workers(rates, "paper") == (10,)
-    # With its own number p of evaluations between two items, each printed bound, m W / p or e W / p, is this.
-    between_events, between_matches = 1 / (400 * 25e-6), 1 / (100 * 25e-6)
-    (arrivals,), window = arrival_rates(rates), rates.window
-    assert arrivals * window / between_events == pytest.approx(10.0)
-    assert rates.rates[1] * window / between_matches == pytest.approx(10.0)
-    assert needed_workers(replace(rates, rates=(1e-9, 1e-9), in_window=())) == (1,)
-
-
 def test_values_that_do_not_fit():
     with pytest.raises(CepError, match=r"selectivities: 2 values. There must be 3"):
         AgentRates((1.0, 1.0, 1.0), 1.0, (0.5, 0.5))
@@ -366,17 +353,10 @@ def test_too_few_threads():
 
 
 @pytest.mark.parametrize("threads", range(2, 13))
-def test_split_of_workers(threads):
-    for event_need in range(1, 14):
-        for match_need in range(1, 14):
-            events, matches = split_workers(threads, event_need, match_need)
-            assert events + matches == threads and min(events, matches) >= 1
-            if event_need + match_need >= threads:
-                assert events <= event_need and matches <= max(match_need, threads - threads // 2)
-                assert matches <= match_need or events == event_need
-            if event_need == match_need >= threads:
-                assert events == threads // 2
+def test_split_by_load(threads):
     assert split_by_load(threads, 0.0, 5.0) == (1, threads - 1)
+    assert split_by_load(threads, 5.0, 0.0) == (threads - 1, 1)
+    assert sum(split_by_load(threads, 2.0, 1.0)) == threads
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -242,12 +242,9 @@ def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_l
     if how == "hash":
         mixed = np.arange(len(size), dtype=np.uint64) * _GOLDEN >> np.uint64(33)
         return (mixed % np.uint64(threads)).astype(np.int64)
-    unit = np.zeros(len(size), np.int64)
-    load = np.zeros(threads, np.int64)
-    for key in np.argsort(-size, kind="stable"):
-        unit[key] = np.argmin(load)
-        load[unit[key]] += size[key]
-    return unit
+    from cepkit.kernels.blocks import balanced_blocks
+
+    return balanced_blocks(size, threads).astype(np.int64)
 
 
 def _at_least_one(name: str, value: int) -> None:

@@ -89,37 +89,6 @@ def allocate_threads(
     return tuple(made)
 
 
-def split_workers(threads: int, event_need: int, match_need: int) -> tuple[int, int]:
-    """Return the number of event workers and of match workers of an agent.
-
-    Parameters
-    ----------
-    threads : int
-        T_i, at least 2.
-    event_need, match_need : int
-        Workers of the kind that have enough work; see `needed_workers`.
-
-    Returns
-    -------
-    tuple of (int, int)
-        At least 1 each.
-
-    Notes
-    -----
-    Each kind gets half. Workers that one kind does not need go to the other kind, and workers that neither
-    needs go to the match workers.
-    Source: HYPERSONIC, section IV: the bounds on both kinds.
-
-    Examples
-    --------
-    >>> split_workers(6, 9, 9), split_workers(6, 2, 9), split_workers(6, 9, 2)
-    ((3, 3), (2, 4), (4, 2))
-    """
-    low, high = max(1, threads - match_need), max(1, event_need)
-    events = min(max(threads // 2, low), high, threads - 1)
-    return events, threads - events
-
-
 def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[int, int]:
     """Return the number of event workers and of match workers by their measured loads, at least 1 each.
 

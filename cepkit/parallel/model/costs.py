@@ -6,7 +6,6 @@ See `cepkit.parallel.model.rates` for the values and the two models.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil
 
 from cepkit.parallel.model.rates import (
     AgentRates,
@@ -18,9 +17,6 @@ from cepkit.parallel.model.rates import (
     sending_rates,
     shares_left,
 )
-
-_NS_PER_S = 1e9
-_MOST_WORKERS = 1 << 31
 
 
 def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
@@ -165,29 +161,3 @@ def agent_loads(
     """
     waits = synchronisation(rates, event_workers, match_workers, model)
     return tuple(map(sum, zip(computation(rates, model), waits, strict=True)))
-
-
-def needed_workers(rates: AgentRates, model: str = "simplex") -> tuple[int, ...]:
-    """Return how many workers of one kind each agent can keep busy, at least 1.
-
-    Returns
-    -------
-    tuple of int, by agent
-        The offered load e_i m_i W tau_i, rounded up, where tau_i is the number of seconds per evaluation.
-        Simplex counts only the pairs in order.
-
-    Notes
-    -----
-    A worker evaluates 1 / (e_i tau_i) pairs between two events and 1 / (m_i tau_i) pairs between two partial
-    matches. If p is the value of its own kind, both bounds of the paper are the same offered load.
-    Source: HYPERSONIC, section IV: event workers up to m_i W / p, match workers up to e_i W / p.
-    Differs: the paper uses one p for both.
-
-    Examples
-    --------
-    >>> needed_workers(AgentRates((1e3, 1e4), window=60.0, evaluation_cost=5.0))
-    (3,)
-    """
-    loads = event_loads(rates, model) if model == "paper" else evaluation_rates(rates, model)
-    busy = [n * rates.evaluation_cost[c] / _NS_PER_S for c, n in zip(rates.agents, loads, strict=True)]
-    return tuple(max(1, ceil(min(load, _MOST_WORKERS))) for load in busy)
