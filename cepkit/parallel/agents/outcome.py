@@ -108,11 +108,10 @@ class ParallelRun:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> run.rates[0].rates
-        (0.375, 0.375, 0.25)
+        (0.375, 0.375)
         """
         return None if self._measure is None else self._measure()
 
@@ -124,11 +123,10 @@ class ParallelRun:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> run.n_threads
-        4
+        2
         """
         return len(self.busy)
 
@@ -140,11 +138,10 @@ class ParallelRun:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> run.n_items
-        55
+        24
         """
         return int(self.taken.sum())
 
@@ -156,11 +153,10 @@ class ParallelRun:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> round(run.idle_share, 2)
-        0.66
+        0.25
         """
         whole = self.makespan * self.n_threads
         return 1 - float(self.busy.sum()) / whole if whole else 0.0
@@ -187,9 +183,8 @@ class ParallelRun:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> import plotly.graph_objects as go
         >>> isinstance(run.plot("busy"), go.Figure)
         True
@@ -227,9 +222,8 @@ class ParallelRun:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> type(run.view("threads")).__name__
         'ThreadView'
         """

@@ -136,11 +136,10 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> run.trace.makespan
-        6465.0
+        2611.0
         """
         return float(self.done.end.max(initial=0.0))
 
@@ -159,11 +158,10 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> len(run.trace.actions())
-        8
+        5
         """
         import pandas as pd
 
@@ -187,11 +185,10 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
-        >>> len(run.trace.threads())  # 4 threads and the source
-        5
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
+        >>> len(run.trace.threads())  # 2 threads and the source
+        3
         """
         import pandas as pd
 
@@ -243,11 +240,10 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
-        >>> round(float(run.trace.states(n_bins=1)["share"].sum()))  # 1 for each of 4 threads and the source
-        5
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
+        >>> round(float(run.trace.states(n_bins=1)["share"].sum()))  # 1 for each of 2 threads and the source
+        3
         """
         import pandas as pd
 
@@ -297,9 +293,8 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> int(run.trace.lengths()["partial_buffer"].min())
         0
         """
@@ -326,11 +321,10 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> len(run.trace.agents_frame())
-        2
+        1
         """
         import pandas as pd
 
@@ -365,12 +359,11 @@ class Trace:
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", engine=cep.Hybrid(threads=4), trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> run.trace.totals()[["n_items", "compared", "n_matches"]]
            n_items  compared  n_matches
-        0       55        45         22
+        0       24        23         23
         """
         import pandas as pd
 
@@ -404,9 +397,8 @@ class Trace:
         >>> import pandas as pd
         >>> import tempfile
         >>> from pathlib import Path
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     run.trace.save(Path(folder) / "trace")
         ...     sorted(path.name for path in Path(folder, "trace").iterdir())
@@ -435,9 +427,8 @@ class Trace:
         >>> import pandas as pd
         >>> import tempfile
         >>> from pathlib import Path
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> run = cep.simulate(events, query, event_type="kind", trace=True)
+        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     run.trace.save(Path(folder) / "trace")
         ...     cep.Trace.load(Path(folder) / "trace").makespan == run.trace.makespan
