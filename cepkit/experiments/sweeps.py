@@ -20,8 +20,6 @@ import pyarrow.parquet as pq
 from cepkit.errors import CepError, whole_number
 from cepkit.progress import Progress
 
-__all__ = ["PointError", "SweepMismatchError", "sweep"]
-
 _SWEEP = "sweep.json"
 _POINTS = "points"
 _FORMAT = 1

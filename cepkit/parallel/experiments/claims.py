@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-__all__ = ["claims"]
-
 FULL, STATE, RIP, ONE = "hybrid, fully dynamic", "hybrid, state-dynamic", "RIP", "sequential"
 _AT = ["data", "pattern", "window_min", "threads", "length"]
 

@@ -10,26 +10,17 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from cepkit.errors import CepError
 from cepkit.parallel.agents.crew import Costs, Crew
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, Sequential
-from cepkit.parallel.experiments.costs import evaluations_per_agent
 from cepkit.parallel.experiments.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of
 from cepkit.parallel.experiments.workloads import VARIABLES, Workload, prepared, sensors
+from cepkit.parallel.model.costs import evaluation_rates, event_loads
+from cepkit.parallel.model.rates import AgentRates
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.parallel.trace.trace import ACTIONS, Trace
-
-__all__ = [
-    "buffers",
-    "bursts",
-    "by_cost_model",
-    "evaluations",
-    "machine_load",
-    "measured",
-    "network_of",
-    "spread",
-]
 
 
 def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
@@ -47,6 +38,64 @@ def evaluations(workload: Workload, *, window_min: float | None = None, costs: C
     table = evaluations_per_agent(rates, run.compared.tolist(), seconds)
     table.insert(0, "data", workload.name)
     return table
+
+
+def evaluations_per_agent(
+    rates: AgentRates, compared: Sequence[Sequence[float]], duration_s: float
+) -> pd.DataFrame:
+    """Return how many pairs each agent evaluates, counted and expected by the models.
+
+    Parameters
+    ----------
+    rates : AgentRates
+        Rates of the events of the run.
+    compared : sequence of (float, float), by agent
+        Pairs with tested conditions, by event workers and by match workers.
+    duration_s : float
+        Time span of the events in seconds of their clock, above 0.
+
+    Returns
+    -------
+    DataFrame
+        A row per agent and source: ``agent`` (number of its component in join order, from 1); ``source``
+        (``measured``; ``simplex``; ``paper``, for both kinds of workers; ``paper, one side``, for one kind);
+        ``per_second``; ``error`` relative to the measured value (NaN if that is 0).
+
+    Raises
+    ------
+    CepError
+        When an agent has no count, or the events span no time.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section IV. On Poisson streams, the paper counts 2 (i - 1)! times too many pairs.
+
+    Examples
+    --------
+    >>> three = AgentRates((1.0, 1.0, 1.0), window=6.0)
+    >>> table = evaluations_per_agent(three, [(600, 0), (1750, 50)], 100.0)
+    >>> table[table["source"] == "simplex"]
+       agent   source  per_second  error
+    1      2  simplex         6.0    0.0
+    5      3  simplex        18.0    0.0
+    """
+    if len(compared) != len(rates.agents):
+        raise CepError(f"compared: {len(compared)} counts. There must be {len(rates.agents)}, one per agent")
+    if not duration_s > 0:
+        raise CepError(f"duration_s={duration_s}: events that span no time have no rates")
+    measured = [float(sum(counts)) / duration_s for counts in compared]
+    sources = {
+        "measured": measured,
+        "simplex": evaluation_rates(rates),
+        "paper": evaluation_rates(rates, "paper"),
+        "paper, one side": event_loads(rates, "paper"),
+    }
+    rows = [
+        (component + 1, source, values[a], values[a] / measured[a] - 1 if measured[a] else float("nan"))
+        for a, component in enumerate(rates.agents)
+        for source, values in sources.items()
+    ]
+    return pd.DataFrame(rows, columns=["agent", "source", "per_second", "error"])
 
 
 def by_cost_model(

@@ -28,20 +28,6 @@ from cepkit.parallel.engine.engines import Hybrid, ParallelEngine, Sequential
 from cepkit.parallel.experiments.workloads import PATTERNS, VARIABLES, Workload, prepared
 from cepkit.parallel.simulation.simulation import simulate_agents
 
-__all__ = [
-    "COMPARED",
-    "CORES",
-    "COSTS",
-    "SYSTEMS",
-    "Runs",
-    "fusion",
-    "never_pruned",
-    "paced",
-    "rip_chunks_per_thread",
-    "simulated",
-    "speedup",
-]
-
 CORES = 24  # cores of the paper's machine
 COSTS = Costs()
 CHUNKS = 4  # chunks of RIP per thread

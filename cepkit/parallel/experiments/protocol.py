@@ -15,16 +15,6 @@ import pandas as pd
 
 from cepkit.errors import CepError
 
-__all__ = [
-    "PROTOCOL_COUNTEREXAMPLES",
-    "Interleaving",
-    "ProtocolEvent",
-    "ProtocolRun",
-    "Rules",
-    "read_stream",
-    "run_protocol",
-]
-
 _END = 1 << 62  # the watermark if nothing can still arrive
 
 

@@ -11,8 +11,6 @@ import pandas as pd
 from cepkit.errors import CepError, nearest
 from cepkit.parallel.experiments.protocol import PROTOCOL_COUNTEREXAMPLES, Interleaving, Rules
 
-__all__ = ["protocol_steps", "step_table"]
-
 NOTHING = "nothing"  # watermark if nothing can still arrive
 _COLUMNS = [
     *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),

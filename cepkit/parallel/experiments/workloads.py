@@ -21,8 +21,6 @@ from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from cepkit.planning.validation import compile_checked
 
-__all__ = ["PATTERNS", "VARIABLES", "Workload", "poisson", "prepared", "real_workloads", "sensors", "stocks"]
-
 PATTERNS = ("SEQ", "Kleene")
 VARIABLES = "abcdefgh"
 REPEATED = 3  # the component that is a loop in "Kleene"

@@ -17,18 +17,6 @@ from cepkit.parallel.trace.trace_files import columns_of, read_tables, write_tab
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ACTIONS",
-    "IDLE",
-    "LENGTHS",
-    "NO_AGENT",
-    "SOURCE_THREAD",
-    "Actions",
-    "Lengths",
-    "Trace",
-    "clock_unit",
-]
-
 # Deliver events, process an agent's events or its partial matches, remove items from its buffers.
 ACTIONS = ("source", "events", "partials", "removal")
 SOURCE, EVENTS, PARTIALS, REMOVAL = range(len(ACTIONS))
