@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf, prod
 
@@ -173,7 +173,7 @@ class _JoinShares:
     def _share(
         self, name: str, of: Iterable[int], sizes: Mapping[int, int], conditions=(), absences=()
     ) -> float:
-        own = self.sample.own
+        sample, own = self.sample, self.sample.own
         size = np.array([sizes.get(c, 1) for c in range(len(self.members))], np.int64)
         first = np.concatenate([[0], np.cumsum(size)])
         drawn = frozenset(chain.from_iterable(range(first[c], first[c + 1]) for c in of or [0]))
@@ -183,19 +183,9 @@ class _JoinShares:
             sizes_of = np.repeat(size[None, :], len(places), axis=0)
             return holding(own.places, accept, self.bound, places.ravel(), sizes_of, conditions, absences)
 
-        return self._measure(name, drawn, holds, np.repeat(np.arange(len(size)), size).tolist())
-
-    def _measure(
-        self,
-        name: str,
-        drawn: frozenset[int],
-        holds: Callable[[np.ndarray], np.ndarray],
-        components: Sequence[int],
-    ) -> float:
-        """Return the share of combinations that hold; ``drawn``: the members of a combination that matter."""
-        sample, members = self.sample, [self.members[c] for c in components]
-        of = (sample.later, sample.window_end, sample.seed)
-        return measure_condition(name, drawn, holds, members, *of).selectivity
+        members = [self.members[c] for c in np.repeat(np.arange(len(size)), size)]
+        drawing = (sample.later, sample.window_end, sample.seed)
+        return measure_condition(name, drawn, holds, members, *drawing).selectivity
 
 
 def _has_gap(join: Join) -> bool:

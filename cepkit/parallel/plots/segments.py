@@ -86,17 +86,16 @@ def thread_segments(
         n = len(rows)
         items = done.n_items[rows].astype(np.float64)
         return _segments(threads, lane, kind, start, end, np.zeros(n), np.ones(n), items, 0)
-    first_of_lane = np.searchsorted(lane, np.arange(len(threads) + 1))
+    rows_of_lane = np.split(np.arange(len(lane)), np.searchsorted(lane, np.arange(1, len(threads))))
     groups = [
-        (t, code, _time_in(start[own][of], end[own][of]))
-        for t in range(len(threads))
-        for own in (slice(first_of_lane[t], first_of_lane[t + 1]),)
+        (t, code, own[kind[own] == code])
+        for t, own in enumerate(rows_of_lane)
         for code in np.unique(kind[own])
-        for of in (kind[own] == code,)
     ]
     while True:
         edges = np.linspace(begin, until, n_bins + 1)
-        share = np.array([np.diff(spent(edges)) for _, _, spent in groups]) * (n_bins / (until - begin))
+        spent = [np.diff(_time_until(edges, start[own], end[own])) for _, _, own in groups]
+        share = np.array(spent) * (n_bins / (until - begin))
         group, number = np.nonzero(share > _DUST)
         if len(group) <= MOST_SEGMENTS or n_bins <= FEWEST_BINS:
             break
@@ -116,10 +115,6 @@ def thread_segments(
     return _segments(
         threads, lane, kind_of_group[group], edges[number], edges[number + 1], top - high, top, items, n_bins
     )
-
-
-def _time_in(starts: np.ndarray, ends: np.ndarray):
-    return lambda edges: _time_until(edges, starts, ends)
 
 
 def _segments(threads, lane, kind, start, end, low, high, items, n_bins: int) -> Segments:
