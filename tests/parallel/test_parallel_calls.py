@@ -120,6 +120,14 @@ def check_in_order(frame, query, wanted, engine, order):
     assert [len(run.block) for run in runs] == [len(wanted), 0]
 
 
+@pytest.mark.parametrize("engine", [cep.RIP(threads=2, chunk=1), cep.RIP(threads=2, multiple=1)], ids=as_text)
+def test_chunks_see_what_must_be_absent_before_them(engine):
+    """The agents of a chunk read these events from the whole stream."""
+    events = pd.DataFrame({"kind": list("xxxxNABxxxxxAB"), "t": range(14)})
+    found = cep.match(events, "PATTERN SEQ(!N n, A a, B b) WITHIN 5", engine=engine, **CALL)
+    assert found.lineage()["index"].tolist() == [12, 13]
+
+
 def test_arrival_is_given_by_row(frame):
     mixed = frame.sample(frac=1, random_state=1)
     arrival = mixed["t"].to_numpy() * 1e6

@@ -13,12 +13,11 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.loading import load
-from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.parallel.compile.join_source import world_rows, write_joins
+from cepkit.parallel.compile.join_source import columns_by_kind, write_joins
 from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
 from cepkit.planning.planner import Engine
 
@@ -180,33 +179,24 @@ class Agents:
     def world(self) -> tuple[np.ndarray, ...]:
         """The arrays that conditions read, see `WORLD` in `cepkit.parallel.compile.join_source`."""
         places, inputs = self.places, self.places.inputs
-        dtypes = dtypes_of(inputs)
-        names = list(world_rows(dtypes))
-        vectors = [inputs.columns[name] for name in names if dtypes[name] == VECTOR]
-        floats = [inputs.columns[name] for name in names if dtypes[name].startswith("float")]
-        integers = [
-            inputs.columns[name] for name in names if dtypes[name] != VECTOR and dtypes[name][0] != "f"
-        ]
+        kinds = columns_by_kind(dtypes_of(inputs))
+        floats, integers, vectors = ([inputs.columns[name] for name in names] for names in kinds)
         tables = [np.asarray(table, np.uint8) for table in inputs.tables]
         starts = np.cumsum([0, *map(len, tables)])[:-1]
-        is_float = [isinstance(constant, float) for constant in inputs.constants]
-        whole = [c for c, floating in zip(inputs.constants, is_float, strict=True) if not floating]
+        fractions = [constant for constant in inputs.constants if isinstance(constant, float)]
+        whole = [constant for constant in inputs.constants if not isinstance(constant, float)]
         limits = [places.later, places.gap_end, places.window_end, places.time_start, places.time_end]
-        return tuple(
-            map(
-                read_only,
-                (
-                    np.stack(limits).astype(np.int64, copy=False),
-                    np.ascontiguousarray(self._accept),
-                    np.array(floats, np.float64).reshape(len(floats), places.n),
-                    np.array(integers, np.int64).reshape(len(integers), places.n),
-                    _stack(vectors, places.n),
-                    np.array([c for c, f in zip(inputs.constants, is_float, strict=True) if f], np.float64),
-                    np.array([*whole, *starts], np.int64),
-                    np.concatenate(tables) if tables else np.zeros(0, np.uint8),
-                ),
-            )
+        arrays = (
+            np.stack(limits).astype(np.int64, copy=False),
+            np.ascontiguousarray(self._accept),
+            np.array(floats, np.float64).reshape(len(floats), places.n),
+            np.array(integers, np.int64).reshape(len(integers), places.n),
+            _stack(vectors, places.n),
+            np.array(fractions, np.float64),
+            np.array([*whole, *starts], np.int64),
+            np.concatenate(tables) if tables else np.zeros(0, np.uint8),
         )
+        return tuple(map(read_only, arrays))
 
 
 def _stack(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:

@@ -40,7 +40,7 @@ class WorldWriter(PathWriter):
 
     def __init__(self, program: SequenceProgram, dtypes: Mapping[str, str], is_group: tuple[bool, ...]):
         super().__init__(program.terms(), dtypes, tuple(program.functions), is_group=is_group, python=False)
-        self.row_of_column = world_rows(dtypes)
+        self.row_of_column = {name: i for own in columns_by_kind(dtypes) for i, name in enumerate(own)}
 
     def arguments(self) -> list[str]:
         """Return the names of the arguments."""
@@ -76,12 +76,11 @@ class WorldWriter(PathWriter):
         return "(" + " and ".join(f"({test})" for test in tests) + ")"
 
 
-def world_rows(dtypes: Mapping[str, str]) -> dict[str, int]:
-    """Return the row of each column in the array of its kind."""
+def columns_by_kind(dtypes: Mapping[str, str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the columns of floats, of integers and of vectors, in the order of their rows in `WORLD`."""
     floats = [name for name, dtype in dtypes.items() if dtype.startswith("float")]
     vectors = [name for name, dtype in dtypes.items() if dtype == VECTOR]
-    integers = [name for name in dtypes if name not in (*floats, *vectors)]
-    return {name: i for names in (floats, integers, vectors) for i, name in enumerate(names)}
+    return floats, [name for name in dtypes if name not in (*floats, *vectors)], vectors
 
 
 def write_joins(
