@@ -89,9 +89,9 @@ def rip_chunks(end_of_position: np.ndarray, n_events_per_chunk: int, threads: in
 
     Notes
     -----
-    Time O(n_events). Each match begins in exactly one chunk, and this chunk sees all events that it depends
-    on. So the chunks together find each match of the stream once, with every strategy. An after-match policy
-    must be applied to the matches of all chunks together.
+    Time O(n_events). Each match begins in exactly one chunk, and this chunk sees all later events that it
+    depends on. So the chunks together find each match of the stream once, with every strategy. An after-match
+    policy must be applied to the matches of all chunks together.
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013.
     Differs: the overlap covers the events of the last runs, not a fixed number of events.

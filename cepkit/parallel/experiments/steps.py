@@ -10,9 +10,11 @@ import pandas as pd
 
 from cepkit.errors import CepError, nearest
 from cepkit.parallel.experiments.protocol import PROTOCOL_COUNTEREXAMPLES, Interleaving, Rules
-from cepkit.parallel.plots.protocol import COLUMNS
 
 NOTHING = "nothing"  # watermark if nothing can still arrive
+_COLUMNS = [
+    *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
+]
 
 
 def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -> pd.DataFrame:
@@ -66,7 +68,7 @@ def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -
         for agent, kind, place, items in _places(model):
             shown = items or [(None, None, False)]
             rows += [(*said, agent, kind, place, position, *item) for position, item in enumerate(shown)]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
     return frame.astype({"agent": "Int64", "ticket": "Int64"})
 
 

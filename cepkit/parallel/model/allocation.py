@@ -112,7 +112,7 @@ def pairs_to_fuse(
     loads : sequence of float, by agent
         Loads in one unit.
     n_pairs : int
-        Number of pairs. If there are not so many, the result has as many as there are.
+        Number of pairs. The result has fewer if the agents have fewer disjoint pairs.
     followed : iterable of int, optional
         Agents that send partial matches to the next agent; None: all but the last.
 

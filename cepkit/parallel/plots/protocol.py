@@ -19,7 +19,7 @@ STRIDE = 4  # widths between two steps along x, more than any text needs
 STEP_MS = 1100
 EDGE, HELD_EDGE = 1, 4  # pixels
 WRONG = theme.PALETTE[4]
-COLUMNS = (
+_COLUMNS = (
     *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
 )
 _COLOURS = {"event": theme.PALETTE[0], "partial": theme.PALETTE[1], "match": theme.PALETTE[2]}
@@ -73,7 +73,7 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
     """
     from cepkit.plots.lean import LeanFigure
 
-    require_columns("protocol_figure", COLUMNS, steps.columns)
+    require_columns("protocol_figure", _COLUMNS, steps.columns)
     lanes = _lanes(steps)
     numbers = list(dict.fromkeys(steps["step"]))
     by_step = dict(list(steps.groupby("step", sort=False)))
