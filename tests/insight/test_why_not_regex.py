@@ -18,7 +18,7 @@ from cepkit.language.regex import patterns as pt
 from tests.oracle import generate, naive
 
 JIT = not numba.config.DISABLE_JIT
-SEEDS = 12 if JIT else 150  # each shape compiles the kernel that labels the rows of matches
+SEEDS = 12 if JIT else 60  # each shape compiles the kernel that labels the rows of matches
 FRAME = pd.DataFrame({"t": range(8), "x": [1, 2, 3, 2, 5, 6, 7, 0]}, index=list("abcdefgh"))
 DEFINE = {"up": "x > prev(x)", "down": "x < prev(x)"}
 CALL = {"define": DEFINE, "order_by": "t"}
