@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.vectors import vectors_of_arrow
+from cepkit.engines.measures.vectors import one_chunk, vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -75,8 +75,7 @@ class PandasSource:
         kind = self._type_of_objects(name) if series.dtype == object else None
         if kind is not None and pa.types.is_duration(kind):
             series = pd.to_timedelta(series)
-        array = pa.array(series, type=kind, from_pandas=True)
-        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return one_chunk(pa.array(series, type=kind, from_pandas=True))
 
     def _type_of_objects(self, name: str) -> pa.DataType | None:
         if name not in self._arrow_types:
@@ -195,7 +194,7 @@ def column_of_series(series: pd.Series, name: str) -> Column:
     """Return the values of a Series as a column, without a copy where the layout allows it."""
     of, dtype = type_of_series(series), series.dtype
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
-        return column_of_arrow(pa.chunked_array(_chunks(series)), name)
+        return column_of_arrow(pa.array(series, from_pandas=True), name)
     if isinstance(dtype, pd.CategoricalDtype):
         return _categorical(series, of, name)
     if of.kind == TEXT:
@@ -221,11 +220,6 @@ def column_of_series(series: pd.Series, name: str) -> Column:
     values = np.empty(len(series), dtype=object)
     values[:] = [None if _is_missing(value) else value for value in series]
     return Column(of, values)
-
-
-def _chunks(series: pd.Series) -> pa.ChunkedArray:
-    array = pa.array(series, from_pandas=True)
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _categorical(series: pd.Series, of: ColumnType, name: str) -> Column:

@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +17,12 @@ import pyarrow as pa
 from cepkit.compile.regex.program import Kernel, Program
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.measures.regex_measures import Picked, measure
+from cepkit.engines.measures.regex_measures import measure
 from cepkit.engines.regex.matching import advance, label_rows
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Column, Events
+from cepkit.frames.arrow import ArrowSource
 from cepkit.streaming.kernel_state import (
     copy_partitions,
     forget_partitions,
@@ -119,18 +119,6 @@ class Kept:
         return Kept(self.number[wanted], self.position[wanted], self.partition[wanted], table, columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _TableRows:
-    """A table with the interface that measures read."""
-
-    table: pa.Table
-    schema: Mapping[str, Any]
-
-    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        taken = self.table.column(name).take(pa.array(rows)).combine_chunks()
-        return taken if isinstance(taken, pa.Array) else pa.concat_arrays(taken.chunks)
-
-
 @dataclass(frozen=True)
 class Matcher:
     """The immutable part of a matcher, which all replicas of a stream share.
@@ -174,16 +162,13 @@ class Matcher:
         """Return the results of the matches, in their order."""
         last = rows.position[matches.events.rows(matches.last)]
         if self.rows == "one":
-            measured = measure(self.program.query, matches, _TableRows(rows.table, self.program.schema))
+            source = ArrowSource(rows.table)
+            source.schema = self.program.schema
+            measured = measure(self.program.query, matches, source)
             if self.program.query.measures is None and not self.program.query.order_by:
                 measured["first_position"] = pa.array(rows.position[matches.events.rows(matches.first)])
                 measured["last_position"] = pa.array(last)
-            source = _TableRows(rows.table, self.program.schema)
-            table = {
-                name: source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
-                for name, values in measured.items()
-            }
-            return ReplicaMatches(last, pa.table(table), np.arange(len(last) + 1))
+            return ReplicaMatches(last, source.result(measured), np.arange(len(last) + 1))
         names = np.array(self.program.automaton.names, dtype=object)
         variables = pa.array(names[label_rows(self.program, matches)], pa.string())
         lineage = matches.lineage

@@ -10,7 +10,7 @@ import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError
+from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.frames import spark as tasks
 from cepkit.frames.spark import EmptySource
 from cepkit.language.expressions import trees as ex
@@ -18,7 +18,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.results.spark.aggregates import merge_series, parts_of
-from cepkit.results.spark.jobs import error_column, run_job
+from cepkit.results.spark.jobs import refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -170,10 +170,7 @@ class SparkFound(ABC, Generic[OneProgram]):
         numbered = run.withColumn("number", number)
         if limit is None:
             return numbered
-        problem = error_column("ResultTooLargeError", tasks.too_many(limit))
-        number = F.when(F.col("number") >= limit, problem).otherwise(F.col("number"))
-        # The condition prevents Spark from pruning the column.
-        return numbered.withColumn("number", number).where("number >= 0")
+        return refuse(numbered, F.col("number") >= limit, ResultTooLargeError, tasks.too_many(limit))
 
     def _with_rows(
         self, tell: Callable, columns: list[str], limit: int | None = None

@@ -41,8 +41,10 @@ def run_job(job: Callable[[], T]) -> T:
         raise getattr(errors, found[1])(found[2].strip()) from None
 
 
-def error_column(error: str, message: str) -> Column:
-    """Return a bigint column that raises an error of cepkit when Spark computes it."""
+def refuse(frame: DataFrame, problem: Column, error: type[errors.CepError], message: str) -> DataFrame:
+    """Return a frame with a column ``number``; its job raises an error when a row has the problem."""
     from pyspark.sql import functions as F
 
-    return F.raise_error(F.lit(f"cepkit.errors.{error}: {message}")).cast("bigint")
+    failure = F.raise_error(F.lit(f"cepkit.errors.{error.__name__}: {message}")).cast("bigint")
+    checked = frame.withColumn("number", F.when(problem, failure).otherwise(F.col("number")))
+    return checked.where("number >= 0")  # prevents Spark from pruning the column
