@@ -1,6 +1,6 @@
 """Replicas of a stream's matcher: each owns some partitions, and may run on a thread of its own.
 
-They know arrays and Arrow columns, but no frames.
+They know arrays and Arrow tables, but no other frames.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Kernel, Program
@@ -262,7 +263,9 @@ class Replica:
         wanted = kept.number >= self.state.earliest_starts()[kept.partition]
         if self.matcher.lookback:
             others = np.flatnonzero(~wanted)
-            wanted[others[_last_of_each(kept.partition[others], self.matcher.lookback)]] = True
+            partition = pd.Series(kept.partition[others])
+            rows_after = partition.groupby(partition).cumcount(ascending=False).to_numpy()
+            wanted[others[rows_after < self.matcher.lookback]] = True
         if not wanted.all():
             self.kept = kept.where(wanted)
         self._drop_at = 2 * len(self.kept) + self.n_partitions // 4  # amortizes the cost of this pass
@@ -294,16 +297,6 @@ class Replica:
         rows = (arrays["number"], arrays["position"], arrays["partition"])
         self.kept = Kept(*rows, saved.tables["kept"], columns)
         self.n_events, self.n_ended = saved.header["n_events"], saved.header["n_ended"]
-
-
-def _last_of_each(partition: np.ndarray, n: int) -> np.ndarray:
-    """Return a mask of the last ``n`` rows of every partition."""
-    order = np.argsort(partition, kind="stable")
-    ordered = partition[order]
-    rows_from_end = np.searchsorted(ordered, ordered, side="right") - np.arange(len(order))
-    mask = np.empty(len(order), bool)
-    mask[order] = rows_from_end <= n
-    return mask
 
 
 # --- threads
