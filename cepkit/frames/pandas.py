@@ -97,7 +97,7 @@ class PandasSource:
                 # The array has no index to take; without `dtype` pandas would infer a type from objects.
                 data[name] = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
             else:
-                data[name] = _series_of_arrow(values)
+                data[name] = series_of_arrow(values)
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -125,7 +125,8 @@ def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int
     return frame
 
 
-def _series_of_arrow(array: pa.Array) -> pd.Series:
+def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
+    """Return an Arrow array as a Series; integers and booleans with nulls keep their types."""
     if pa.types.is_integer(array.type) and array.null_count:
         return array.to_pandas(types_mapper=lambda of: pd.Int64Dtype())
     if pa.types.is_boolean(array.type) and array.null_count:
