@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -199,11 +199,17 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-def _with_columns(table: pa.Table, columns: Mapping[str, object], place: int) -> pa.Table:
-    for offset, (name, values) in enumerate(columns.items()):
-        if name in table.schema.names:
+def check_free(added: Iterable[str], names: Container[str]) -> None:
+    """Raise `CepError` when a frame with these column names has one that a result adds."""
+    for name in added:
+        if name in names:
             raise CepError(
-                f"the table has a column {name!r} already; rename it, cepkit adds one of this name"
+                f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
             )
+
+
+def _with_columns(table: pa.Table, columns: Mapping[str, object], place: int) -> pa.Table:
+    check_free(columns, table.schema.names)
+    for offset, (name, values) in enumerate(columns.items()):
         table = table.add_column(place + offset, name, pa.array(values, from_pandas=True))
     return table

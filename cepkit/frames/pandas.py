@@ -24,7 +24,7 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
-from cepkit.frames.arrow import column_of_arrow, list_item, type_of_arrow
+from cepkit.frames.arrow import check_free, column_of_arrow, list_item, type_of_arrow
 
 _PANDAS = int(pd.__version__.split(".")[0])
 _INFERRED = {
@@ -116,11 +116,8 @@ class PandasSource:
 
 
 def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int) -> pd.DataFrame:
+    check_free(columns, frame.columns)
     for offset, (name, values) in enumerate(columns.items()):
-        if name in frame.columns:
-            raise CepError(
-                f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
-            )
         frame.insert(place + offset, name, values)
     return frame
 

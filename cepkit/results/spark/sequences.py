@@ -15,6 +15,7 @@ from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import Events
 from cepkit.frames import spark_sequences as tasks
+from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import EmptySource, too_many
 from cepkit.frames.spark_samples import Drawn, First
 from cepkit.frames.spark_slices import Slices
@@ -82,7 +83,7 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
 
     def tag(self) -> DataFrame:
         """Return the searched frame with ``match`` and ``variable``; a row in several matches is an error."""
-        self._check_free("match", "variable")
+        check_free(("match", "variable"), self.source.names)
         names = [*self.query.order_by, *self.query.partition_by]
         rows, place = self._with_rows(tasks.tagged_rows, list(dict.fromkeys(names)))
         joined = self._join(rows, place, "inner", None)
