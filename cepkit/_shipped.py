@@ -10,18 +10,6 @@ _PACKAGE = Path(__file__).parent
 def shipped(folder: str, name: str) -> Path:
     """Return the path of ``<folder>/<name>``: in ``cepkit/_data`` of a wheel, at the root of a checkout.
 
-    Parameters
-    ----------
-    folder : str
-        ``"widgets"`` or ``"sample_data"``.
-    name : str
-        Name of a file in that folder.
-
-    Returns
-    -------
-    pathlib.Path
-        An existing file.
-
     Raises
     ------
     FileNotFoundError

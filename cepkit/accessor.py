@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import inspect
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
-
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
+    from cepkit import api
     from cepkit.events import Frame
-    from cepkit.insight.funnel import FunnelResult
-    from cepkit.insight.moments import Moment
-    from cepkit.insight.why_not import WhyNot
-    from cepkit.parallel.agents.crew import Costs
-    from cepkit.parallel.agents.outcome import ParallelRun
-    from cepkit.planning.planner import EngineValue
-    from cepkit.planning.queries import Query
-    from cepkit.results.explanation import Explanation
-    from cepkit.results.matches import Matches
-    from cepkit.results.spark.matches import SparkMatches
 
 _EXAMPLES = {
     "match": 'df.cep.match("a b+ c", define={"a": "x > 1", …}, partition_by="key", order_by="ts")',
@@ -43,11 +33,47 @@ _EXAMPLES = {
 }
 
 
+class _Method:
+    """A function of `cepkit.api` as a method of the accessor; the function loads on first use."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, accessor: object, owner: type) -> Any:
+        method = _as_method(getattr(import_module("cepkit.api"), self._name))
+        setattr(owner, self._name, method)  # in the place of this object
+        return method.__get__(accessor, owner)
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that calls a function with the accessor's frame.
+
+    Its signature and its docstring are those of the function, without the parameter ``frame``.
+    """
+
+    @functools.wraps(function)
+    def method(self: CepAccessor, /, *args: Any, **keywords: Any) -> Any:
+        return function(self._frame, *args, **keywords)
+
+    signature = inspect.signature(function)
+    _, *others = signature.parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    doc = inspect.cleandoc(function.__doc__ or "")
+    doc = re.sub(r"^frame(, | : .*\n( .*\n)*)", "", doc, count=1, flags=re.MULTILINE)
+    # cep.match(df, query) in an example becomes df.cep.match(query), also when the line breaks after "(".
+    doc = re.sub(rf"\bcep\.({'|'.join(_EXAMPLES)})\((\s*(?:\.\.\. +)?)(\w+), ", r"\3.cep.\1(\2", doc)
+    method.__dict__["__signature__"] = signature.replace(parameters=[own, *others])
+    method.__qualname__, method.__module__, method.__doc__ = f"CepAccessor.{function.__name__}", __name__, doc
+    return method
+
+
 class CepAccessor:
     """Temporal patterns in the rows of a frame: ``df.cep.match(...)`` and related methods.
 
-    Type checkers do not know accessors of pandas. ``cepkit.match(df, ...)`` is the same call with types that
-    they check; an editor that asks the running Python, such as Jupyter's, completes ``df.cep.`` as well.
+    The methods are the functions of `cepkit` that take a frame, such as `cepkit.match`, without their first
+    parameter. Type checkers do not know accessors of pandas. ``cepkit.match(df, ...)`` is the same call with
+    types that they check; an editor that asks the running Python, such as Jupyter's, completes ``df.cep.`` as
+    well.
 
     Examples
     --------
@@ -55,381 +81,21 @@ class CepAccessor:
     >>> import pandas as pd
     >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
     >>> print(str(walk.cep).splitlines()[1])
-      match     Find the matches of a query.
+      match     Find the matches of a query in a frame.
     """
 
     def __init__(self, frame: Frame):
         self._frame = frame
 
-    @takes_query_keywords
-    def match(
-        self,
-        query: Query,
-        *,
-        engine: str | EngineValue = "auto",
-        trace: bool = False,
-        **keywords: Unpack[QueryKeywords],
-    ) -> Matches | SparkMatches:
-        """Find the matches of a query.
-
-        Parameters
-        ----------
-        query : str, pattern or query
-            A regex over the names in ``define``, ``"a b+ c"``: contiguous rows of a partition match it. Or a
-            sequence of typed events, ``"PATTERN SEQ(A a, B b) WITHIN 1 hour"``, which may skip rows.
-        **keywords
-        engine : str or engine
-            ``"auto"`` takes the fastest engine; all engines find the same matches. See `explain`.
-        trace : bool
-            Whether a parallel engine records every step, in ``matches.run.trace``.
-
-        Returns
-        -------
-        Matches or SparkMatches
-            Ordered by their last row. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``,
-            ``plot()`` and ``explore()``.
-
-        Raises
-        ------
-        CepError
-            Before any work starts: for text that cannot be read, unknown columns, and types that do not fit.
-
-        See Also
-        --------
-        cepkit.match : The same for any kind of frame, with all details.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
-        >>> walk.cep.match(
-        ...     ". rise+ drop", define={"rise": "price > prev(price)", "drop": "price < prev(price)"},
-        ...     measures={"low": "first(price)", "top": "max(price)", "rows": "count()"}).to_frame()
-           low  top  rows
-        0   10   13     4
-        """
-        from cepkit import api
-
-        return api.match(self._frame, query, engine=engine, trace=trace, **keywords)
-
-    @takes_query_keywords
-    def tag(
-        self,
-        query: Query,
-        *,
-        engine: str | EngineValue = "auto",
-        trace: bool = False,
-        **keywords: Unpack[QueryKeywords],
-    ) -> Frame:
-        """Return the frame with two extra columns, ``match`` and ``variable``.
-
-        Parameters
-        ----------
-        query, engine, trace
-            As for `match`.
-        **keywords
-
-        Returns
-        -------
-        DataFrame or table
-            The rows and the index of the frame. ``match`` is the number of the match that a row belongs to;
-            ``variable`` is the name that the row stands for. Both are null for rows without a match.
-
-        Raises
-        ------
-        CepError
-            As `match`, and when a row belongs to several matches.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
-        >>> tagged = walk.cep.tag("up+ down", define={"up": "price > 11", "down": "price <= 11"})
-        >>> tagged["variable"].tolist()
-        [<NA>, 'up', 'up', 'down']
-        """
-        from cepkit import api
-
-        return api.tag(self._frame, query, engine=engine, trace=trace, **keywords)
-
-    @takes_query_keywords
-    def explain(
-        self, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-    ) -> Explanation:
-        """Say how a query is read and how it will run, without running it.
-
-        Parameters
-        ----------
-        query, engine
-            As for `match`.
-        **keywords
-
-        Returns
-        -------
-        Explanation
-            Prints as text; a notebook also draws the automaton.
-
-        Raises
-        ------
-        CepError
-            As `match`.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("AABC"), "x": range(4)})
-        >>> print(str(frame.cep.explain("PATTERN SEQ(A a, B b)", event_type="kind")).splitlines()[0])
-        pattern      SEQ(A a, B b)
-        """
-        from cepkit import api
-
-        return api.explain(self._frame, query, engine=engine, **keywords)
-
-    @takes_query_keywords
-    def funnel(
-        self, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-    ) -> FunnelResult:
-        """Count how many events and partial matches reach each step of a query.
-
-        Parameters
-        ----------
-        query, engine
-            As for `match`.
-        **keywords
-
-        Returns
-        -------
-        FunnelResult
-            Prints as a table; ``to_frame()`` has its numbers and ``plot()`` draws them.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            For Spark frames, and for sequences with too many alternatives.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
-        >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WITHIN 1", event_type="kind", order_by="ts")
-        >>> funnel.to_frame()[["step", "partial"]].head(2)
-          step  partial
-        0    a        2
-        1    b        1
-        """
-        from cepkit import api
-
-        return api.funnel(self._frame, query, engine=engine, **keywords)
-
-    @takes_query_keywords
-    def why_not(
-        self,
-        query: Query,
-        *,
-        rows: Any = None,
-        engine: str | EngineValue = "auto",
-        **keywords: Unpack[QueryKeywords],
-    ) -> WhyNot:
-        """Say why rows that you expected to match do not.
-
-        Parameters
-        ----------
-        query, engine
-            As for `match`.
-        **keywords
-        rows : labels, or mapping of str to label or labels, optional
-            Index labels of the rows that you expected in one match, or labels by variable. None: say where
-            most partial matches are lost.
-
-        Returns
-        -------
-        WhyNot
-            Prints as text: how far the rows get, and what stops them.
-
-        Raises
-        ------
-        CepError
-            For labels that no row or several rows have, and for unknown variables.
-        UnsupportedQueryError
-            For Spark frames.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> scans = pd.DataFrame({"kind": ["Order", "Scan", "Ready"], "ts": [1, 2, 9], "weight": [5, 6, 3]})
-        >>> query = "PATTERN SEQ(Order o, Ready r) WITHIN 5"
-        >>> scans.cep.why_not(query, rows=[0, 2], event_type="kind", order_by="ts")
-        no match: o = row 0, r = row 2; row 2 cannot follow row 0
-        - the time from row 0 to row 2 is 8, more than 5
-        """
-        from cepkit import api
-
-        return api.why_not(self._frame, query, rows=rows, engine=engine, **keywords)
-
-    @takes_query_keywords
-    def step(
-        self,
-        query: Query,
-        *,
-        most_live: int = 10_000,
-        engine: str | EngineValue = "auto",
-        **keywords: Unpack[QueryKeywords],
-    ) -> Iterator[Moment]:
-        """Go through the events one by one and see what each does to the partial matches of a query.
-
-        Parameters
-        ----------
-        query, engine
-            As for `match`.
-        **keywords
-        most_live : int
-            The largest number of partial matches of a sequence that are followed at once.
-
-        Returns
-        -------
-        iterator of Moment
-            One for every event, in stream order: the event, the partial matches that begin, advance and end
-            with it, those that are live after it, and the matches that it completes. A moment prints as text.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            For Spark frames.
-        ResultTooLargeError
-            While iterating, when more than ``most_live`` partial matches of a sequence are live at once.
-        CepError
-            As `match`.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
-        >>> for moment in walk.cep.step("up+ down", define={"up": "price > 12", "down": "price <= 12"}):
-        ...     print(moment)
-        row 0: no partial match changes; 0 are live
-        row 1: no partial match changes; 0 are live
-        row 2: 1 partial match begins; 1 is live (1 at up)
-        row 3: 1 partial match advances; 0 are live; match: rows 2 to 3
-        """
-        from cepkit import api
-
-        return api.step(self._frame, query, most_live=most_live, engine=engine, **keywords)
-
-    @takes_query_keywords
-    def simulate(
-        self,
-        query: Query,
-        *,
-        engine: EngineValue | None = None,
-        costs: Costs | str | None = None,
-        arrival: ArrayLike | None = None,
-        keep: bool = False,
-        trace: bool = False,
-        **keywords: Unpack[QueryKeywords],
-    ) -> ParallelRun:
-        """Run a parallel engine in virtual time, on any number of threads.
-
-        Parameters
-        ----------
-        query
-            As for `match`; a sequence query.
-        **keywords
-        engine : parallel engine, optional
-            `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel` or
-            `cepkit.Sequential`; default: ``Hybrid()``.
-        costs : Costs or "measured", optional
-            Costs of a thread's steps; default: those of `cepkit.Costs`.
-        arrival : array of float, shape (n_rows,), optional
-            When each row reaches the engine, in ns, nondecreasing in stream order. None: all at once.
-        keep : bool
-            Whether the run keeps the matches; otherwise it counts them.
-        trace : bool
-            Whether the run records every step.
-
-        Returns
-        -------
-        ParallelRun
-            Number of matches, makespan, busy time of every thread, latencies, bytes and comparisons.
-
-        Raises
-        ------
-        CepError
-            As `match`; when there are too few threads, or when the arrivals do not fit the rows.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4, "ts": range(32)})
-        >>> query = "PATTERN SEQ(a x, b y, c z) WITHIN 6 events"
-        >>> events.cep.simulate(query, event_type="kind", engine=cep.Hybrid(threads=8)).n_threads
-        8
-        """
-        from cepkit import api
-
-        return api.simulate(
-            self._frame,
-            query,
-            engine=engine,
-            costs=costs,
-            arrival=arrival,
-            keep=keep,
-            trace=trace,
-            **keywords,
-        )
-
-    @takes_query_keywords
-    def explore(
-        self,
-        query: Query | None = None,
-        *,
-        value: str | None = None,
-        engine: str | EngineValue = "auto",
-        **keywords: Unpack[QueryKeywords],
-    ) -> Any:
-        """Open the pattern explorer: an editor for a query, with its matches beside it, in a notebook.
-
-        Parameters
-        ----------
-        query
-            As for `match`; it may be typed later.
-        **keywords
-        value : str, optional
-            Column of numbers that the timeline draws; default: the first one that the query looks at.
-        engine : str or engine
-            As for `match`.
-
-        Returns
-        -------
-        Explorer
-            ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it. For a Spark
-            frame, it shows a sample of at most 100,000 rows; ``run_on_all()`` runs the query on all rows.
-
-        Raises
-        ------
-        CepError
-            For unknown columns. The editor shows what is wrong with the query.
-        TypeError
-            For unknown keywords.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
-        >>> explorer = walk.cep.explore("up+ down", define={"up": "price > 11", "down": "price <= 11"})
-        >>> explorer.wait()
-        Explorer(7 rows, done, 2 matches)
-        """
-        from cepkit import api
-
-        return api.explore(self._frame, query, value=value, engine=engine, **keywords)
+    if TYPE_CHECKING:
+        match = api.match
+        tag = api.tag
+        explain = api.explain
+        funnel = api.funnel
+        why_not = api.why_not
+        step = api.step
+        simulate = api.simulate
+        explore = api.explore
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -444,6 +110,9 @@ class CepAccessor:
         )
         return f"<p>{html.escape(_HEAD)}</p><table>{rows}</table>"
 
+
+for _name in _EXAMPLES:
+    setattr(CepAccessor, _name, _Method(_name))
 
 _HEAD = "df.cep finds temporal patterns in the rows of df; help(df.cep.match) explains every keyword."
 

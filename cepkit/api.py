@@ -27,7 +27,6 @@ from cepkit.insight.moments import Moment, moments_of
 from cepkit.insight.why_not import WhyNot, funnel_summary
 from cepkit.insight.why_not_regex import explain_regex_rows
 from cepkit.insight.why_not_text import explain_sequence_rows
-from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.agents.outcome import ParallelRun
@@ -90,10 +89,10 @@ def match(
         reported. The search then continues after its last row.
     **keywords
     engine : str or engine
-        ``"auto"`` or the name of an engine. The error for a wrong name lists all names. ``"linked"``
-        (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run only when you name them;
-        ``matches.run`` then reports what they did. Parallel engines are values: `cepkit.Hybrid`,
-        `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
+        ``"auto"`` takes the fastest engine, see `explain`; all engines find the same matches. The error for a
+        wrong name lists all names. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run
+        only when you name them; ``matches.run`` then reports what they did. Parallel engines are values:
+        `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
 
@@ -101,7 +100,8 @@ def match(
     -------
     Matches or SparkMatches
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
-        and so on backwards.
+        and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
+        ``explore()``.
 
     Raises
     ------
@@ -139,7 +139,13 @@ def match(
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
     source, native = source_of(frame)
-    return match_source(value, source, native, engine, trace=trace)
+    program = compile_checked(value, source)
+    chosen = choose_engine(program, engine, trace=trace)
+    events = build_events(source, program)
+    if isinstance(program, SequenceProgram):
+        warn_of_unknown_types(program, events)
+    with Progress(events.n_events) as progress:
+        return match_events(program, source, events, native, chosen, progress)
 
 
 @overload
@@ -180,7 +186,7 @@ def tag(
     Returns
     -------
     DataFrame or table
-        The rows and the index of ``frame``. ``match`` is the number of the match that a row belongs to;
+        The rows and the index of the frame. ``match`` is the number of the match that a row belongs to;
         ``variable`` is the name that the row stands for. Both are null for rows without a match.
 
     Raises
@@ -218,6 +224,11 @@ def explain(
     -------
     Explanation
         Prints as text; a notebook also draws the automaton.
+
+    Raises
+    ------
+    CepError
+        As `match`.
 
     Examples
     --------
@@ -591,24 +602,6 @@ def _check_names(function: Callable[..., Any], keywords: QueryKeywords) -> Query
     """Check the names of a query's keywords and return the keywords."""
     read_arguments(function, keywords)
     return keywords
-
-
-def match_source(
-    value: RegexQuery | SequenceQuery,
-    source: Source,
-    native: Callable[[Frame], Frame],
-    engine: str | EngineValue = "auto",
-    *,
-    trace: bool = False,
-) -> Matches:
-    """Run ``value`` on a source of columns; see `match`."""
-    program = compile_checked(value, source)
-    chosen = choose_engine(program, engine, trace=trace)
-    events = build_events(source, program)
-    if isinstance(program, SequenceProgram):
-        warn_of_unknown_types(program, events)
-    with Progress(events.n_events) as progress:
-        return match_events(program, source, events, native, chosen, progress)
 
 
 def match_events(

@@ -157,7 +157,6 @@ def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
     ordered : bool
         Whether a smaller code must mean a smaller text. The columns' own order decides if they share
         one, else the code points.
-        agree on it, else by code point.
 
     Returns
     -------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
+import re
 from dataclasses import fields
 from functools import cached_property
 from html.parser import HTMLParser
@@ -123,12 +125,32 @@ def test_the_accessor_takes_what_the_functions_take(name):
     function = list(inspect.signature(getattr(cep, name)).parameters.values())[1:]
     method = list(inspect.signature(getattr(CepAccessor, name)).parameters.values())[1:]
     assert [(p.name, p.kind, p.default) for p in method] == [(p.name, p.kind, p.default) for p in function]
-    # The accessor imports no class of results, and says the types of frames and results as text.
     assert [str(p.annotation) for p in method] == [str(p.annotation) for p in function]
 
 
 def test_the_accessor_has_the_functions_and_nothing_else():
     assert {name for name in vars(CepAccessor) if not name.startswith("_")} == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_accessor_has_the_docstrings_of_the_functions_with_examples_that_run(name):
+    function, method = getattr(cep, name), getattr(CepAccessor, name)
+    doc = inspect.getdoc(method)
+    for section in ("Parameters", "Returns", "Raises", "Examples"):
+        assert f"\n{section}\n---" in doc
+    assert not re.search(r"^frame\b", doc, re.MULTILINE)
+    assert len(inspect.getdoc(function)) - 200 < len(doc) < len(inspect.getdoc(function))
+    [example] = doctest.DocTestFinder().find(method, name)
+    code = "".join(one.source for one in example.examples)
+    assert f".cep.{name}(" in code and f" cep.{name}(" not in code
+    failed, tried = doctest.DocTestRunner().run(example)
+    assert tried > 2 and not failed
+
+
+def test_type_checkers_see_every_method_of_the_accessor():
+    tree = ast.parse(inspect.getsource(CepAccessor))
+    [block] = [node for node in tree.body[0].body if isinstance(node, ast.If)]
+    assert [ast.unparse(node) for node in block.body] == [f"{name} = api.{name}" for name in CALLS]
 
 
 class Tags(HTMLParser):

@@ -12,27 +12,8 @@ from cepkit.datasets.traffic import citybench_lines, traffic
 from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml
 
 __all__ = [
-    "PAPER_TRADES",
-    "PAPER_TWEETS",
-    "BarParameters",
-    "HomeParameters",
-    "SampleNotFoundError",
-    "abc_stream",
-    "casas_lines",
-    "citybench_lines",
-    "eoddata_lines",
-    "inet_lines",
-    "load_sample",
-    "minute_bars",
-    "nasdaq100_lines",
-    "poisson_types",
-    "sample",
-    "sample_names",
-    "smart_home",
-    "trades",
-    "traffic",
-    "tweets",
-    "tweets_as_atom_xml",
-    "window_attributes",
-    "write_samples",
-]
+    "PAPER_TRADES", "PAPER_TWEETS", "BarParameters", "HomeParameters", "SampleNotFoundError", "abc_stream",
+    "casas_lines", "citybench_lines", "eoddata_lines", "inet_lines", "load_sample", "minute_bars",
+    "nasdaq100_lines", "poisson_types", "sample", "sample_names", "smart_home", "trades", "traffic", "tweets",
+    "tweets_as_atom_xml", "window_attributes", "write_samples",
+]  # fmt: skip

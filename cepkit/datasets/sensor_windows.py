@@ -100,7 +100,7 @@ def window_attributes(
     never = np.iinfo(np.int64).min // 2
     seen = np.maximum.accumulate(np.where(is_area, us[:, None], never), axis=0)
     elapsed = np.minimum((us[:, None] - seen) / 1e6, DAY_S)
-    dominant = count.argmax(axis=1) if names else np.zeros(0, dtype=np.int64)
+    dominant = pd.Series(count.argmax(axis=1) if names else [], dtype=np.int64)
     day_us = us % (DAY_S * 1_000_000)
     return pd.DataFrame(
         {
@@ -109,8 +109,8 @@ def window_attributes(
             "day_of_week": ((us // (DAY_S * 1_000_000) + 3) % 7).astype(np.int16),  # 1970 began on a Thursday
             "window_duration": duration / 1e6,
             "since_last_event": np.diff(us, prepend=us[:1]) / 1e6,
-            "prev_dominant1": pd.Categorical.from_codes(_earlier(dominant, window), names),
-            "prev_dominant2": pd.Categorical.from_codes(_earlier(dominant, 2 * window), names),
+            "prev_dominant1": pd.Categorical.from_codes(dominant.shift(window, fill_value=-1), names),
+            "prev_dominant2": pd.Categorical.from_codes(dominant.shift(2 * window, fill_value=-1), names),
             "complexity": np.maximum(0.0, entropy),
             "activity_change": np.where(duration > 0, half / np.maximum(duration, 1), 0.0),
             "area_transitions": (changes - changes[start]).astype(np.int16),
@@ -120,10 +120,3 @@ def window_attributes(
         },
         index=events.index,
     )
-
-
-def _earlier(code: np.ndarray, n: int) -> np.ndarray:
-    """Return the codes ``n`` rows earlier, -1 if no such row exists."""
-    earlier = np.full(len(code), -1, dtype=np.int64)
-    earlier[n:] = code[: max(0, len(code) - n)]
-    return earlier

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import string
+from itertools import islice, product
+from string import ascii_uppercase
 
 import numpy as np
 import pandas as pd
@@ -168,9 +169,7 @@ def symbol_names(n_symbols: int) -> list[str]:
     n_letters = 3
     while 26**n_letters < n_symbols:
         n_letters += 1
-    powers = 26 ** np.arange(n_letters - 1, -1, -1)
-    letters = np.array(list(string.ascii_uppercase))[np.arange(n_symbols)[:, None] // powers % 26]
-    return letters.view(f"<U{n_letters}").ravel().tolist()
+    return ["".join(name) for name in islice(product(ascii_uppercase, repeat=n_letters), n_symbols)]
 
 
 def order_lengths(rng: np.random.Generator, n_trades: int) -> np.ndarray:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.vectors import vectors_of_arrow
+from cepkit.engines.measures.vectors import one_chunk, vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -59,8 +59,7 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
         When an unsigned integer exceeds 2^63 - 1, or when an integer column with nulls has the value -2^63,
         which means null.
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = _one_chunk(array)
+    array = one_chunk(array)
     of = type_of_arrow(array.type, nullable=array.null_count > 0)
     if pa.types.is_dictionary(array.type) and of.kind != TEXT:
         array = array.dictionary_decode()
@@ -84,17 +83,9 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
     return Column(of, values)
 
 
-def _one_chunk(array: pa.ChunkedArray) -> pa.Array:
-    array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    return array
-
-
 def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Column:
     """Return item ``index`` of every list as a column; null where the list is null or too short."""
-    if isinstance(array, pa.ChunkedArray):
-        array = _one_chunk(array)
+    array = one_chunk(array)
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     offsets = array.offsets.to_numpy().astype(np.int64)
@@ -175,10 +166,7 @@ class ArrowSource:
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
-        taken = self.table.column(name).take(pa.array(rows))
-        if isinstance(taken, pa.ChunkedArray):
-            taken = taken.combine_chunks()
-        return taken if not isinstance(taken, pa.ChunkedArray) else pa.concat_arrays(taken.chunks)
+        return one_chunk(self.table.column(name).take(pa.array(rows)))
 
     # --- results
 
@@ -211,11 +199,17 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-def _with_columns(table: pa.Table, columns: Mapping[str, object], place: int) -> pa.Table:
-    for offset, (name, values) in enumerate(columns.items()):
-        if name in table.schema.names:
+def check_free(added: Iterable[str], names: Container[str]) -> None:
+    """Raise `CepError` when a frame with these column names has one that a result adds."""
+    for name in added:
+        if name in names:
             raise CepError(
-                f"the table has a column {name!r} already; rename it, cepkit adds one of this name"
+                f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
             )
+
+
+def _with_columns(table: pa.Table, columns: Mapping[str, object], place: int) -> pa.Table:
+    check_free(columns, table.schema.names)
+    for offset, (name, values) in enumerate(columns.items()):
         table = table.add_column(place + offset, name, pa.array(values, from_pandas=True))
     return table

@@ -116,7 +116,7 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     values = column.values
     if column.type.kind == TEXT:
         n = len(column.categories)
-        if column.type.nullable and has_missing_codes(values):
+        if column.type.nullable and (values < 0).any():
             return np.where(values < 0, n, values), n + 1
         return values, n
     if values.dtype.kind in "iu" and len(values):
@@ -145,8 +145,3 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
 def _instead(kind: str) -> str:
     whole = ", ".join(f"{function}(a.x, b.x)" for function in VECTOR_FUNCTIONS)
     return f"; use array columns in {whole}, or take an item, as in x[0]" if kind == LIST else ""
-
-
-def has_missing_codes(codes: np.ndarray) -> bool:
-    """Return whether any code means null."""
-    return bool((codes < 0).any())

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.vectors import vectors_of_arrow
+from cepkit.engines.measures.vectors import one_chunk, vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -24,7 +24,7 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
-from cepkit.frames.arrow import column_of_arrow, list_item, type_of_arrow
+from cepkit.frames.arrow import check_free, column_of_arrow, list_item, type_of_arrow
 
 _PANDAS = int(pd.__version__.split(".")[0])
 _INFERRED = {
@@ -75,8 +75,7 @@ class PandasSource:
         kind = self._type_of_objects(name) if series.dtype == object else None
         if kind is not None and pa.types.is_duration(kind):
             series = pd.to_timedelta(series)
-        array = pa.array(series, type=kind, from_pandas=True)
-        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return one_chunk(pa.array(series, type=kind, from_pandas=True))
 
     def _type_of_objects(self, name: str) -> pa.DataType | None:
         if name not in self._arrow_types:
@@ -98,7 +97,7 @@ class PandasSource:
                 # The array has no index to take; without `dtype` pandas would infer a type from objects.
                 data[name] = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
             else:
-                data[name] = _series_of_arrow(values)
+                data[name] = series_of_arrow(values)
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -117,16 +116,14 @@ class PandasSource:
 
 
 def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int) -> pd.DataFrame:
+    check_free(columns, frame.columns)
     for offset, (name, values) in enumerate(columns.items()):
-        if name in frame.columns:
-            raise CepError(
-                f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
-            )
         frame.insert(place + offset, name, values)
     return frame
 
 
-def _series_of_arrow(array: pa.Array) -> pd.Series:
+def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
+    """Return an Arrow array as a Series; integers and booleans with nulls keep their types."""
     if pa.types.is_integer(array.type) and array.null_count:
         return array.to_pandas(types_mapper=lambda of: pd.Int64Dtype())
     if pa.types.is_boolean(array.type) and array.null_count:
@@ -195,7 +192,7 @@ def column_of_series(series: pd.Series, name: str) -> Column:
     """Return the values of a Series as a column, without a copy where the layout allows it."""
     of, dtype = type_of_series(series), series.dtype
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
-        return column_of_arrow(pa.chunked_array(_chunks(series)), name)
+        return column_of_arrow(pa.array(series, from_pandas=True), name)
     if isinstance(dtype, pd.CategoricalDtype):
         return _categorical(series, of, name)
     if of.kind == TEXT:
@@ -221,11 +218,6 @@ def column_of_series(series: pd.Series, name: str) -> Column:
     values = np.empty(len(series), dtype=object)
     values[:] = [None if _is_missing(value) else value for value in series]
     return Column(of, values)
-
-
-def _chunks(series: pd.Series) -> pa.ChunkedArray:
-    array = pa.array(series, from_pandas=True)
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _categorical(series: pd.Series, of: ColumnType, name: str) -> Column:

@@ -124,14 +124,14 @@ def run_tasks(
     ----------
     frame : DataFrame
         The frame to search.
-        source : EmptySource
-            Source of ``frame``.
-        program : Program
-            The query compiled for ``source``. The workers compile it again, with kernels from their own disk.
-        columns : list of str
-            Columns that the tasks get.
-        emit : callable
-            `counted`, `measured`, `placed`, `matched_rows` or `tagged`.
+    source : EmptySource
+        Source of ``frame``.
+    program : Program
+        The query compiled for ``source``. The workers compile it again, with kernels from their own disk.
+    columns : list of str
+        Columns that the tasks get.
+    emit : callable
+        `counted`, `measured`, `placed`, `matched_rows` or `tagged`.
     limit : int, optional
         A task with more matches than this raises an error.
 

@@ -60,22 +60,14 @@ def run_tasks(
 
     Parameters
     ----------
-    frame : DataFrame
-        The frame to search.
-        source : EmptySource
-            Source of ``frame``.
-        program : SequenceProgram
-            The query compiled for ``source``. The workers compile it again.
-        engine : callable
-            Takes a program and events; returns all matches.
-        columns : sequence of str
-            Columns that the tasks get.
-        tell : callable
-            One of the functions at the end of this module.
-        slices : Slices, optional
-            The slices of a stream without partitions.
-        limit : int, optional
-            A task with more matches than this raises an error.
+    frame, source, program, columns, limit
+        As for `cepkit.frames.spark.run_tasks`.
+    engine : callable
+        Takes a program and events; returns all matches.
+    tell : callable
+        One of the functions at the end of this module.
+    slices : Slices, optional
+        The slices of a stream without partitions.
     """
     events = numbered_columns(frame, source, columns)
     if program.query.partition_by:

@@ -68,9 +68,9 @@ def ingest(
         None: the running session, or a new local one (`spark_session`).
     mode : {"replace", "error"}
         Whether to replace an earlier result or to raise an error.
-        period : {"day", "month", "year"}, optional
-            Time per folder; None: the shortest one with 50,000 rows per folder on average, so that no file is
-            small. Days are those of the wall clock, or of UTC when ``ts`` is an instant.
+    period : {"day", "month", "year"}, optional
+        Time per folder; None: the shortest one with 50,000 rows per folder on average, so that no file is
+        small. Days are those of the wall clock, or of UTC when ``ts`` is an instant.
     **options
         Options of the format (see ``FORMATS[format].options``).
 

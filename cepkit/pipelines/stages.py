@@ -81,10 +81,10 @@ def minmax(
     frame : pyspark.sql.DataFrame
     partition_by : str or sequence of str
         Columns of the key.
-        order_by : str or sequence of str
-            Columns that order the rows of a key without ties. The first is the clock.
-        value : str
-            Column of the values. NULL does not count; the extremes of only NULLs are NULL.
+    order_by : str or sequence of str
+        Columns that order the rows of a key without ties. The first is the clock.
+    value : str
+        Column of the values. NULL does not count; the extremes of only NULLs are NULL.
     k : int
         Rows per window. Windows do not overlap; an incomplete window at the end of a key gives no row.
 
@@ -148,10 +148,10 @@ def with_last_prices(
         Number of prices in an array. The first rows of a key have fewer.
     partition_by : str or sequence of str
         Columns of the key.
-        order_by : str or sequence of str
-            Columns that order the rows of a key without ties.
-        price : str
-            Column of prices; a NULL keeps its place in the array.
+    order_by : str or sequence of str
+        Columns that order the rows of a key without ties.
+    price : str
+        Column of prices; a NULL keeps its place in the array.
     name : str
         Name of the new column, an array of the type of ``price``.
 

@@ -1,15 +1,14 @@
-"""The protocol by which `Matches` reads the matches of any kind of query."""
+"""The base class by which `Matches` reads the matches of any kind of query."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.events import Events, Source
@@ -59,98 +58,86 @@ class Part(Protocol):
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 
-class FoundMatches(Protocol[AnyPart]):
-    """The matches of a program in some events, in canonical order, built on demand."""
+class FoundMatches(ABC, Generic[AnyPart]):
+    """The matches of a program in some events, in canonical order, built on demand.
 
-    @property
-    def program(self) -> Program | SequenceProgram:
-        """Return the program of these matches."""
-        ...
+    What a kind of query does not define asks the engine's own object.
+    """
 
-    @property
-    def whole(self) -> Any:
-        """Return the engine's own object: a `MatchSet` or a `SequenceSet`."""
-        ...
-
-    @property
-    def hint(self) -> str:
-        """Return the call that explains why nothing matches."""
-        ...
+    program: Any  # a `Program` or a `SequenceProgram`
+    whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
+    run: Any  # the engine's record of its run, or None
+    hint: str  # the call that explains why nothing matches
 
     @property
     def events(self) -> Events:
         """Return the events that were searched."""
-        ...
-
-    @property
-    def run(self) -> Any:
-        """Return the engine's record of its run, or None."""
-        ...
+        return self.whole.events
 
     def count(self) -> int:
         """Return the exact number of matches."""
-        ...
+        return self.whole.count()
 
     def any(self) -> bool:
         """Return whether a match exists."""
-        ...
+        return self.whole.any()
 
     def at_least(self) -> tuple[int, bool]:
         """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
-        ...
-
-    def estimate(self, samples: int, seed: int) -> CountEstimate:
-        """Return an estimate of the number of matches."""
-        ...
+        return self.whole.at_least()
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
         """Return the rising positions where matches end, and the number of matches that end at each."""
-        ...
+        return self.whole.ends()
 
     def first(self, n: int) -> AnyPart:
         """Return the first ``n`` matches, or all when there are no more."""
-        ...
+        return self.whole.first(n)
 
     def glance(self, n: int) -> AnyPart:
         """Return up to ``n`` matches; the first ones if they are cheap to find."""
-        ...
-
-    def for_picture(self) -> AnyPart:
-        """Return the matches from which a picture selects."""
-        ...
+        return self.whole.glance(n)
 
     def sample(self, n: int, seed: int) -> AnyPart:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        ...
+        return self.whole.sample(n, seed)
 
     def take(self, numbers: Sequence[int]) -> AnyPart:
         """Return the matches with these numbers, in this order."""
-        ...
+        return self.whole.take(list(numbers))
 
     def blocks(self, size: int) -> Iterator[AnyPart]:
         """Yield all matches in blocks of at most ``size``."""
-        ...
+        return self.whole.blocks(size)
 
+    @abstractmethod
+    def estimate(self, samples: int, seed: int) -> CountEstimate:
+        """Return an estimate of the number of matches."""
+
+    @abstractmethod
+    def for_picture(self) -> AnyPart:
+        """Return the matches from which a picture selects."""
+
+    @abstractmethod
     def all(self) -> AnyPart:
         """Return all matches."""
-        ...
 
+    @abstractmethod
     def narrow(self, numbers: range) -> FoundMatches[AnyPart]:
         """Return the matches with these numbers as a result of their own."""
-        ...
 
+    @abstractmethod
     def measure(self, part: AnyPart, source: Source) -> Mapping[str, Measured]:
         """Return the result columns of a part."""
-        ...
 
+    @abstractmethod
     def items(self, part: AnyPart) -> Items:
         """Return the events of a part."""
-        ...
 
+    @abstractmethod
     def variables(self, part: AnyPart) -> np.ndarray:
         """Return the variable of each item of a part, as an array of objects."""
-        ...
 
+    @abstractmethod
     def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
-        ...

@@ -472,9 +472,6 @@ class Matches:
 
         Examples
         --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> matches = cep.match(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"})
         >>> matches.explore()  # doctest: +SKIP
         """
         return open_door("explore")(self._source.frame, self.query)

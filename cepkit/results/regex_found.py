@@ -1,4 +1,4 @@
-"""The matches of a regex query, with the protocol `FoundMatches`."""
+"""The matches of a regex query, as `Matches` reads them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ from cepkit.engines.measures.regex_measures import Measured, measure
 from cepkit.engines.regex.matching import Run, label_rows
 from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import Lineage, MatchSet
-from cepkit.events import Events, Source
+from cepkit.events import Source
+from cepkit.results.found import FoundMatches
 
 
 @dataclass(frozen=True, eq=False)
-class RegexFound:
-    """Matches of contiguous rows, all of them in memory. See `cepkit.results.found.FoundMatches`."""
+class RegexFound(FoundMatches[MatchSet]):
+    """Matches of contiguous rows, all of them in memory."""
 
     program: Program
     whole: MatchSet
     run: Run
     hint = "df.cep.explain(…) with the same arguments shows how the query was read"
-
-    @property
-    def events(self) -> Events:
-        """Return the events that were searched."""
-        return self.whole.events
 
     def count(self) -> int:
         """Return the exact number of matches."""

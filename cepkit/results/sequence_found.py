@@ -1,8 +1,8 @@
-"""The matches of a sequence query, with the protocol `FoundMatches`."""
+"""The matches of a sequence query, as `Matches` reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,41 +16,24 @@ from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import ResultTooLargeError
-from cepkit.events import Events, Source
+from cepkit.events import Source
 from cepkit.language.numbers import count_text
 from cepkit.results.arguments import LIMIT
-from cepkit.results.found import DRAWN
+from cepkit.results.found import DRAWN, FoundMatches
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceFound:
-    """Matches of an event sequence, built on demand. See `cepkit.results.found.FoundMatches`."""
+class SequenceFound(FoundMatches[MatchBlock]):
+    """Matches of an event sequence, built on demand."""
 
     program: SequenceProgram
     whole: SequenceSet
     hint = "df.cep.why_not(…) says what stopped the matches you expected"
 
     @property
-    def events(self) -> Events:
-        """Return the events that were searched."""
-        return self.whole.events
-
-    @property
     def run(self) -> Any:
         """Return the engine's record of its run, or None."""
         return getattr(self.whole, "run", None)
-
-    def count(self) -> int:
-        """Return the exact number of matches."""
-        return self.whole.count()
-
-    def any(self) -> bool:
-        """Return whether a match exists."""
-        return self.whole.any()
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
-        return self.whole.at_least()
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches; for a slice, the exact number."""
@@ -58,33 +41,9 @@ class SequenceFound:
             return exactly(self.whole.count())
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
-    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the rising positions where matches end, and the number of matches that end at each."""
-        return self.whole.ends()
-
-    def first(self, n: int) -> MatchBlock:
-        """Return the first ``n`` matches, or all when there are no more."""
-        return self.whole.first(n)
-
-    def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches; the first ones if they are cheap to find."""
-        return self.whole.glance(n)
-
     def for_picture(self) -> MatchBlock:
         """Return the matches from which a picture selects."""
         return self.whole.glance(DRAWN)
-
-    def sample(self, n: int, seed: int) -> MatchBlock:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        return self.whole.sample(n, seed)
-
-    def take(self, numbers: Sequence[int]) -> MatchBlock:
-        """Return the matches with these numbers, in this order."""
-        return self.whole.take(list(numbers))
-
-    def blocks(self, size: int) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of at most ``size``."""
-        return self.whole.blocks(size)
 
     def all(self) -> MatchBlock:
         """Return all matches."""

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, NUMBERS, TEXT, TIME, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, type_of_arrow
@@ -365,18 +366,13 @@ class Kind:
             return polars.from_arrow(table)
         if self.name == "arrow":
             return table
-        arrays = {name: _whole(table.column(name)) for name in table.schema.names}
+        arrays = {name: one_chunk(table.column(name)) for name in table.schema.names}
         frame = PandasSource(pd.DataFrame()).result(arrays)
         for name, column in column_of_result.items():
             dtype = self.dtypes.get(column)
             if dtype is not None and frame[name].dtype != dtype and _can_hold(dtype, frame[name]):
                 frame[name] = frame[name].astype(dtype)
         return frame
-
-
-def _whole(array: pa.ChunkedArray) -> pa.Array:
-    whole = array.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
 
 
 def _can_hold(dtype: Any, values: pd.Series) -> bool:

@@ -23,13 +23,13 @@ from cepkit.streaming.codes import KeyCodes
 from cepkit.streaming.coding import BatchCoder, keys_of_batch
 from cepkit.streaming.replicas import Matcher, Replica, ReplicaMatches, ReplicaThreads, Share, gather
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready
+from cepkit.streaming.search import Options, Ready, Search
 
 _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of at least this many events
 
 
-class RegexSearch:
-    """The search of a regex query in a stream; see `cepkit.streaming.search.Search`."""
+class RegexSearch(Search):
+    """The search of a regex query in a stream, on one thread or several."""
 
     def __init__(self, query: RegexQuery, schema: StreamSchema, options: Options):
         bound = schema.without_nulls(query.order_by)  # events without a time are refused earlier

@@ -1,6 +1,6 @@
 """Replicas of a stream's matcher: each owns some partitions, and may run on a thread of its own.
 
-They know arrays and Arrow columns, but no frames.
+They know arrays and Arrow tables, but no other frames.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Kernel, Program
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.measures.regex_measures import Picked, measure
+from cepkit.engines.measures.regex_measures import measure
 from cepkit.engines.regex.matching import advance, label_rows
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Column, Events
+from cepkit.frames.arrow import ArrowSource
 from cepkit.streaming.kernel_state import (
     copy_partitions,
     forget_partitions,
@@ -119,18 +120,6 @@ class Kept:
         return Kept(self.number[wanted], self.position[wanted], self.partition[wanted], table, columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _TableRows:
-    """A table with the interface that measures read."""
-
-    table: pa.Table
-    schema: Mapping[str, Any]
-
-    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        taken = self.table.column(name).take(pa.array(rows)).combine_chunks()
-        return taken if isinstance(taken, pa.Array) else pa.concat_arrays(taken.chunks)
-
-
 @dataclass(frozen=True)
 class Matcher:
     """The immutable part of a matcher, which all replicas of a stream share.
@@ -174,16 +163,13 @@ class Matcher:
         """Return the results of the matches, in their order."""
         last = rows.position[matches.events.rows(matches.last)]
         if self.rows == "one":
-            measured = measure(self.program.query, matches, _TableRows(rows.table, self.program.schema))
+            source = ArrowSource(rows.table)
+            source.schema = self.program.schema
+            measured = measure(self.program.query, matches, source)
             if self.program.query.measures is None and not self.program.query.order_by:
                 measured["first_position"] = pa.array(rows.position[matches.events.rows(matches.first)])
                 measured["last_position"] = pa.array(last)
-            source = _TableRows(rows.table, self.program.schema)
-            table = {
-                name: source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
-                for name, values in measured.items()
-            }
-            return ReplicaMatches(last, pa.table(table), np.arange(len(last) + 1))
+            return ReplicaMatches(last, source.result(measured), np.arange(len(last) + 1))
         names = np.array(self.program.automaton.names, dtype=object)
         variables = pa.array(names[label_rows(self.program, matches)], pa.string())
         lineage = matches.lineage
@@ -277,7 +263,9 @@ class Replica:
         wanted = kept.number >= self.state.earliest_starts()[kept.partition]
         if self.matcher.lookback:
             others = np.flatnonzero(~wanted)
-            wanted[others[_last_of_each(kept.partition[others], self.matcher.lookback)]] = True
+            partition = pd.Series(kept.partition[others])
+            rows_after = partition.groupby(partition).cumcount(ascending=False).to_numpy()
+            wanted[others[rows_after < self.matcher.lookback]] = True
         if not wanted.all():
             self.kept = kept.where(wanted)
         self._drop_at = 2 * len(self.kept) + self.n_partitions // 4  # amortizes the cost of this pass
@@ -309,16 +297,6 @@ class Replica:
         rows = (arrays["number"], arrays["position"], arrays["partition"])
         self.kept = Kept(*rows, saved.tables["kept"], columns)
         self.n_events, self.n_ended = saved.header["n_events"], saved.header["n_ended"]
-
-
-def _last_of_each(partition: np.ndarray, n: int) -> np.ndarray:
-    """Return a mask of the last ``n`` rows of every partition."""
-    order = np.argsort(partition, kind="stable")
-    ordered = partition[order]
-    rows_from_end = np.searchsorted(ordered, ordered, side="right") - np.arange(len(order))
-    mask = np.empty(len(order), bool)
-    mask[order] = rows_from_end <= n
-    return mask
 
 
 # --- threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,7 @@ def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
     measures = None if query.measures is None else {n: _spell(n, tree) for n, tree in query.measures}
     policy, variable = query.after_match
     return {
-        "text": _spell("the query", _SaseText(query)),
+        "text": _spell("the query", query, sase_text),
         "scope": query.scope,
         "strict_time": query.strict_time,
         "order_by": list(query.order_by),
@@ -112,19 +112,9 @@ def _sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
     return sequence_query(saved["text"], params=params, **given)
 
 
-class _SaseText:
-    """A query whose ``str`` is its SASE text."""
-
-    def __init__(self, query: SequenceQuery):
-        self.query = query
-
-    def __str__(self) -> str:
-        return sase_text(self.query)
-
-
-def _spell(name: str, tree: Any) -> str:
+def _spell(name: str, tree: Any, write: Callable[[Any], str] = str) -> str:
     try:
-        return str(tree)
+        return write(tree)
     except ValueError as error:
         raise CepError(f"{name!r} cannot be saved: {error}") from None
 

@@ -1,10 +1,10 @@
-"""The protocol of the search in an open stream, for every kind of query."""
+"""The base class of the search in an open stream, for every kind of query."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,62 +35,55 @@ class Options:
             whole_number("max_live", self.max_live, 1)
 
 
-class Search(Protocol):
+class Search(ABC):
     """The search of a query in events that arrive in batches, in stream order."""
 
-    @property
-    def empty(self) -> pa.Table:
-        """Return the result of no match, without the match number."""
-        ...
+    empty: pa.Table  # the result of no match, without the match number
+    column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
+    n_evicted: int = 0  # keys that were forgotten after a pause
 
     @property
-    def column_of_result(self) -> Mapping[str, str]:
-        """Return the columns of results that are columns of the stream."""
-        ...
-
-    @property
+    @abstractmethod
     def n_keys(self) -> int:
         """Return the number of partition keys that the stream remembers."""
-        ...
-
-    @property
-    def n_evicted(self) -> int:
-        """Return the number of keys that were forgotten after a pause."""
-        ...
 
     @property
     def n_ended(self) -> int:
         """Return the number of partial matches that ended with a forgotten key."""
-        ...
+        return 0
 
     @property
+    @abstractmethod
     def n_retained(self) -> int:
         """Return the number of rows kept for later matches."""
-        ...
 
+    @abstractmethod
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Read the next events, and return the complete matches.
 
         ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
         ``order_by``; ``n_before`` is the number of earlier events.
         """
-        ...
 
     def release(self) -> Ready:
         """Return the matches that are complete and in order so far, without waiting."""
+        return self.empty, np.empty(0, np.int64)
 
     def flush(self, n_events: int) -> Ready:
         """Wait until all events so far are searched, and return the complete matches."""
+        return self.release()
 
+    @abstractmethod
     def finish(self, n_events: int) -> Ready:
         """Return all remaining matches, since no event follows."""
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 - a search without threads has nothing to end
         """End the threads, if any."""
-        ...
 
+    @abstractmethod
     def pack(self, n_events: int) -> Saved:
         """Return the content of the search for a file."""
 
+    @abstractmethod
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and options."""

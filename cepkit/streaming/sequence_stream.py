@@ -21,17 +21,16 @@ from cepkit.planning.validation import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready
+from cepkit.streaming.search import Options, Ready, Search
 
 
-class SequenceSearch:
-    """The search of a sequence query in a stream; see `cepkit.streaming.search.Search`.
+class SequenceSearch(Search):
+    """The search of a sequence query in a stream; `advance` returns all complete matches.
 
     It keeps the events that later matches may contain, or all events if no window bounds a match. It searches
     them again with every batch, so batches should not be much smaller than the window.
+    The window ends partial matches; no key is forgotten earlier.
     """
-
-    n_evicted = n_ended = 0  # the window ends partial matches; no key is forgotten earlier
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
         _check(options)
@@ -66,20 +65,9 @@ class SequenceSearch:
         position = np.arange(n_before, n_before + table.num_rows)
         return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
 
-    def release(self) -> Ready:
-        """Return no matches: `advance` has returned all complete ones."""
-        return self.empty, np.empty(0, np.int64)
-
-    def flush(self, n_events: int) -> Ready:
-        """Return no matches: `advance` has returned all complete ones."""
-        return self.release()
-
     def finish(self, n_events: int) -> Ready:
         """Return the matches that waited for the end of their window."""
         return self._advance(self._kept, self._position_of_kept, is_last=True)
-
-    def stop(self) -> None:
-        """Do nothing, since this search has no threads."""
 
     def _advance(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
         source = ArrowSource(whole)

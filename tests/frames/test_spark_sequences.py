@@ -34,13 +34,12 @@ from cepkit.errors import (
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import as_text, from_text
+from cepkit.frames.spark import EmptySource, as_text, from_text
 from cepkit.frames.spark_samples import Drawn, First, _shortest
 from cepkit.frames.spark_slices import Slices
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.results.spark import binding
-from cepkit.results.spark.binding import schema_of
 from tests.oracle import generate_sequences as gs
 from tests.support.spark_cases import check_over_connect, plain, rows_of
 
@@ -680,7 +679,7 @@ def test_random_queries_are_refused_for_strict_alone(random_on_spark, seed, fami
     query = replace(gs.case(seed, seed, family).query, partition_by=("stream",), order_by=("t", "n"))
     frame = random_on_spark
     several = any(len(bound.branch.components) > 1 or bound.branch.components[0].high != 1
-                  for bound in compile_sequence(query, schema_of(frame)).branches)  # fmt: skip
+                  for bound in compile_sequence(query, EmptySource(frame).schema).branches)  # fmt: skip
     if query.strategy == "strict" and several:
         with pytest.raises(UnsupportedQueryError, match="'strict' before"):
             cep.match(frame, query)

@@ -41,10 +41,7 @@ def vectors_of_arrow(
     CepError
         When the arrays differ in length. Names two rows and their lengths.
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = one_chunk(array)
     n_items = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(n_items)
     if not len(rows):
@@ -64,6 +61,15 @@ def vectors_of_arrow(
     whole = np.full((len(array), length), np.nan)
     whole[rows] = items.reshape(len(rows), length)
     return whole
+
+
+def one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the values of an Arrow array without chunks."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
 
 
 def _shown(label: object) -> str:

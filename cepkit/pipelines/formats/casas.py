@@ -108,8 +108,6 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
 
     Parameters
     ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records`.
     home : str, optional
         Name of the home in all files; None: each file's name up to its first dot.
 

@@ -44,8 +44,6 @@ def parse_casas_features(
 
     Parameters
     ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records`.
     start : str or datetime.date
         Day of the first event of each file.
     home : str, optional

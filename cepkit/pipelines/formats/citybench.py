@@ -19,11 +19,6 @@ COLUMNS = {"ts": "timestamp_ntz", **dict.fromkeys(_PLACES, "bigint")}
 def parse_citybench(records: DataFrame) -> DataFrame:
     """Return the reports of CityBench traffic files.
 
-    Parameters
-    ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records`.
-
     Returns
     -------
     pyspark.sql.DataFrame

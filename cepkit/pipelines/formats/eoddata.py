@@ -24,11 +24,6 @@ COLUMNS = {
 def parse_eoddata(records: DataFrame) -> DataFrame:
     """Return the bars of EODData lines.
 
-    Parameters
-    ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records`.
-
     Returns
     -------
     pyspark.sql.DataFrame

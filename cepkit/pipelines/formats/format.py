@@ -55,9 +55,10 @@ class Format:
     order_by : tuple of str
         Columns that order the events of a key; the clock comes first.
     parse : callable
-        ``parse(records, **options)`` returns one or more rows per record of `read_records`. A row has the
-        record's columns, ``piece`` (0, 1, … within the record), the columns of ``columns``, and ``reason``:
-        NULL for an event, else why it is none (`STRUCTURE` for lines of the file's structure).
+        ``parse(records, **options)`` takes the result of `read_records` and returns one or more rows per
+        record. A row has the record's columns, ``piece`` (0, 1, … within the record), the columns of
+        ``columns``, and ``reason``: NULL for an event, else why it is none (`STRUCTURE` for lines of the
+        file's structure).
     options : mapping of str to Option
         Keywords of ``parse`` and of ``finish``, each with a line of explanation.
     newest_first : bool

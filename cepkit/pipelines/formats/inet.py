@@ -25,8 +25,6 @@ def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") 
 
     Parameters
     ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records`.
     date : str or datetime.date
         Day of all trades, as ``yyyy-mm-dd``, since lines have only the time of day. The default is arbitrary.
 

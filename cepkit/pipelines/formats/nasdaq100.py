@@ -44,8 +44,6 @@ def parse_nasdaq100(
 
     Parameters
     ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records`.
     start : str or datetime.date
         The first session.
     holidays : iterable of str or datetime.date, or str

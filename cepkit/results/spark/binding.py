@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.events import ColumnType
 from cepkit.frames.spark import EmptySource
 from cepkit.frames.spark_slices import slices_of
 from cepkit.language.expressions.functions import RegisteredFunction
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DEFAULT_TASKS = 200  # Spark's default
-
-
-def schema_of(frame: DataFrame) -> dict[str, ColumnType]:
-    """Return the column types of a Spark frame; no job runs."""
-    return EmptySource(frame).schema
 
 
 def match(

@@ -10,15 +10,16 @@ import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError
+from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.frames import spark as tasks
+from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import EmptySource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.results.spark.aggregates import merge_series, parts_of
-from cepkit.results.spark.jobs import error_column, run_job
+from cepkit.results.spark.jobs import refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -109,7 +110,7 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     def matched_rows(self, columns: list[str], limit: int | None) -> DataFrame:
         """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order."""
-        self._check_free("match", "variable", among=columns)
+        check_free(("match", "variable"), columns)
         rows, place = self._with_rows(self._tell_rows, columns, limit)
         joined = self._join(rows, place, "inner", limit)
         order = [f"r{1 + columns.index(name)}" for name in self.query.order_by]
@@ -125,7 +126,7 @@ class SparkFound(ABC, Generic[OneProgram]):
     def count_by_last(self) -> DataFrame:
         """Return the number of matches that end at each event, with the columns that identify the event."""
         names = self.event_names
-        self._check_free("count", among=names)
+        check_free(("count",), names)
         event = self._event_columns(0)
         column = dict(zip((*self.query.order_by, *self.query.partition_by), event, strict=True))
         ordered = self._ends().repartition(*event).orderBy(*event)
@@ -170,10 +171,7 @@ class SparkFound(ABC, Generic[OneProgram]):
         numbered = run.withColumn("number", number)
         if limit is None:
             return numbered
-        problem = error_column("ResultTooLargeError", tasks.too_many(limit))
-        number = F.when(F.col("number") >= limit, problem).otherwise(F.col("number"))
-        # The condition prevents Spark from pruning the column.
-        return numbered.withColumn("number", number).where("number >= 0")
+        return refuse(numbered, F.col("number") >= limit, ResultTooLargeError, tasks.too_many(limit))
 
     def _with_rows(
         self, tell: Callable, columns: list[str], limit: int | None = None
@@ -208,13 +206,6 @@ class SparkFound(ABC, Generic[OneProgram]):
         pairs = [(F.col(this), F.col(that)) for this, that in zip(these, those, strict=True)]
         n_order = len(self.query.order_by)
         return [r == n for r, n in pairs[:n_order]] + [r.eqNullSafe(n) for r, n in pairs[n_order:]]
-
-    def _check_free(self, *names: str, among: list[str] | None = None) -> None:
-        for name in names:
-            if name in (self.source.names if among is None else among):
-                raise CepError(
-                    f"the frame has a column {name!r} already; rename it, cepkit adds one of this name"
-                )
 
     def needed_columns(self) -> DataFrame:
         """Return the frame with only the columns that the query reads."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
-import pyarrow as pa
 
 from cepkit import errors
+from cepkit.frames.pandas import series_of_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -19,13 +19,9 @@ T = TypeVar("T")
 
 def collect(frame: DataFrame) -> pd.DataFrame:
     """Return a Spark frame as pandas; integers and booleans with nulls keep their types."""
-    table: pa.Table = run_job(frame.toArrow)
-    nullable: dict[pa.DataType, pd.api.extensions.ExtensionDtype] = {pa.bool_(): pd.BooleanDtype()}
-    nullable |= dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), pd.Int64Dtype())
-    columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        columns[name] = column.to_pandas(types_mapper=nullable.get if column.null_count else None)
-    return pd.DataFrame(columns, columns=table.column_names)
+    table = run_job(frame.toArrow)
+    columns = map(series_of_arrow, table.columns)
+    return pd.DataFrame(dict(zip(table.column_names, columns, strict=True)), columns=table.column_names)
 
 
 def run_job(job: Callable[[], T]) -> T:
@@ -41,8 +37,10 @@ def run_job(job: Callable[[], T]) -> T:
         raise getattr(errors, found[1])(found[2].strip()) from None
 
 
-def error_column(error: str, message: str) -> Column:
-    """Return a bigint column that raises an error of cepkit when Spark computes it."""
+def refuse(frame: DataFrame, problem: Column, error: type[errors.CepError], message: str) -> DataFrame:
+    """Return a frame with a column ``number``; its job raises an error when a row has the problem."""
     from pyspark.sql import functions as F
 
-    return F.raise_error(F.lit(f"cepkit.errors.{error}: {message}")).cast("bigint")
+    failure = F.raise_error(F.lit(f"cepkit.errors.{error.__name__}: {message}")).cast("bigint")
+    checked = frame.withColumn("number", F.when(problem, failure).otherwise(F.col("number")))
+    return checked.where("number >= 0")  # prevents Spark from pruning the column

@@ -14,6 +14,7 @@ from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.events import Events
 from cepkit.frames import spark as tasks
+from cepkit.frames.arrow import check_free
 from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.jobs import collect, run_job
 
@@ -67,7 +68,7 @@ class RegexOnSpark(SparkFound[Program]):
 
     def tag(self) -> DataFrame:
         """Return the searched frame with ``match`` and ``variable``; the query runs twice."""
-        self._check_free("match", "variable")
+        check_free(("match", "variable"), self.source.names)
         rows, place = self._with_rows(tasks.tagged, self.source.names)
         joined = self._join(rows, place, "left", None)
         columns = [f"r{i}" for i in range(1, len(self.source.names) + 1)]

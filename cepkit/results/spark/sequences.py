@@ -12,14 +12,16 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.aggregates import aggregate_matches
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
+from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import Events
 from cepkit.frames import spark_sequences as tasks
+from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import EmptySource, too_many
 from cepkit.frames.spark_samples import Drawn, First
 from cepkit.frames.spark_slices import Slices
 from cepkit.planning.planner import Engine
 from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.jobs import collect, error_column, run_job
+from cepkit.results.spark.jobs import collect, refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +83,7 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
 
     def tag(self) -> DataFrame:
         """Return the searched frame with ``match`` and ``variable``; a row in several matches is an error."""
-        self._check_free("match", "variable")
+        check_free(("match", "variable"), self.source.names)
         names = [*self.query.order_by, *self.query.partition_by]
         rows, place = self._with_rows(tasks.tagged_rows, list(dict.fromkeys(names)))
         joined = self._join(rows, place, "inner", None)
@@ -116,13 +118,10 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
         count, total = F.col(f"c{len(event)}"), F.col("total")
         up_to_here = Window.orderBy(*event).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         run = self._run(tasks.numbered_ends, limit=limit).withColumn("total", F.sum(count).over(up_to_here))
-        number = total - count
+        numbered = run.withColumn("number", total - count)
         if limit is not None:
-            number = F.when(total > limit, error_column("ResultTooLargeError", too_many(limit))).otherwise(
-                number
-            )
-        # The condition prevents Spark from pruning the column.
-        return run.select(*event, number.alias("number")).where("number >= 0")
+            numbered = refuse(numbered, total > limit, ResultTooLargeError, too_many(limit))
+        return numbered.select(*event, "number")
 
 
 def _one_per_row(tags: DataFrame, keys: list[str]) -> DataFrame:
@@ -133,6 +132,4 @@ def _one_per_row(tags: DataFrame, keys: list[str]) -> DataFrame:
     tags = tags.groupBy(*keys).agg(
         F.count(F.lit(1)).alias("n"), F.min("number").alias("number"), F.min("r0").alias("r0")
     )
-    number = F.when(F.col("n") > 1, error_column("CepError", tasks.SHARED_ROW)).otherwise(F.col("number"))
-    # The condition prevents Spark from pruning the column.
-    return tags.withColumn("number", number).where("number >= 0")
+    return refuse(tags, F.col("n") > 1, CepError, tasks.SHARED_ROW)
