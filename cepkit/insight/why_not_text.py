@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +40,7 @@ from cepkit.insight.why_not_sequences import (
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.language.expressions.rebuilding import with_parts
 from cepkit.language.sequences.printing import duration_text, type_text
 
 _SHOWN_FILLERS = 3
@@ -413,14 +413,7 @@ def _replace_parts(
     """Return the expression with its outermost parts replaced by ``change``."""
     if (made := change(expression)) is not expression or isinstance(expression, ex.Aggregate):
         return made
-    changed = {}
-    for item in fields(expression):
-        part = getattr(expression, item.name)
-        if isinstance(part, ex.Expression):
-            changed[item.name] = _replace_parts(part, change)
-        elif isinstance(part, tuple) and any(isinstance(one, ex.Expression) for one in part):
-            changed[item.name] = tuple(_replace_parts(one, change) for one in part)
-    return replace(expression, **changed) if changed else expression
+    return with_parts(expression, ex.Expression, lambda part: _replace_parts(part, change))
 
 
 def _literal(value: Any) -> ex.Expression:

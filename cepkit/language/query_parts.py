@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
-from cepkit.errors import CepError, PredicateError, nearest
+from cepkit.errors import CepError, PredicateError, nearest, underline
 from cepkit.language.expressions import trees as ex
 
 Duration = str | timedelta | int
 
 
-class Query(Protocol):
-    """The members of a query of either kind that the checks below use."""
+class Query(ABC):
+    """Base of the queries of both kinds, with the fields that both have."""
 
-    @property
-    def partition_by(self) -> tuple[str, ...]:
-        """Columns of the partition key."""
-        ...
+    __slots__ = ()
 
-    @property
-    def measures(self) -> tuple[tuple[str, ex.Expression], ...] | None:
-        """Output columns by name."""
-        ...
+    partition_by: tuple[str, ...]
+    measures: tuple[tuple[str, ex.Expression], ...] | None
+    params: tuple[tuple[str, Any], ...]
+    sources: tuple[tuple[str, str], ...]
 
-    @property
-    def params(self) -> tuple[tuple[str, Any], ...]:
-        """Values of the parameters."""
-        ...
-
-    def parameters(self) -> tuple[str, ...]:
-        """Return the names of the parameters that the trees use."""
-        ...
-
+    @abstractmethod
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
         """Yield (role, tree) of every expression."""
-        ...
+
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters that the expressions use, in reading order."""
+        used = (
+            node.name for _, tree in self.trees() for node in tree.walk() if isinstance(node, ex.Parameter)
+        )
+        return tuple(dict.fromkeys(used))
 
     def underlined(self, role: str, node: Any) -> str:
-        """Return the text of ``role`` with carets under ``node``."""
-        ...
+        """Return the text of ``role`` with carets under ``node``, a part of its tree."""
+        text = dict(self.sources).get(role)
+        if text is None or node.span is None:
+            return underline(str(node), 0, len(str(node)))
+        return underline(text, node.span[0], node.span[1] - node.span[0])
 
 
 def as_columns(argument: str, given: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from functools import singledispatch
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.spelling import text_of
@@ -65,24 +64,49 @@ def at_least_not(expression: ex.Expression) -> str:
     return _at_least(_NOT, expression)
 
 
-@singledispatch
 def _expression(expression: ex.Expression) -> tuple[str, int]:
     """Return the text of a node and its binding strength."""
+    match expression:
+        case ex.Literal(value=value):
+            return _literal(value)
+        case ex.Attribute(name=name):
+            return quoted_name(name), _ITEM
+        case ex.Reference(variable=variable, name=name, index=index):
+            brackets = "" if index is None else f"[{index}]"
+            column = "" if name is None else f".{quoted_name(name)}"
+            return f"{variable}{brackets}{column}", _ITEM
+        case ex.Parameter(name=name):
+            return f":{name}", _ITEM
+        case ex.Previous(operand=operand, offset=offset):
+            rows = f", {offset}" if offset != 1 else ""
+            return f"prev({print_expression(operand)}{rows})", _ITEM
+        case ex.Aggregate(function=function, operand=operand):
+            return f"{function}({'' if operand is None else print_expression(operand)})", _ITEM
+        case ex.Call(function=function, arguments=arguments):
+            return f"{function}({_join(arguments)})", _ITEM
+        case ex.Subscript(operand=operand, index=index):
+            return f"{_at_least(_ITEM, operand)}[{index}]", _ITEM
+        case ex.Negative(operand=operand):
+            return f"-{_at_least(_UNARY, operand)}", _UNARY
+        case ex.Arithmetic(operator=sign, left=left, right=right):
+            own = _SUM if sign in "+-" else _PRODUCT
+            return f"{_at_least(own, left)} {sign} {_at_least(own + 1, right)}", own
+        case ex.Comparison(operator=sign, left=left, right=right):
+            return f"{_at_least(_SUM, left)} {sign} {_at_least(_SUM, right)}", _TEST
+        case ex.And(operands=operands):
+            return " and ".join(map(at_least_not, operands)), _AND
+        case ex.Or(operands=operands):
+            return " or ".join(_at_least(_AND, operand) for operand in operands), _OR
+        case ex.Not(operand=ex.In() | ex.IsNull() | ex.Like() as test):
+            return _test(test, "not "), _TEST
+        case ex.Not(operand=operand):
+            return f"not {_at_least(_NOT, operand)}", _NOT
+        case ex.In() | ex.IsNull() | ex.Like():
+            return _test(expression, ""), _TEST
     raise TypeError(f"no text for {type(expression).__name__}")
 
 
-def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, own = _expression(expression)
-    return text if own >= tightness else f"({text})"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-@_expression.register
-def _(expression: ex.Literal):
-    value = expression.value
+def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value], _ITEM
     if isinstance(value, str):
@@ -94,91 +118,6 @@ def _(expression: ex.Literal):
     return str(value), _ITEM if value >= 0 else _UNARY
 
 
-@_expression.register
-def _(expression: ex.Attribute):
-    return quoted_name(expression.name), _ITEM
-
-
-@_expression.register
-def _(expression: ex.Reference):
-    index = "" if expression.index is None else f"[{expression.index}]"
-    name = "" if expression.name is None else f".{quoted_name(expression.name)}"
-    return f"{expression.variable}{index}{name}", _ITEM
-
-
-@_expression.register
-def _(expression: ex.Parameter):
-    return f":{expression.name}", _ITEM
-
-
-@_expression.register
-def _(expression: ex.Previous):
-    offset = f", {expression.offset}" if expression.offset != 1 else ""
-    return f"prev({print_expression(expression.operand)}{offset})", _ITEM
-
-
-@_expression.register
-def _(expression: ex.Aggregate):
-    operand = "" if expression.operand is None else print_expression(expression.operand)
-    return f"{expression.function}({operand})", _ITEM
-
-
-@_expression.register
-def _(expression: ex.Call):
-    return f"{expression.function}({_join(expression.arguments)})", _ITEM
-
-
-def _join(expressions: tuple[ex.Expression, ...]) -> str:
-    return ", ".join(map(print_expression, expressions))
-
-
-@_expression.register
-def _(expression: ex.Subscript):
-    return f"{_at_least(_ITEM, expression.operand)}[{expression.index}]", _ITEM
-
-
-@_expression.register
-def _(expression: ex.Negative):
-    return f"-{_at_least(_UNARY, expression.operand)}", _UNARY
-
-
-@_expression.register
-def _(expression: ex.Arithmetic):
-    own = _SUM if expression.operator in "+-" else _PRODUCT
-    left, right = _at_least(own, expression.left), _at_least(own + 1, expression.right)
-    return f"{left} {expression.operator} {right}", own
-
-
-@_expression.register
-def _(expression: ex.Comparison):
-    left, right = _at_least(_SUM, expression.left), _at_least(_SUM, expression.right)
-    return f"{left} {expression.operator} {right}", _TEST
-
-
-@_expression.register
-def _(expression: ex.And):
-    return " and ".join(map(at_least_not, expression.operands)), _AND
-
-
-@_expression.register
-def _(expression: ex.Or):
-    return " or ".join(_at_least(_AND, operand) for operand in expression.operands), _OR
-
-
-@_expression.register
-def _(expression: ex.Not):
-    if isinstance(expression.operand, ex.In | ex.IsNull | ex.Like):
-        return _test(expression.operand, "not "), _TEST
-    return f"not {_at_least(_NOT, expression.operand)}", _NOT
-
-
-@_expression.register(ex.In)
-@_expression.register(ex.IsNull)
-@_expression.register(ex.Like)
-def _(expression):
-    return _test(expression, ""), _TEST
-
-
 def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
     operand = _at_least(_SUM, expression.operand)
     match expression:
@@ -188,6 +127,19 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
             return f"{operand} is {negation}null"
         case ex.Like(pattern=pattern):
             return f"{operand} {negation}like {_text(pattern)}"
+
+
+def _at_least(tightness: int, expression: ex.Expression) -> str:
+    text, own = _expression(expression)
+    return text if own >= tightness else f"({text})"
+
+
+def _join(expressions: tuple[ex.Expression, ...]) -> str:
+    return ", ".join(map(print_expression, expressions))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def times_text(low: int, high: int | None) -> str:

@@ -1,12 +1,33 @@
-"""Rebuild trees with some of their parts replaced."""
+"""Read the parts of trees, and rebuild trees with some of their parts replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import TypeVar
 
 Tree = TypeVar("Tree")
+
+
+def parts_of(tree: object, kind: type[Tree]) -> Iterator[Tree]:
+    """Yield the direct parts of a tree that are of class ``kind``, in reading order."""
+    for item in fields(tree):
+        value = getattr(tree, item.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, kind):
+                yield part
+
+
+def with_parts(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tree:
+    """Return the tree with ``change`` applied to its direct parts of class ``kind``."""
+    changed = {}
+    for item in fields(tree):
+        value = getattr(tree, item.name)
+        if isinstance(value, kind):
+            changed[item.name] = change(value)
+        elif isinstance(value, tuple) and any(isinstance(part, kind) for part in value):
+            changed[item.name] = tuple(change(part) if isinstance(part, kind) else part for part in value)
+    return replace(tree, **changed) if changed else tree
 
 
 def rebuilt(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tree:
@@ -21,13 +42,4 @@ def rebuilt(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tre
     >>> str(rebuilt(parse_expression("price > 2 * cost"), Expression, upper))
     'PRICE > 2 * COST'
     """
-    changed = {}
-    for item in fields(tree):
-        value = getattr(tree, item.name)
-        if isinstance(value, kind):
-            changed[item.name] = rebuilt(value, kind, change)
-        elif isinstance(value, tuple) and any(isinstance(part, kind) for part in value):
-            changed[item.name] = tuple(
-                rebuilt(part, kind, change) if isinstance(part, kind) else part for part in value
-            )
-    return change(replace(tree, **changed) if changed else tree)
+    return change(with_parts(tree, kind, lambda part: rebuilt(part, kind, change)))

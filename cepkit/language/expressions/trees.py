@@ -7,8 +7,9 @@ over the tree (printing, binding, code) are defined in the modules of their stag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
+from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.spelling import text_of
 
 AGGREGATES = ("first", "last", "count", "max", "min", "sum", "avg", "delta", "collect")
@@ -24,12 +25,7 @@ class Expression:
 
     def children(self) -> Iterator[Expression]:
         """Yield the direct sub-expressions, in reading order."""
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Expression):
-                yield value
-            elif isinstance(value, tuple):
-                yield from (part for part in value if isinstance(part, Expression))
+        return parts_of(self, Expression)
 
     def walk(self) -> Iterator[Expression]:
         """Yield this node and all nodes below it, parents first."""

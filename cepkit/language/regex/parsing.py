@@ -58,7 +58,7 @@ def parse_pattern(text: str) -> pt.Pattern:
     tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
     if not text.strip():
         raise PatternSyntaxError("expected a predicate name, '.' or '(', found an empty pattern", text, 0)
-    check_depth(tree, _pattern_children, text, None)
+    check_depth(tree, pt.Pattern.children, text, None)
     return tree
 
 
@@ -122,12 +122,3 @@ class _PatternBuilder:
                 raise Refusal("a repetition must allow at least one event; write () for no event", place)
             raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
         return pt.Repeat(children[0], low, high, span=span_of(children))
-
-
-def _pattern_children(pattern: pt.Pattern) -> tuple[pt.Pattern, ...]:
-    match pattern:
-        case pt.Sequence(parts=inner) | pt.Alternative(options=inner):
-            return inner
-        case pt.Repeat(body=body):
-            return (body,)
-    return ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.spelling import text_of
 
 Span = tuple[int, int]
@@ -15,6 +16,10 @@ class Pattern:
     """Base of all pattern nodes. ``|`` builds an alternative, methods build repetitions."""
 
     span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def children(self) -> Iterator[Pattern]:
+        """Yield the direct parts, in reading order."""
+        return parts_of(self, Pattern)
 
     def __or__(self, other: Pattern | str) -> Alternative:
         return any_of_patterns(self, other)
@@ -133,11 +138,7 @@ def any_of_patterns(*options: Pattern | str) -> Alternative:
 
 def variables(pattern: Pattern) -> Iterator[Variable]:
     """Yield the variables of ``pattern`` in reading order; a variable that occurs twice is yielded twice."""
-    match pattern:
-        case Variable():
-            yield pattern
-        case Sequence(parts=inner) | Alternative(options=inner):
-            for part in inner:
-                yield from variables(part)
-        case Repeat(body=body):
-            yield from variables(body)
+    if isinstance(pattern, Variable):
+        yield pattern
+    for part in pattern.children():
+        yield from variables(part)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 from cepkit.language.expressions.printing import times_text
 from cepkit.language.regex import patterns as pt
 from cepkit.language.spelling import text_of
@@ -34,45 +32,27 @@ def print_pattern(pattern: pt.Pattern) -> str:
     return _pattern(pattern)[0]
 
 
-@singledispatch
 def _pattern(pattern: pt.Pattern) -> tuple[str, int]:
     """Return the text of a pattern and its binding strength."""
+    match pattern:
+        case pt.Variable(name=name):
+            return name, _ATOM
+        case pt.AnyEvent():
+            return ".", _ATOM
+        case pt.Empty():
+            return "()", _ATOM
+        case pt.Sequence(parts=parts):
+            return " ".join(_pattern_at_least(_REPEAT, part) for part in parts), _SEQUENCE
+        case pt.Alternative(options=options):
+            return " | ".join(_pattern_at_least(_SEQUENCE, option) for option in options), _ALTERNATIVE
+        case pt.Repeat(body=body, low=low, high=high):
+            return _pattern_at_least(_ATOM, body) + times_text(low, high), _REPEAT
     raise TypeError(f"no text for {type(pattern).__name__}")
 
 
 def _pattern_at_least(tightness: int, pattern: pt.Pattern) -> str:
     text, own = _pattern(pattern)
     return text if own >= tightness else f"({text})"
-
-
-@_pattern.register
-def _(pattern: pt.Variable):
-    return pattern.name, _ATOM
-
-
-@_pattern.register
-def _(pattern: pt.AnyEvent):
-    return ".", _ATOM
-
-
-@_pattern.register
-def _(pattern: pt.Empty):
-    return "()", _ATOM
-
-
-@_pattern.register
-def _(pattern: pt.Sequence):
-    return " ".join(_pattern_at_least(_REPEAT, part) for part in pattern.parts), _SEQUENCE
-
-
-@_pattern.register
-def _(pattern: pt.Alternative):
-    return " | ".join(_pattern_at_least(_SEQUENCE, option) for option in pattern.options), _ALTERNATIVE
-
-
-@_pattern.register
-def _(pattern: pt.Repeat):
-    return _pattern_at_least(_ATOM, pattern.body) + times_text(pattern.low, pattern.high), _REPEAT
 
 
 text_of.register(pt.Pattern, print_pattern)

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cepkit.errors import CepError, nearest, underline
+from cepkit.errors import CepError, nearest
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
-from cepkit.language.query_parts import Duration, listed
+from cepkit.language.query_parts import Duration, Query, listed
 from cepkit.language.regex.patterns import Pattern, variables
 
 
 @dataclass(frozen=True, slots=True)
-class RegexQuery:
+class RegexQuery(Query):
     """A regex over predicates with its columns, window and measures; made by `regex_query`.
 
     Parameters
@@ -76,24 +76,10 @@ class RegexQuery:
             f"{nearest(missing[0], defined + boolean_columns)}{word}\n{self.underlined('pattern', first)}"
         )
 
-    def parameters(self) -> tuple[str, ...]:
-        """Return the names of the parameters that predicates and measures use, in reading order."""
-        used = (
-            node.name for _, tree in self.trees() for node in tree.walk() if isinstance(node, ex.Parameter)
-        )
-        return tuple(dict.fromkeys(used))
-
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
         """Yield (role, tree) of every predicate and measure."""
         yield from ((f"predicate {name!r}", tree) for name, tree in self.define)
         yield from ((f"measure {name!r}", tree) for name, tree in self.measures or ())
-
-    def underlined(self, role: str, node: ex.Expression | Pattern) -> str:
-        """Return the text of ``role`` with carets under ``node``, a part of its tree."""
-        text = dict(self.sources).get(role)
-        if text is None or node.span is None:
-            return underline(str(node), 0, len(str(node)))
-        return underline(text, node.span[0], node.span[1] - node.span[0])
 
     def __str__(self) -> str:
         lines = [f"pattern: {self.pattern}", *listed("define", ": ", self.define)]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.rebuilding import with_parts
 from cepkit.language.sequences.lines import Absence, Component, Line, lines_of, refuse_too_many
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.query import SequenceQuery
@@ -27,8 +28,8 @@ class Condition:
     expression : Expression
         Must be true (not null) for the events that its references name.
     components : tuple of (str, int)
-        The component that each variable means.
-    The component that each variable names.
+        The component that each variable names.
+    decided_at : int
         The last of these components.
     each : bool
         Whether it is tested with every event that component ``decided_at`` takes. If False, it is tested
@@ -175,17 +176,8 @@ def _takes(expression: ex.Expression, variable: str) -> bool:
 def _without(expression: ex.Expression, unbound: frozenset[str]) -> ex.Expression:
     """Return ``expression`` with null for the values of ``unbound`` variables and 0 for their counts."""
     match expression:
-        case ex.Reference(variable=variable):
-            return ex.Literal(None, span=expression.span) if variable in unbound else expression
+        case ex.Reference(variable=variable) if variable in unbound:
+            return ex.Literal(None, span=expression.span)
         case ex.Aggregate(function=function, operand=ex.Reference(variable=variable)) if variable in unbound:
             return ex.Literal(0 if function == "count" else None, span=expression.span)
-    changed = {}
-    for item in fields(expression):
-        value = getattr(expression, item.name)
-        if isinstance(value, ex.Expression):
-            changed[item.name] = _without(value, unbound)
-        elif isinstance(value, tuple) and any(isinstance(part, ex.Expression) for part in value):
-            changed[item.name] = tuple(
-                _without(part, unbound) if isinstance(part, ex.Expression) else part for part in value
-            )
-    return replace(expression, **changed) if changed else expression
+    return with_parts(expression, ex.Expression, lambda part: _without(part, unbound))

@@ -239,7 +239,7 @@ def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:
             "expected an event, as in 'Order o', or SEQ(…)", text, (min(start, len(text)), stop), None
         )
     pattern = parse(bare, _sequence_parser, SEQUENCE_WORDS, None, text)
-    check_depth(pattern, lambda node: node.children(), text, None)
+    check_depth(pattern, SequencePattern.children, text, None)
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_conditions(node, condition_at))
     _refuse_nameless(pattern, text)
     _refuse_brackets_of_one(pattern, text, bare)

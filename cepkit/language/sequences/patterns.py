@@ -12,6 +12,7 @@ from typing import Any
 
 from cepkit.errors import CepError
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
+from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference, conjuncts
 from cepkit.language.query_parts import Duration
 from cepkit.language.spelling import text_of
@@ -94,9 +95,9 @@ class SequencePattern(QueryMethods):
 
     span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
-    def children(self) -> tuple[SequencePattern, ...]:
-        """Return the direct parts, in reading order."""
-        return ()
+    def children(self) -> Iterator[SequencePattern]:
+        """Yield the direct parts, in reading order."""
+        return parts_of(self, SequencePattern)
 
     def walk(self) -> Iterator[SequencePattern]:
         """Yield this node and all nodes below it, parents first, in reading order."""
@@ -247,10 +248,6 @@ class SequenceOf(SequencePattern):
     parts: tuple[SequencePattern, ...]
     steps: tuple[str | None, ...]
 
-    def children(self) -> tuple[SequencePattern, ...]:
-        """Return the parts."""
-        return self.parts
-
     def _follow_with(self, part: SequencePattern, step: str) -> SequenceOf:
         return SequenceOf((*self.parts, as_part(part)), (*self.steps, step))
 
@@ -261,20 +258,12 @@ class AllOf(SequencePattern):
 
     parts: tuple[SequencePattern, ...]
 
-    def children(self) -> tuple[SequencePattern, ...]:
-        """Return the parts."""
-        return self.parts
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AnyOf(SequencePattern):
     """One of two or more options; a match that two options find is found twice."""
 
     options: tuple[SequencePattern, ...]
-
-    def children(self) -> tuple[SequencePattern, ...]:
-        """Return the options."""
-        return self.options
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -301,10 +290,6 @@ class Loop(SequencePattern):
     inner: str | None = None
     preference: str = "all"
     until: Expression | None = None
-
-    def children(self) -> tuple[SequencePattern, ...]:
-        """Return the body."""
-        return (self.body,)
 
     def where(self, *conditions: Any) -> Any:
         """Return the repeated event with conditions on each event; a group becomes a query."""
@@ -336,10 +321,6 @@ class AbsentPattern(SequencePattern):
     def where(self, *conditions: Any) -> AbsentPattern:
         """Return the absent event with conditions; plain columns are the event's."""
         return AbsentPattern(self.body.where(*conditions))
-
-    def children(self) -> tuple[SequencePattern, ...]:
-        """Return the event that must not occur."""
-        return (self.body,)
 
 
 def event_patterns(pattern: SequencePattern) -> tuple[EventPattern, ...]:

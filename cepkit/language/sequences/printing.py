@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from functools import singledispatch
 
 from cepkit.language.expressions.durations import duration_ticks, format_duration
 from cepkit.language.expressions.printing import at_least_not, quoted_name, times_text
@@ -110,18 +109,26 @@ def type_text(event_type: str | int | bool | None) -> str:
     return event_type if plain else "'" + event_type.replace("'", "''") + "'"
 
 
-@singledispatch
 def _sequence(pattern: sq.SequencePattern) -> str:
+    match pattern:
+        case sq.EventPattern():
+            return f"{type_text(pattern.event_type)} {pattern.variable}{_condition(pattern)}"
+        case sq.Loop():
+            return _loop(pattern)
+        case sq.AbsentPattern(body=body):
+            return f"!{_sequence(body)}"
+        case sq.SequenceOf(parts=parts, steps=steps):
+            words = ("" if step is None else f"{step.upper()} " for step in steps)
+            said = (word + _sequence(part) for word, part in zip(words, parts, strict=True))
+            return f"SEQ({', '.join(said)})"
+        case sq.AllOf(parts=parts):
+            return f"AND({', '.join(map(_sequence, parts))})"
+        case sq.AnyOf(options=options):
+            return f"OR({', '.join(map(_sequence, options))})"
     raise TypeError(f"no text for {type(pattern).__name__}")
 
 
-@_sequence.register
-def _(pattern: sq.EventPattern):
-    return f"{type_text(pattern.event_type)} {pattern.variable}{_condition(pattern)}"
-
-
-@_sequence.register
-def _(pattern: sq.Loop):
+def _loop(pattern: sq.Loop) -> str:
     body, times = pattern.body, times_text(pattern.low, pattern.high)
     if isinstance(body, sq.EventPattern):
         brackets = "" if pattern.high == 1 else "[]"
@@ -131,28 +138,6 @@ def _(pattern: sq.Loop):
     text += "" if pattern.inner is None else f" INNER {pattern.inner.upper()}"
     text += "" if pattern.preference == "all" else f" {pattern.preference.upper()}"
     return text + ("" if pattern.until is None else f" UNTIL ({pattern.until})")
-
-
-@_sequence.register
-def _(pattern: sq.AbsentPattern):
-    return f"!{_sequence(pattern.body)}"
-
-
-@_sequence.register
-def _(pattern: sq.SequenceOf):
-    words = ("" if step is None else f"{step.upper()} " for step in pattern.steps)
-    parts = (word + _sequence(part) for word, part in zip(words, pattern.parts, strict=True))
-    return f"SEQ({', '.join(parts)})"
-
-
-@_sequence.register
-def _(pattern: sq.AllOf):
-    return f"AND({', '.join(map(_sequence, pattern.parts))})"
-
-
-@_sequence.register
-def _(pattern: sq.AnyOf):
-    return f"OR({', '.join(map(_sequence, pattern.options))})"
 
 
 def _condition(event: sq.EventPattern) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cepkit.errors import underline
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
-from cepkit.language.query_parts import Duration
+from cepkit.language.query_parts import Duration, Query
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
     Loop,
@@ -22,7 +21,7 @@ from cepkit.language.spelling import text_of
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceQuery(WholeQuery):
+class SequenceQuery(Query, WholeQuery):
     """A sequence of events with its conditions, windows and columns; made by `sequence_query`.
 
     Parameters
@@ -108,13 +107,6 @@ class SequenceQuery(WholeQuery):
         """Variables that can name several events."""
         return group_variables(self.pattern)
 
-    def parameters(self) -> tuple[str, ...]:
-        """Return the names of the parameters that conditions and measures use, in reading order."""
-        used = (
-            node.name for _, tree in self.trees() for node in tree.walk() if isinstance(node, ex.Parameter)
-        )
-        return tuple(dict.fromkeys(used))
-
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
         """Yield (role, tree) of every condition (``where``), loop end (``pattern``) and measure."""
         yield from (("where", tree) for tree in self.where)
@@ -122,13 +114,6 @@ class SequenceQuery(WholeQuery):
             if isinstance(node, Loop) and node.until is not None:
                 yield "pattern", node.until
         yield from ((f"measure {name!r}", tree) for name, tree in self.measures or ())
-
-    def underlined(self, role: str, node: ex.Expression | SequencePattern) -> str:
-        """Return the text of ``role`` with carets under ``node``."""
-        text = dict(self.sources).get(role)
-        if text is None or node.span is None:
-            return underline(str(node), 0, len(str(node)))
-        return underline(text, node.span[0], node.span[1] - node.span[0])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(f"<query {self}>")
