@@ -41,7 +41,7 @@ _MOST_ITEMS = 1 << 31  # in the matches of one event; 16 GB
 
 
 class KernelMachine:
-    """The state of one pattern over a stream. A kernel advances it.
+    """An engine for one pattern over a stream. A kernel advances its state.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class KernelMachine:
         from cepkit.kernels import linked as kernel
 
         self._kernel = kernel
-        self._pattern = pattern
+        self.pattern = pattern
         self._advance = advance
-        self._output = output
+        self.output = output
         n = pattern.n_components
         self._coverable = coverable
         self._is_float: dict[str, bool] | None = None  # per column; known after the first events
@@ -102,7 +102,7 @@ class KernelMachine:
             if changed:
                 raise CepError(f"column {changed[0]!r} has changed between integers and floats")
             return
-        self._tables, self._integers, self._floats = _tables(self._pattern, self._coverable, is_float)
+        self._tables, self._integers, self._floats = _tables(self.pattern, self._coverable, is_float)
         used = {*self._integers, *self._floats}
         self._is_float = {name: kind for name, kind in is_float.items() if name in used}
         zero = np.zeros
@@ -111,17 +111,17 @@ class KernelMachine:
             zero((len(self._integers), 0), np.int64),
             zero((len(self._floats), 0), np.float64),
             *(zero(0, np.int64) for _ in range(3)),
-            zero((len(self._pattern.absences), 0), np.int64),
+            zero((len(self.pattern.absences), 0), np.int64),
         )
 
     # --- arrays that grow ---------------------------------------------------------------------------------
 
     def _item_room(self, n_items: int) -> tuple[np.ndarray, ...]:
         """Return new arrays ``items``, ``component``, ``length`` and ``spare``."""
-        n_matches = max(1, n_items // self._pattern.n_components)
+        n_matches = max(1, n_items // self.pattern.n_components)
         return (
             np.empty(n_items, np.int64),
-            np.empty(n_items if self._pattern.kleene else 1, np.int64),
+            np.empty(n_items if self.pattern.kleene else 1, np.int64),
             np.empty(n_matches, np.int64),
             np.empty(n_items, np.int64),
         )
@@ -142,7 +142,7 @@ class KernelMachine:
         self._report[self._kernel.N_FREE] += wanted - n
 
     def _append_events(self, events: PlainEvents) -> None:
-        n, n_absences = self.n_events, len(self._pattern.absences)
+        n, n_absences = self.n_events, len(self.pattern.absences)
         stop = n + events.n_events
         room = len(self._events.time)
         if stop > room:
@@ -155,7 +155,7 @@ class KernelMachine:
         own.time[new] = events.time
         partition = events.partition_of_event
         own.partition[new] = 0 if partition is None else partition
-        own.accepted[new] = events.accepted(self._pattern)
+        own.accepted[new] = events.accepted(self.pattern)
         for row, name in zip(own.integers, self._integers, strict=True):
             row[new] = events.columns[name]
         for row, name in zip(own.floats, self._floats, strict=True):
@@ -163,7 +163,7 @@ class KernelMachine:
         n_partitions = int(own.partition[new].max(initial=-1)) + 1
         if n_partitions > self._n_partitions:
             wanted = n_partitions if self._n_partitions == 0 else max(n_partitions, 2 * self._n_partitions)
-            per = self._pattern.n_components
+            per = self.pattern.n_components
             room_of = (per, per, per, 1, 1, 1, n_absences)
             fill_of = (-1, -1, -1, -1, -1, 0, -1)
             self._parts = PartitionArrays(
@@ -191,7 +191,7 @@ class KernelMachine:
                 rows = _lengthen(self._out.rows, max(2 * n, n + need), axis=0)
                 self._out = self._out._replace(rows=rows)
             case kernel.MORE_SLOTS:
-                window = self._pattern.window_ticks
+                window = self.pattern.window_ticks
                 if window is not None:
                     limit = self._events.time[report[kernel.CONSUMED]] - window
                     kernel.sweep(self._events, self._store, self._parts, limit, report)
@@ -199,7 +199,7 @@ class KernelMachine:
                     self._grow_slots(need)
             case kernel.MORE_MATCHES | kernel.MORE_ITEMS:
                 found = self._take_matches()
-                items = need * (self._pattern.n_components if reason == kernel.MORE_MATCHES else 1)
+                items = need * (self.pattern.n_components if reason == kernel.MORE_MATCHES else 1)
                 if items > _MOST_ITEMS:
                     raise ResultTooLargeError(
                         f"event {report[kernel.CONSUMED]} alone ends more than {need - 1} matches or items. "
@@ -216,28 +216,45 @@ class KernelMachine:
     def _take_matches(self) -> PlainMatches:
         """Return the matches of the output in canonical order, and empty the output."""
         kernel, report, out = self._kernel, self._report, self._out
-        n, n_matches, n_items = self._pattern.n_components, *report[[kernel.N_FOUND, kernel.N_ITEMS]].tolist()
+        n, n_matches, n_items = self.pattern.n_components, *report[[kernel.N_FOUND, kernel.N_ITEMS]].tolist()
         report[kernel.N_FOUND] = report[kernel.N_ITEMS] = 0
         items = out.items[:n_items].copy()
-        if self._pattern.kleene:
+        if self.pattern.kleene:
             return sorted_matches(items, out.length[:n_matches].copy(), out.component[:n_items].copy(), n)
         return PlainMatches(n_matches, n, items, np.arange(n_matches + 1, dtype=np.int64) * n)
 
     # --- searching ----------------------------------------------------------------------------------------
 
     def push(self, events: PlainEvents) -> PlainMatches:
-        """Advance over more events; return the matches that end in them."""
+        """Advance over more events, none older than the last; return the matches that end in them.
+
+        With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
+        Pushes of any size give the same matches in the same order and the same counters except ``peak_live``.
+
+        Raises
+        ------
+        OrderError
+            When time falls.
+        CepError
+            When the arrays do not fit the pattern.
+        ResultTooLargeError
+            When the matches that end in one event do not fit into memory.
+        """
         start = self.n_events
         self._check_and_append(events)
-        before = self.total if self._output != "all" else 0
+        before = self.total if self.output != "all" else 0
         parts = self._advance_over(start, self.n_events)
-        if self._output == "all":
+        if self.output == "all":
             last = self._take_matches()
-            return join_matches([*parts, last], self._pattern.n_components) if parts else last
-        return replace(join_matches([], self._pattern.n_components), n_matches=self.total - before)
+            return join_matches([*parts, last], self.pattern.n_components) if parts else last
+        return replace(join_matches([], self.pattern.n_components), n_matches=self.total - before)
 
     def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Advance over more events; return how many matches end at each position."""
+        """Advance over more events as `push` does; return how many matches end at each position.
+
+        Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
+        events at which matches may end.
+        """
         self._check_and_append(events)
         begin = start = self.n_events - events.n_events
         counts, before = [], self.total
@@ -250,7 +267,7 @@ class KernelMachine:
         return counts
 
     def _check_and_append(self, events: PlainEvents) -> None:
-        events.check(self._pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
+        events.check(self.pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
         self._take_types(events)
         self._append_events(events)
 
@@ -301,44 +318,6 @@ class KernelMachine:
         kernel, report = self._kernel, self._report
         numbers = report[[kernel.COPIES, kernel.CHAINS, kernel.PEAK_LIVE]].tolist()
         return Counters(self._out.nodes.copy(), *numbers)
-
-
-class PlainEngine:
-    """The methods of all engines on a `KernelMachine`."""
-
-    pattern: PlainPattern
-    output: str
-    _machine: KernelMachine
-
-    def push(self, events: PlainEvents) -> PlainMatches:
-        """Advance over more events, none older than the last; return the matches that end in them.
-
-        With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
-        Pushes of any size give the same matches in the same order and the same counters except ``peak_live``.
-
-        Raises
-        ------
-        OrderError
-            When time falls.
-        CepError
-            When the arrays do not fit the pattern.
-        ResultTooLargeError
-            When the matches that end in one event do not fit into memory.
-        """
-        return self._machine.push(events)
-
-    def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Advance over more events as `push` does; return how many matches end at each position.
-
-        Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
-        events at which matches may end.
-        """
-        return self._machine.count_at(events, positions)
-
-    @property
-    def counters(self) -> Counters:
-        """The number of partial matches, copies and chains so far."""
-        return self._machine.counters
 
 
 def _lengthen(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray:

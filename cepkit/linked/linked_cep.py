@@ -9,13 +9,13 @@ import numpy as np
 from cepkit.errors import CepError
 from cepkit.language.sequences.branches import Branch
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.linked.kernel_machine import KernelMachine, PlainEngine
+from cepkit.linked.kernel_machine import KernelMachine
 from cepkit.linked.patterns import OUTPUTS, PlainPattern
 
 KLEENE = ("runs",)
 
 
-class LinkedCEP(PlainEngine):
+class LinkedCEP(KernelMachine):
     """Find every match of a sequence (skip-till-any-match) with chains of partial matches.
 
     A chain holds successive events that the same components accept and that have the same predecessors. A new
@@ -64,8 +64,7 @@ class LinkedCEP(PlainEngine):
             raise CepError(f"output {output!r} is not known. Outputs: {list(OUTPUTS)}")
         if kleene not in KLEENE:
             raise CepError(f"kleene {kleene!r} is not known. Ways: {list(KLEENE)}")
-        self.pattern, self.output = pattern, output
-        self._machine = KernelMachine(pattern, pattern.coverable, output, advance_chains(output))
+        super().__init__(pattern, pattern.coverable, output, advance_chains(output))
 
     @property
     def coverages(self) -> np.ndarray:
@@ -75,7 +74,7 @@ class LinkedCEP(PlainEngine):
         """
         if self.output != "latest":
             raise CepError(f"an engine with output {self.output!r} keeps no coverages. Use output='latest'")
-        return self._machine.rows
+        return self.rows
 
 
 def advance_chains(output: str) -> Callable[..., None]:

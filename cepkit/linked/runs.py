@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cepkit.errors import CepError
-from cepkit.linked.kernel_machine import KernelMachine, PlainEngine
+from cepkit.linked.kernel_machine import KernelMachine
 from cepkit.linked.patterns import PlainPattern
 
 # Where runs are kept: in one list per partition, or in one list per component.
@@ -11,7 +11,7 @@ KEPT = ("together", "by_component")
 _OUTPUTS = ("all", "count")
 
 
-class _Runs(PlainEngine):
+class _Runs(KernelMachine):
     """Find every match of a sequence (skip-till-any-match) by runs. An event that extends a run copies it."""
 
     kept: str
@@ -19,9 +19,7 @@ class _Runs(PlainEngine):
     def __init__(self, pattern: PlainPattern, *, output: str = "all"):
         if output not in _OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(_OUTPUTS)}")
-        self.pattern, self.output = pattern, output
-        coverable = (False,) * pattern.n_components
-        self._machine = KernelMachine(pattern, coverable, output, _advance_runs(self.kept, output))
+        super().__init__(pattern, (False,) * pattern.n_components, output, _advance_runs(self.kept, output))
 
 
 class SaseRuns(_Runs):

@@ -414,7 +414,7 @@ def test_slots_do_not_grow_with_the_stream():
         for engine in (LinkedCEP, SaseRuns, SiddhiLikeRuns):
             made = engine(query.pattern(50))
             assert made.push(events).n_matches > 0
-            assert len(made._machine._store.free) <= 1024
+            assert len(made._store.free) <= 1024
 
 
 def test_chains_of_the_last_component_are_let_go():

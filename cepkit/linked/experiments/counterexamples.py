@@ -19,8 +19,6 @@ from cepkit.linked.patterns import (
 )
 from cepkit.linked.runs import SaseRuns
 
-__all__ = ["COUNTEREXAMPLES", "Counterexample", "counterexamples"]
-
 
 @dataclass(frozen=True)
 class Counterexample:

@@ -23,23 +23,6 @@ from cepkit.linked.linked_cep import LinkedCEP
 from cepkit.linked.patterns import EventComparison, PlainEvents, PlainPattern
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 
-__all__ = [
-    "GROUPS",
-    "SYSTEMS",
-    "ExperimentStream",
-    "StreamQuery",
-    "abc_events",
-    "gain_by_stay",
-    "matching_time",
-    "paper_numbers",
-    "queries",
-    "run_query",
-    "throughput",
-    "time_by_window",
-    "traffic_events",
-    "worked_example",
-]
-
 SYSTEMS: dict[str, Callable[[PlainPattern], object]] = {
     "SASE": SaseRuns,
     "Siddhi-like": SiddhiLikeRuns,
