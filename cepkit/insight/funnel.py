@@ -138,11 +138,9 @@ class FunnelResult:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
-        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
-        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1", event_type="kind")
         >>> funnel.to_frame()[["step", "tried", "passed"]].head(2)
           step  tried  passed
         0    a      2       2
@@ -176,11 +174,9 @@ class FunnelResult:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
-        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
-        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1", event_type="kind")
         >>> funnel.conditions()[["step", "condition", "selectivity"]]
           step        condition  selectivity
         0    b  b.ts > a.ts + 1         0.75
@@ -203,11 +199,9 @@ class FunnelResult:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
-        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
-        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1", event_type="kind")
         >>> funnel.count()
         Count(n=3, exact=True)
         """
@@ -221,11 +215,9 @@ class FunnelResult:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
-        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
-        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1", event_type="kind")
         >>> print(funnel.words()[0].rpartition("; ")[2])
         the fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
         """
@@ -258,11 +250,9 @@ class FunnelResult:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> events = pd.DataFrame({"kind": list("AABB"), "ts": range(4)})
-        >>> query = "PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1"
-        >>> funnel = cep.funnel(events, query, event_type="kind", order_by="ts")
+        >>> funnel = events.cep.funnel("PATTERN SEQ(A a, B b) WHERE b.ts > a.ts + 1", event_type="kind")
         >>> import plotly.graph_objects as go
         >>> isinstance(funnel.plot(), go.Figure)
         True

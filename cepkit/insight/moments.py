@@ -78,11 +78,9 @@ class PartialMatch:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
-        >>> define = {"up": "price > 12", "down": "price <= 12"}
-        >>> moments = list(cep.step(walk, "up+ down", define=define))
+        >>> moments = list(walk.cep.step("up+ down", define={"up": "price > 12", "down": "price <= 12"}))
         >>> moments[3].completed[0].span
         'rows 2 to 3'
         """
@@ -150,11 +148,9 @@ class Moment:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
-        >>> define = {"up": "price > 12", "down": "price <= 12"}
-        >>> moments = list(cep.step(walk, "up+ down", define=define))
+        >>> moments = list(walk.cep.step("up+ down", define={"up": "price > 12", "down": "price <= 12"}))
         >>> moments[2].event
         {'price': 13}
         """
@@ -166,11 +162,9 @@ class Moment:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
-        >>> define = {"up": "price > 12", "down": "price <= 12"}
-        >>> moments = list(cep.step(walk, "up+ down", define=define))
+        >>> moments = list(walk.cep.step("up+ down", define={"up": "price > 12", "down": "price <= 12"}))
         >>> moments[3].text
         'row 3: 1 partial match advances; 0 are live; match: rows 2 to 3'
         """

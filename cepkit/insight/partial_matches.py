@@ -6,6 +6,7 @@ whole kernel runs without its shortcuts, for a sequence only the conditions in i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -187,34 +188,30 @@ class SequencePartials:
         """Read the event at place ``j``, the next one in the stream."""
         partition, change = int(self.places.start_of_partition[j]), Change()
         before = self._live.get(partition, [])
-        takers = self._extend(before, j, change)
-        kept, ways = [], []
-        for i, (one, way) in enumerate(zip(before, self._ways.get(partition, ()), strict=True)):
-            if (way := self._ways_after(*one, way, j)) & (_TAKE | _BEGIN):
-                kept.append(one)
-                ways.append(way)
-            elif i not in takers:
-                change.ended.append(one)
+        kept, ways = self._pass(partition, j, change, self._extend(before, j, change))
         for one in sorted([*change.began, *change.advanced], key=lambda one: one[0]):
             if way := self._ways_at_first(*one):
                 kept.append(one)
                 ways.append(way)
         self._keep(partition, kept, ways)
-        if self._is_strict:
-            self._end_elsewhere(partition, j, change)
+        if self._is_strict:  # then partial matches of other partitions may not skip the event
+            for other in [other for other in self._live if other != partition]:
+                self._keep(other, *self._pass(other, j, change))
         return change
 
-    def _end_elsewhere(self, partition: int, j: int, change: Change) -> None:
-        """End the partial matches of other partitions that may not skip event ``j``."""
-        for other in [other for other in self._live if other != partition]:
-            kept, ways = [], []
-            for one, way in zip(self._live[other], self._ways[other], strict=True):
-                if (way := self._ways_after(*one, way, j)) & (_TAKE | _BEGIN):
-                    kept.append(one)
-                    ways.append(way)
-                else:
-                    change.ended.append(one)
-            self._keep(other, kept, ways)
+    def _pass(
+        self, partition: int, j: int, change: Change, takers: Collection[int] = ()
+    ) -> tuple[list[Branched], list[int]]:
+        """Return the partial matches that stay live after event ``j``, and what they may do."""
+        kept, ways = [], []
+        live = zip(self._live.get(partition, ()), self._ways.get(partition, ()), strict=True)
+        for i, (one, way) in enumerate(live):
+            if (way := self._ways_after(*one, way, j)) & (_TAKE | _BEGIN):
+                kept.append(one)
+                ways.append(way)
+            elif i not in takers:
+                change.ended.append(one)
+        return kept, ways
 
     def _extend(self, before: list[Branched], j: int, change: Change) -> set[int]:
         """Add what event ``j`` begins, advances and completes; return which of ``before`` take it."""

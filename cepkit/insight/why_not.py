@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, nearest
-from cepkit.events import Source
+from cepkit.events import Events, Source
 from cepkit.insight.funnel import FunnelResult
 
 MOST_ROWS = 1000  # of an expected match
@@ -72,11 +72,10 @@ class WhyNot:
 
         Examples
         --------
-        >>> import cepkit as cep
         >>> import pandas as pd
         >>> scans = pd.DataFrame({"kind": ["Order", "Scan", "Ready"], "ts": [1, 2, 9]})
         >>> query = "PATTERN SEQ(Order o, Ready r) WITHIN 5"
-        >>> why = cep.why_not(scans, query, rows=[0, 2], event_type="kind", order_by="ts")
+        >>> why = scans.cep.why_not(query, rows=[0, 2], event_type="kind", order_by="ts")
         >>> why.to_frame()[["index", "variable", "reached"]]
            index variable  reached
         0      0        o     True
@@ -115,13 +114,30 @@ def funnel_summary(result: FunnelResult) -> WhyNot:
     )
 
 
+def reading_table(
+    labels: Sequence[Any], variables: Sequence[str | None], reached: int, reasons: Iterable[str]
+) -> pd.DataFrame:
+    """Return the table of `WhyNot`; the row after the reached ones, or the last row, has the reasons."""
+    n = len(labels)
+    texts = [""] * n
+    texts[min(reached, n - 1)] = "; ".join(reasons)
+    return pd.DataFrame(
+        {
+            "index": labels,
+            "variable": pd.array(list(variables), dtype="string"),
+            "reached": np.arange(n) < reached,
+            "reason": pd.array(texts, dtype="string"),
+        }
+    )
+
+
 # --- named rows
 
 
-def named_rows(
-    source: Source, rows: Any, variables: Sequence[str], absent: Sequence[str] = ()
-) -> tuple[list[int], list[str | None]]:
-    """Return the numbers of the named rows, and the variable of each or None.
+def named_positions(
+    source: Source, events: Events, rows: Any, variables: Sequence[str], absent: Iterable[str] = ()
+) -> dict[int, str | None]:
+    """Return the positions of the named rows in the stream, with the variable of each or None.
 
     ``rows`` are index labels of a pandas frame or row numbers of a table, by variable or in any order.
     ``absent`` are the variables of events that must be absent.
@@ -154,7 +170,9 @@ def named_rows(
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
         raise CepError(f"rows: {index[twice[0]]!r} is named twice; a match has an event only once")
-    return numbers, [name for _, name in pairs]
+    position_of_row = np.empty(events.n_events, np.int64)
+    position_of_row[events.rows(np.arange(events.n_events))] = np.arange(events.n_events)
+    return {int(position_of_row[row]): name for row, (_, name) in zip(numbers, pairs, strict=True)}
 
 
 def _index(source: Source) -> pd.Index:

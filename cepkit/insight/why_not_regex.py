@@ -20,7 +20,7 @@ from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
 from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import RegexWalk, Stepping
 from cepkit.insight.value_text import cell, row_text
-from cepkit.insight.why_not import MOST_ROWS, WhyNot, named_rows
+from cepkit.insight.why_not import MOST_ROWS, WhyNot, named_positions, reading_table
 from cepkit.language.regex.patterns import variables
 from cepkit.language.sequences.printing import duration_text
 
@@ -69,16 +69,13 @@ class RowReading:
 def explain_regex_rows(
     program: Program, source: Source, events: Events, find: Callable[[], MatchSet], rows: Any
 ) -> WhyNot:
-    """Return why the rows are not a match of a regex; ``rows`` and errors are as for `named_rows`.
+    """Return why the rows are not a match of a regex; ``rows`` and errors are as for `named_positions`.
 
     ``find`` returns the matches of the program in the events. The kernel runs once over the rows as Python,
     in time O(rows squared). Each condition that may have failed runs as a query of its own.
     """
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
-    numbers, given = named_rows(source, rows, names)
-    position_of_row = np.empty(events.n_events, np.int64)
-    position_of_row[events.rows(np.arange(events.n_events))] = np.arange(events.n_events)
-    named = {int(position_of_row[row]): name for row, name in zip(numbers, given, strict=True)}
+    named = named_positions(source, events, rows, names)
     return _Explainer(program, source, events, find, dict(sorted(named.items()))).explain()
 
 
@@ -140,16 +137,8 @@ class _Explainer:
         n = len(self.positions)
         if spelled is None:
             spelled = [names_of_mask(self.names, mask) for mask in reading.masks]
-        texts = [""] * n
-        texts[min(reading.reached, n - 1)] = "; ".join(reading.reasons)
-        return pd.DataFrame(
-            {
-                "index": self.source.index_labels(self.events.rows(np.array(self.positions, np.int64))),
-                "variable": pd.array([*spelled, *[None] * n][:n], dtype="string"),
-                "reached": np.arange(n) < reading.reached,
-                "reason": pd.array(texts, dtype="string"),
-            }
-        )
+        labels = self.source.index_labels(self.events.rows(np.array(self.positions, np.int64)))
+        return reading_table(labels, [*spelled, *[None] * n][:n], reading.reached, reading.reasons)
 
     # --- rows that cannot be read together
 

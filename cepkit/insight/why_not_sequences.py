@@ -102,7 +102,7 @@ class _Reader:
         if strays := self._strays():
             return self._without(strays)
         fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
-        if all(fits) and self._can_be_read(fits):
+        if all(fits) and self._can_be_read((-1, 0), fits):
             found = self._furthest(fits)
             is_gap = any(obstacle.kind in ("alone", "missing") for obstacle in found.obstacles)
             return (self._with_gap(fits) if is_gap else None) or found
@@ -147,7 +147,7 @@ class _Reader:
         made = []
         for gap in range(self.n):
             rest = [[c for c in of if c != gap] for of in own]
-            if not all(rest) or not self._can_be_read(rest):
+            if not all(rest) or not self._can_be_read((-1, 0), rest):
                 continue
             found = self.with_fillers(self._furthest(rest))
             if any(one.kind == "missing" for one in found.obstacles):
@@ -159,22 +159,23 @@ class _Reader:
         wanted = self.variable_of.get(place)
         return wanted in (None, self.components[c].variable) and self.extender.conditions.has_type(c, place)
 
-    def _can_be_read(self, fits: list[list[int]]) -> bool:
-        """Return whether types and counts allow the events to be components in this order."""
-        return self._reachable({(-1, 0)}, fits)
+    def _next(self, end: tuple[int, int], c: int) -> tuple[int, int] | None:
+        """Return the end of a partial match after one more event as component ``c``; None if it cannot be.
 
-    def _reachable(self, reachable: set[tuple[int, int]], fits: list[list[int]]) -> bool:
+        The end is the last component and the number of its events.
+        """
+        last, size = end
+        if c > last:
+            return c, 1
+        high = self.components[c].high
+        return (c, size + 1) if c == last and (high is None or size < high) else None
+
+    def _can_be_read(self, end: tuple[int, int], fits: list[list[int]]) -> bool:
+        """Return whether types and counts allow the events to be components in this order, after an end."""
+        ends = {end}
         for own in fits:
-            reachable = {
-                (c, size + 1 if c == last else 1)
-                for last, size in reachable
-                for c in own
-                if c > last or (c == last and (self._high(c) is None or size < self._high(c)))
-            }
-        return bool(reachable)
-
-    def _high(self, c: int) -> int | None:
-        return self.components[c].high
+            ends = {after for end in ends for c in own if (after := self._next(end, c))}
+        return bool(ends)
 
     def _longest(self, fits: list[list[int]]) -> tuple[list[int], dict[int, int]]:
         """Return the most events that can be components in this order, and their components."""
@@ -182,12 +183,11 @@ class _Reader:
         component_of: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
         for i, own in enumerate(fits):
             grown: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
-            for (last, size), taken in best.items():
+            for end, taken in best.items():
                 for c in own:
-                    if c < last or (c == last and self._high(c) is not None and size >= self._high(c)):
+                    if (key := self._next(end, c)) is None:
                         continue
-                    key = (c, size + 1 if c == last else 1)
-                    made = ((*taken, i), (*component_of[last, size], c))
+                    made = ((*taken, i), (*component_of[end], c))
                     if key not in grown or len(made[0]) > len(grown[key][0]):
                         grown[key] = made
             for key, (taken, of) in grown.items():
@@ -237,11 +237,8 @@ class _Reader:
                 continue
             last = partial.components[-1] if partial.components else -1
             for c in reversed(fits[i]):
-                if (
-                    c < last
-                    or (c == last and self.extender.is_full(partial, c))
-                    or not self._rest_fits(fits, i, c, partial)
-                ):
+                end = self._next((last, partial.size(last)), c)
+                if end is None or not self._can_be_read(end, fits[i + 1 :]):
                     continue
                 obstacles = self.extender.obstacles(partial, self.wanted[i], c)
                 if obstacles:
@@ -249,9 +246,6 @@ class _Reader:
                 else:
                     waiting.append((partial.with_event(self.wanted[i], c), i + 1))
         return best
-
-    def _rest_fits(self, fits, i: int, c: int, partial: Partial) -> bool:
-        return self._reachable({(c, partial.size(c) + 1)}, fits[i + 1 :])
 
     def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> EventReading:
         if best is not None and best.reached > i:
@@ -266,11 +260,9 @@ class _Reader:
         made = list(components)
         while len(made) < len(fits):
             last = made[-1] if made else -1
-            size = made.count(last)
             for c in fits[len(made)]:
-                key = (c, size + 1 if c == last else 1)
-                is_next = c > last or (c == last and (self._high(c) is None or size < self._high(c)))
-                if is_next and self._reachable({key}, fits[len(made) + 1 :]):
+                end = self._next((last, made.count(last)), c)
+                if end is not None and self._can_be_read(end, fits[len(made) + 1 :]):
                     made.append(c)
                     break
         return made[len(components) :]

@@ -30,7 +30,7 @@ from cepkit.events import (
 from cepkit.insight.funnel_sequences import conditions_alone
 from cepkit.insight.obstacles import Obstacle
 from cepkit.insight.value_text import row_text
-from cepkit.insight.why_not import WhyNot, named_rows
+from cepkit.insight.why_not import WhyNot, named_positions, reading_table
 from cepkit.insight.why_not_sequences import (
     EventReading,
     Outcome,
@@ -125,18 +125,12 @@ class Words:
 
     def table(self, reasons: Sequence[str]) -> pd.DataFrame:
         """Return a row per event; the row of the stopped event, or the last row, has the reasons."""
-        rows = self._rows(self.read.places)
-        n = len(rows)
-        made = {"index": self.source.index_labels(rows)}
-        if self.query.event_type is not None:
-            made["event_type"] = self.source.arrow(self.query.event_type, rows).to_pandas().to_numpy(object)
+        rows, column = self._rows(self.read.places), self.query.event_type
         names = [None if c is None else self.components[c].variable for c in self.read.components]
-        made["variable"] = pd.array(names, dtype="string")
-        made["reached"] = np.arange(n) < self.read.reached
-        texts = [""] * n
-        texts[min(self.read.reached, n - 1)] = "; ".join(reasons)
-        made["reason"] = pd.array(texts, dtype="string")
-        return pd.DataFrame(made)
+        table = reading_table(self.source.index_labels(rows), names, self.read.reached, reasons)
+        if column is not None:
+            table.insert(1, "event_type", self.source.arrow(column, rows).to_pandas().to_numpy(object))
+        return table
 
     # --- what stops
 
@@ -460,18 +454,17 @@ def explain_sequence_rows(
     run: Callable[[SequenceProgram, Events], SequenceSet],
     rows: Any,
 ) -> WhyNot:
-    """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_rows`.
+    """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_positions`.
 
     ``run`` is the function of an engine that finds the matches.
     """
     query = program.query
-    numbers, variables = named_rows(source, rows, query.variables, query.absent_variables)
+    named = named_positions(source, events, rows, query.variables, query.absent_variables)
     places = Places(program, events)
-    row_of_position = events.rows(np.arange(events.n_events))
-    position_of_row = np.empty(events.n_events, np.int64)
-    position_of_row[row_of_position] = np.arange(events.n_events)
-    wanted = [int(places.place_of_position[position_of_row[row]]) for row in numbers]
-    variable_of = {place: name for place, name in zip(wanted, variables, strict=True) if name is not None}
+    wanted = places.place_of_position[list(named)].tolist()
+    variable_of = {
+        place: name for place, name in zip(wanted, named.values(), strict=True) if name is not None
+    }
     reading = read_events(places, wanted, variable_of)
     words = Words(program, source, places, reading, variable_of)
     if not reading.obstacles:
