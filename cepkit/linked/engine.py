@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
 from cepkit.linked.chains import chains_of
 from cepkit.linked.linked_cep import LinkedCEP
-from cepkit.linked.patterns import PlainEvents, PlainMatches
+from cepkit.linked.patterns import PlainMatches
 from cepkit.linked.query import PlainQuery, variables_of
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 
@@ -251,10 +251,7 @@ class PlainlyMatched(SequenceSet):
         if last not in pattern.kleene:  # skip the matches that end earlier
             accepts = plain.accepts_of_component.copy()
             accepts[last, : low - begin] = 0
-            plain = PlainEvents(
-                plain.time, accepts, plain.partition_of_event, plain.accepts_of_absence, plain.columns
-            )
-            return query.block(engine.push(plain), begin)
+            return query.block(engine.push(replace(plain, accepts_of_component=accepts)), begin)
         for start in range(0, low - begin, 64):
             engine.push(plain.take(slice(start, min(start + 64, low - begin))))
         return query.block(engine.push(plain.take(slice(low - begin, None))), begin)

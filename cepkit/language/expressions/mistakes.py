@@ -323,23 +323,20 @@ PATTERN_WORDS = Vocabulary(
         ("_COMMA", frozenset(), ("','",)),
         ("RBRACE", frozenset(), ("'}'",)),
     ),
-    mistakes=tuple(
-        (re.compile(mistake, re.IGNORECASE), message)
-        for mistake, message in (
-            (r"-+>|=>|\u2192|\u21d2|,|;|>>", "write the parts one after the other, with blanks: a b"),
-            (r"\|\|", "write one '|' between alternatives"),
-            (r"&&?", "one event has one name: define one predicate with both conditions"),
-            (r"[<>=]=?", "a pattern holds names of predicates; put their conditions in define"),
-            (r"[!~\u00ac]", "a pattern has no negation: define a predicate with the opposite condition"),
-            (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
-            (r"(['\"`])(\w*)\1?", r"write names without quotes: \2"),
-            (r"\(\?", "write a group with plain parentheses: (a b)"),
-            (r"\[", "write alternatives with '|': (a | b)"),
-            (
-                r"(\w+|[.)}])\s+(?P<at>[*+?]|\{[^{}]*\}?)",
-                r"'\g<at>' must directly follow what it repeats: \1\g<at>",
-            ),
-            (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
-        )
+    mistakes=_compile(
+        (r"-+>|=>|\u2192|\u21d2|,|;|>>", "write the parts one after the other, with blanks: a b"),
+        (r"\|\|", "write one '|' between alternatives"),
+        (r"&&?", "one event has one name: define one predicate with both conditions"),
+        (r"[<>=]=?", "a pattern holds names of predicates; put their conditions in define"),
+        (r"[!~\u00ac]", "a pattern has no negation: define a predicate with the opposite condition"),
+        (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
+        (r"(['\"`])(\w*)\1?", r"write names without quotes: \2"),
+        (r"\(\?", "write a group with plain parentheses: (a b)"),
+        (r"\[", "write alternatives with '|': (a | b)"),
+        (
+            r"(\w+|[.)}])\s+(?P<at>[*+?]|\{[^{}]*\}?)",
+            r"'\g<at>' must directly follow what it repeats: \1\g<at>",
+        ),
+        (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
     ),
 )

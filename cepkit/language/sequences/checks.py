@@ -98,8 +98,8 @@ def _check_sequence(query: SequenceQuery, node: SequenceOf) -> None:
                 query, part, f"{step.upper()} says what may be skipped before a part; this one is the first"
             )
         if isinstance(part, AbsentPattern):
-            message = f"{step.upper()} before an absent event has no meaning; put it before the next"
-            raise _at(query, part, f"{message} event that occurs")
+            cure = "put it before the next event that occurs"
+            raise _at(query, part, f"{step.upper()} before an absent event has no meaning; {cure}")
 
 
 def _check_loop(query: SequenceQuery, node: Loop) -> None:
@@ -208,15 +208,10 @@ def _refuse_bad_order(query: SequenceQuery) -> None:
 def _refuse_endless_absence(query: SequenceQuery) -> None:
     if query.within is not None:
         return
-    for side, found in (
-        ("first", _absent_at_edge(query.pattern, 1)),
-        ("last", _absent_at_edge(query.pattern, -1)),
-    ):
-        for node in found:
-            where = "before the first" if side == "first" else "after the last"
+    for where, direction in (("before the first", 1), ("after the last", -1)):
+        for node in _absent_at_edge(query.pattern, direction):
             message = f"an event absent {where} event needs a limit on the wait; give a time window"
-            message = f"{message}, as in WITHIN 5 min"
-            raise _at(query, node, message)
+            raise _at(query, node, f"{message}, as in WITHIN 5 min")
 
 
 def _absent_at_edge(pattern: SequencePattern, direction: int) -> Iterator[AbsentPattern]:

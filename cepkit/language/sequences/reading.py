@@ -104,13 +104,9 @@ def window(argument: str, duration: Duration | None) -> str | int | None:
     try:
         if isinstance(duration, str):
             return format_duration(parse_duration(duration), "ns")
-        if not isinstance(duration, timedelta):
-            if isinstance(duration, bool):
-                raise TypeError
-            duration = operator.index(duration)
-            duration_ticks(duration, None)
-            return duration
-        return format_duration(duration_ticks(duration, "ns"), "ns")
+        if isinstance(duration, timedelta):
+            return format_duration(duration_ticks(duration, "ns"), "ns")
+        return duration_ticks(duration, None)
     except PatternSyntaxError as error:
         message = f"{argument}: {error.message}"
         raise PatternSyntaxError(message, error.text, error.position, error.length) from None

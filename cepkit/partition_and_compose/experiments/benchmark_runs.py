@@ -22,31 +22,12 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.partition_and_compose.experiments.benchmarks import (
     BENCHMARKS,
-    PAPER_REPETITIONS,
     VARIANTS,
     Benchmark,
-    Free,
     benchmark_data,
 )
+from cepkit.partition_and_compose.experiments.benchmarks import PAPER_REPETITIONS as PAPER_REPETITIONS
 from cepkit.planning.validation import compile_checked
-
-__all__ = [
-    "BENCHMARKS",
-    "PAPER_REPETITIONS",
-    "VARIANTS",
-    "Benchmark",
-    "Free",
-    "benchmark_data",
-    "benchmarks_prepared",
-    "benchmarks_with_data",
-    "calibrate",
-    "compile_benchmark",
-    "count_matches",
-    "live_starts",
-    "one_record_per_start",
-    "table5",
-    "table6",
-]
 
 Prepared = tuple[Benchmark, pd.DataFrame, pd.DataFrame]  # with its data before and after all stages
 

@@ -109,14 +109,11 @@ def _parsers(width: int) -> Iterator[Callable[[pd.DataFrame], pd.DataFrame]]:
         def parse(frame: pd.DataFrame) -> pd.DataFrame:
             cuts = np.linspace(0, len(frame), width + 1).astype(int)
             parts = [frame[["xml"]].iloc[start:stop] for start, stop in pairwise(cuts)]
-            return _concatenate(list(pool.map(parse_tweets, parts)))
+            parsed = list(pool.map(parse_tweets, parts))
+            authors = pd.api.types.union_categoricals([part["author"] for part in parsed])
+            return pd.concat(parsed, ignore_index=True).assign(author=authors)
 
         yield parse
-
-
-def _concatenate(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    authors = pd.api.types.union_categoricals([part["author"] for part in parts])
-    return pd.concat(parts, ignore_index=True).assign(author=authors)
 
 
 # --- simulated --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import column_not_found
+from cepkit.errors import require_columns
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS
 
 _M_SHAPE = BENCHMARKS["finance1"]
@@ -58,9 +58,7 @@ def shift_idiom_mistakes(frame: pd.DataFrame) -> pd.DataFrame:
     >>> shift_idiom_mistakes(load_sample("trades"))[["found", "right", "extra", "missed"]].iloc[0].tolist()
     [4658, 12, 4652, 6]
     """
-    for name in ("ts", "symbol", "price", "seq"):
-        if name not in frame.columns:
-            raise column_not_found("shift_idiom_mistakes", name, frame.columns)
+    require_columns("shift_idiom_mistakes", ("ts", "symbol", "price", "seq"), frame.columns)
     rows = []
     for mistake in MISTAKES:
         spoilt = mistake.spoil(frame)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from cepkit.compile.regex.automaton import States
 from cepkit.errors import CepError
 from cepkit.plots import theme
-from cepkit.plots.automata.automaton import Edge, state_tooltip
+from cepkit.plots.automata.automaton import state_tooltip
 from cepkit.plots.automata.curves import ARROW, DrawnEdge, draw_edges
 from cepkit.plots.automata.places import (
     FONT_SIZE,
@@ -148,18 +148,16 @@ def _add_start(graph: ET.Element, placed: StatePlaces) -> None:
 
 
 def _add_edge(graph: ET.Element, drawn: DrawnEdge, define: Mapping[str, str]) -> None:
-    group = _edge_group(graph, drawn.edge, define)
+    edge, lines = drawn.edge, drawn.edge.label_lines()
+    outer = ET.SubElement(graph, "g", {"class": "edge"})
+    ET.SubElement(outer, "title").text = f"{edge.source}->{edge.target}"
+    group = ET.SubElement(outer, "g")
+    ET.SubElement(group, "title").text = edge.tooltip(define)
     _add_line(group, drawn.path)
     _add_arrow(group, *drawn.tip, drawn.angle)
-    _add_label(group, *drawn.label_at, drawn.edge)
-
-
-def _edge_group(graph: ET.Element, edge: Edge, define: Mapping[str, str]) -> ET.Element:
-    group = ET.SubElement(graph, "g", {"class": "edge"})
-    ET.SubElement(group, "title").text = f"{edge.source}->{edge.target}"
-    inner = ET.SubElement(group, "g")
-    ET.SubElement(inner, "title").text = edge.tooltip(define)
-    return inner
+    x, y_of_last_line = drawn.label_at
+    for above, line in zip(range(len(lines))[::-1], lines, strict=True):
+        _add_text(group, x, y_of_last_line - LINE_HEIGHT * above, line)
 
 
 def _add_line(group: ET.Element, path: str) -> None:
@@ -174,12 +172,6 @@ def _add_arrow(group: ET.Element, x: float, y: float, angle: float) -> None:
         corners.append((x + reach * math.cos(angle + turn), y + reach * math.sin(angle + turn)))
     points = " ".join(point(*corner) for corner in corners)
     ET.SubElement(group, "polygon", {"points": points, "fill": "currentColor"})
-
-
-def _add_label(group: ET.Element, x: float, y_of_last_line: float, edge: Edge) -> None:
-    lines = edge.label_lines()
-    for k, line in enumerate(lines):
-        _add_text(group, x, y_of_last_line - LINE_HEIGHT * (len(lines) - 1 - k), line)
 
 
 def _add_text(group: ET.Element, x: float, y: float, text: str) -> None:

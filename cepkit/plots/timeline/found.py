@@ -26,21 +26,21 @@ def plot_matches(
 
     Parameters
     ----------
-    query : Query or SequenceQuery
+    query : RegexQuery or SequenceQuery
         Must have ``pattern``, ``order_by`` and ``partition_by``.
-        source : source of a frame
+    source : Source
         The searched frame.
-        events : Events
+    events : Events
         Its events, in stream order.
-        columns : sequence of str
+    columns : sequence of str
         Columns in the query's conditions. The first numeric one is drawn when ``value`` is None.
-        partition_of_match : ndarray of int, shape (n_matches,)
+    partition_of_match : ndarray of int, shape (n_matches,)
         Partition number of each available match.
-        marks : callable
+    marks : callable
         Takes match numbers; returns ``match``, ``variable`` and ``position`` of each of their events.
-        totals : callable
+    totals : callable
         Takes the number of partitions; returns the `Totals`.
-        value, partitions, max_events
+    value, partitions, max_events
         Arguments of ``Matches.plot``.
     """
     partitions = whole_number("partitions", partitions, 1)
