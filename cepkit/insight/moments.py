@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ class Moment:
     n_elsewhere: int = 0
     n_left_out: int = 0
     states: tuple[tuple[str, int], ...] = ()
-    _row: Any = field(default=None, repr=False, compare=False)
+    _values: Callable[[], dict[str, Any]] = field(default=dict, repr=False, compare=False)
 
     @cached_property
     def event(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Moment:
         >>> moments[2].event
         {'price': 13}
         """
-        return {} if self._row is None else self._row.values()
+        return self._values()
 
     @property
     def text(self) -> str:
@@ -216,21 +216,8 @@ def moments_of(
     return (made.read(k) for k in range(events.n_events))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The row of one event; its values are read on demand."""
-
-    source: Source
-    number: int
-
-    def values(self) -> dict[str, Any]:
-        rows, source = np.array([self.number]), self.source
-        names = (name for name in source.schema if name not in source.duplicates)
-        return {name: source.arrow(name, rows).to_pylist()[0] for name in names}
-
-
 class _RowLabels:
-    """The index labels and rows of events."""
+    """The index labels of events, and the values of their rows."""
 
     def __init__(self, source: Source, events: Events):
         self.source, self.events = source, events
@@ -242,9 +229,11 @@ class _RowLabels:
         labels = (label.item() if isinstance(label, np.generic) else label for label in found)
         return dict(zip(positions, labels, strict=True))
 
-    def row(self, position: int) -> _Row:
-        """Return the row of an event."""
-        return _Row(self.source, int(self.events.rows(np.array([position]))[0]))
+    def values(self, position: int) -> dict[str, Any]:
+        """Return the values of an event's row by column."""
+        source, rows = self.source, self.events.rows(np.array([position]))
+        names = (name for name in source.schema if name not in source.duplicates)
+        return {name: source.arrow(name, rows).to_pylist()[0] for name in names}
 
 
 def names_of_mask(names: tuple[str, ...], mask: int) -> str:
@@ -293,7 +282,7 @@ class _RegexMoments:
             k, label[k], listed["began"], listed["advanced"], listed["ended"], listed["live"],
             listed["completed"], len(began), len(advanced), len(ended), len(after),
             n_elsewhere=self.partials.n_live - len(after),
-            states=tuple(sorted(Counter(after.values()).items())), _row=self.rows.row(k),
+            states=tuple(sorted(Counter(after.values()).items())), _values=partial(self.rows.values, k),
         )  # fmt: skip
 
     def _live(self, k: int) -> dict[int, str]:
@@ -352,7 +341,7 @@ class _SequenceMoments:
             k, label[k], listed["began"], listed["advanced"], listed["ended"], listed["live"],
             listed["completed"], *(len(some) for some in kinds.values()),
             n_elsewhere=self.partials.n_live - len(live), n_left_out=len(change.completed) - len(completed),
-            states=tuple(sorted(states.items())), _row=self.rows.row(k),
+            states=tuple(sorted(states.items())), _values=partial(self.rows.values, k),
         )  # fmt: skip
 
     def _report(self, completed: list[Branched]) -> list[Branched]:

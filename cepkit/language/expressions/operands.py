@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -19,6 +19,18 @@ _USE_SYMBOLS = (
     "combine conditions with & | ~ and put each in parentheses; do not use and, or, not; "
     "a < b < c is (a < b) & (b < c)"
 )
+
+
+def _on_both_sides(sign: str) -> tuple[Callable[[Operand, Any], Operand], Callable[[Operand, Any], Operand]]:
+    """Return the methods of an arithmetic operator for an operand on its left, and for one on its right."""
+
+    def on_left(self: Operand, other: Any) -> Operand:
+        return Operand(ex.Arithmetic(sign, self.expression, as_expression(other)))
+
+    def on_right(self: Operand, other: Any) -> Operand:
+        return Operand(ex.Arithmetic(sign, as_expression(other), self.expression))
+
+    return on_left, on_right
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,41 +63,12 @@ class Operand:
     def __contains__(self, value: object) -> bool:
         raise TypeError("'in' needs a truth value; write b['x'].isin([…]) or b['x'].contains('text')")
 
-    def __add__(self, other: Any) -> Operand:
-        return _arithmetic("+", self, other)
-
-    def __radd__(self, other: Any) -> Operand:
-        return _arithmetic("+", other, self)
-
-    def __sub__(self, other: Any) -> Operand:
-        return _arithmetic("-", self, other)
-
-    def __rsub__(self, other: Any) -> Operand:
-        return _arithmetic("-", other, self)
-
-    def __mul__(self, other: Any) -> Operand:
-        return _arithmetic("*", self, other)
-
-    def __rmul__(self, other: Any) -> Operand:
-        return _arithmetic("*", other, self)
-
-    def __truediv__(self, other: Any) -> Operand:
-        return _arithmetic("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Operand:
-        return _arithmetic("/", other, self)
-
-    def __floordiv__(self, other: Any) -> Operand:
-        return _arithmetic("//", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Operand:
-        return _arithmetic("//", other, self)
-
-    def __mod__(self, other: Any) -> Operand:
-        return _arithmetic("%", self, other)
-
-    def __rmod__(self, other: Any) -> Operand:
-        return _arithmetic("%", other, self)
+    __add__, __radd__ = _on_both_sides("+")
+    __sub__, __rsub__ = _on_both_sides("-")
+    __mul__, __rmul__ = _on_both_sides("*")
+    __truediv__, __rtruediv__ = _on_both_sides("/")
+    __floordiv__, __rfloordiv__ = _on_both_sides("//")
+    __mod__, __rmod__ = _on_both_sides("%")
 
     def __neg__(self) -> Operand:
         return Operand(ex.Negative(self.expression))
@@ -268,10 +251,6 @@ def as_expression(value: Any) -> ex.Expression:
         return ex.Literal(value.isoformat())
     cure = "; its columns are b['x']" if hasattr(value, "variable") else "; pass it as a parameter, :name"
     raise PredicateError(f"{type(value).__name__} cannot be used in a condition{cure}")
-
-
-def _arithmetic(sign: str, left: Any, right: Any) -> Operand:
-    return Operand(ex.Arithmetic(sign, as_expression(left), as_expression(right)))
 
 
 def _comparison(sign: str, left: Any, right: Any) -> Operand:
