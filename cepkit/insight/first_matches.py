@@ -85,11 +85,7 @@ class FirstMatchFinder:
         self.program, self.events, self.is_cold, self.orders = program, events, is_cold, None
         limits = {"most_known": _MOST_MATCHES, "most_calls": 1}
         self._look: Look | None = None
-        if any(
-            absence.before >= len(bound.branch.components)
-            for bound in program.branches
-            for absence in bound.branch.absences
-        ):
+        if _has_absence_at_edge(program, first=False):
             return
         if is_cold:
             plain = {"work_of_a_call": _PLAIN_WORK, "load_as": _plain}
@@ -114,11 +110,9 @@ class FirstMatchFinder:
     @property
     def is_local(self) -> bool:
         """Whether a search in a part of a partition finds the same matches as a search in all events."""
-        branches = [bound.branch for bound in self.program.branches]
-        absent_first = any(absence.after < 0 for branch in branches for absence in branch.absences)
-        return not (
-            looks_between(self.program) or absent_first or self.program.query.after_match[0] != "none"
-        )
+        program = self.program
+        is_free = program.query.after_match[0] == "none"
+        return is_free and not (looks_between(program) or _has_absence_at_edge(program, last=False))
 
     def first(self, n: int, enough: int) -> FirstMatches | None:
         """Return the first ``n`` matches, or fewer; None if ``enough`` are not cheap to find."""
@@ -198,7 +192,7 @@ def matches_of_first_ends(
     positions ``ends``. Only the few events before the end of each match are searched. None if there are too
     many events or matches, or if matches depend on other events.
     """
-    if _looks_around(program):
+    if looks_between(program) or _has_absence_at_edge(program):
         return None
     places, blocks = Places(program, events), []
     for end in range(len(ends)):
@@ -218,15 +212,14 @@ def matches_of_first_ends(
     return joined(blocks).take(slice(0, n))
 
 
-def _looks_around(program: SequenceProgram) -> bool:
-    """Return whether matches depend on events outside their windows or partitions."""
+def _has_absence_at_edge(program: SequenceProgram, *, first: bool = True, last: bool = True) -> bool:
+    """Return whether an event must be absent before the first or after the last component of a branch."""
     branches = [bound.branch for bound in program.branches]
-    edges = any(
-        absence.after < 0 or absence.before >= len(branch.components)
+    return any(
+        (first and absence.after < 0) or (last and absence.before >= len(branch.components))
         for branch in branches
         for absence in branch.absences
     )
-    return looks_between(program) or edges
 
 
 def _matches_at_end(program: SequenceProgram, events: Events) -> MatchBlock | None:

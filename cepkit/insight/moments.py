@@ -242,6 +242,21 @@ def names_of_mask(names: tuple[str, ...], mask: int) -> str:
     return " or ".join(own) or "nothing"
 
 
+def _moment(
+    k: int, rows: _RowLabels, kinds: dict[str, list], positions_of: Callable[[Any], Iterable[int]],
+    partial_of: Callable[[Any, dict[int, Any]], PartialMatch], **more: Any,
+) -> Moment:  # fmt: skip
+    """Return the moment of event ``k`` from its partial matches of each kind, in the form of their engine.
+
+    ``positions_of`` returns the events of one of them; ``partial_of`` describes one with labels of events.
+    """
+    shown = {name: some if name == "completed" else some[:MOST_LISTED] for name, some in kinds.items()}
+    label = rows.labels([k, *(at for some in shown.values() for one in some for at in positions_of(one))])
+    listed = {name: tuple(partial_of(one, label) for one in some) for name, some in shown.items()}
+    counts = {f"n_{name}": len(some) for name, some in kinds.items() if name != "completed"}
+    return Moment(k, label[k], **listed, **counts, **more, _values=partial(rows.values, k))
+
+
 # --- regex
 
 
@@ -266,24 +281,17 @@ class _RegexMoments:
         ended = [start for start in before if start not in after and start not in completed]
         newest = int(events.by_partition[self.rank[k] - 1]) if before else k  # before this event
         kinds = {
-            "began": (began, after, k), "advanced": (advanced, after, k), "ended": (ended, before, newest),
-            "live": (list(after), after, k), "completed": (completed, after, k),
-        }  # fmt: skip
-        shown = {
-            name: starts if name == "completed" else starts[:MOST_LISTED]
-            for name, (starts, _, _) in kinds.items()
+            "began": [(start, k, after.get(start, self.done)) for start in began],
+            "advanced": [(start, k, after.get(start, self.done)) for start in advanced],
+            "ended": [(start, newest, before[start]) for start in ended],
+            "live": [(start, k, state) for start, state in after.items()],
+            "completed": [(start, k, self.done) for start in completed],
         }
-        label = self.rows.labels([k, newest, *(start for starts in shown.values() for start in starts)])
-        listed = {
-            name: tuple(self._partial(start, kinds[name][2], kinds[name][1], label) for start in starts)
-            for name, starts in shown.items()
-        }
-        return Moment(
-            k, label[k], listed["began"], listed["advanced"], listed["ended"], listed["live"],
-            listed["completed"], len(began), len(advanced), len(ended), len(after),
-            n_elsewhere=self.partials.n_live - len(after),
-            states=tuple(sorted(Counter(after.values()).items())), _values=partial(self.rows.values, k),
-        )  # fmt: skip
+        states = tuple(sorted(Counter(after.values()).items()))
+        n_elsewhere = self.partials.n_live - len(after)
+        return _moment(
+            k, self.rows, kinds, lambda one: one[:2], self._partial, states=states, n_elsewhere=n_elsewhere
+        )
 
     def _live(self, k: int) -> dict[int, str]:
         """Return the states of the live partial matches in the partition of event ``k``, by their starts."""
@@ -295,11 +303,10 @@ class _RegexMoments:
             self._state_of_mask[mask] = names_of_mask(self.names, mask)
         return self._state_of_mask[mask]
 
-    def _partial(
-        self, start: int, newest: int, states: dict[int, str], label: dict[int, Any]
-    ) -> PartialMatch:
+    def _partial(self, one: tuple[int, int, str], label: dict[int, Any]) -> PartialMatch:
+        start, newest, state = one
         n = int(self.rank[newest] - self.rank[start]) + 1
-        return PartialMatch(states.get(start, self.done), label[start], label[newest], n, (start, newest))
+        return PartialMatch(state, label[start], label[newest], n, (start, newest))
 
 
 # --- sequences
@@ -330,18 +337,12 @@ class _SequenceMoments:
         completed = self._report(change.completed)
         live = self.partials.live(j)
         kinds = {"began": change.began, "advanced": change.advanced, "ended": change.ended, "live": live}
-        shown = {name: some[:MOST_LISTED] for name, some in kinds.items()} | {"completed": completed}
-        position = places.position_of_place
-        label = self.rows.labels(
-            [k, *(int(position[place]) for some in shown.values() for _, one in some for place in one.path)]
-        )
+        kinds["completed"] = completed
         states = Counter(self.variables[b][one.components[-1]] for b, one in live)
-        listed = {name: tuple(self._partial(one, label) for one in some) for name, some in shown.items()}
-        return Moment(
-            k, label[k], listed["began"], listed["advanced"], listed["ended"], listed["live"],
-            listed["completed"], *(len(some) for some in kinds.values()),
+        return _moment(
+            k, self.rows, kinds, self._positions, self._partial,
             n_elsewhere=self.partials.n_live - len(live), n_left_out=len(change.completed) - len(completed),
-            states=tuple(sorted(states.items())), _values=partial(self.rows.values, k),
+            states=tuple(sorted(states.items())),
         )  # fmt: skip
 
     def _report(self, completed: list[Branched]) -> list[Branched]:
@@ -359,10 +360,12 @@ class _SequenceMoments:
             made.append((branch, Partial(tuple(path), tuple(block.component_of_item[items].tolist()))))
         return made
 
+    def _positions(self, one: Branched) -> tuple[int, ...]:
+        return tuple(self.partials.places.position_of_place[list(one[1].path)].tolist())
+
     def _partial(self, one: Branched, label: dict[int, Any]) -> PartialMatch:
-        names, partial = self.variables[one[0]], one[1]
-        positions = tuple(self.partials.places.position_of_place[list(partial.path)].tolist())
+        names, positions = self.variables[one[0]], self._positions(one)
         events = tuple(
-            (names[c], label[position]) for c, position in zip(partial.components, positions, strict=True)
+            (names[c], label[position]) for c, position in zip(one[1].components, positions, strict=True)
         )
         return PartialMatch(events[-1][0], events[0][1], events[-1][1], len(positions), positions, events)

@@ -139,8 +139,26 @@ class SequencePattern(QueryMethods):
         """
         return self._repeat(low, low if high is None else high, **options)
 
-    def _repeat(self, low: int, high: int | None, **options: Any) -> Loop:
-        return repeated(self, low, high, **options)
+    def _repeat(
+        self,
+        low: int,
+        high: int | None,
+        *,
+        inner: str | None = None,
+        greedy: bool = False,
+        reluctant: bool = False,
+        until: str | Operand | Expression | None = None,
+    ) -> Loop:
+        if greedy and reluctant:
+            raise CepError("a loop is either greedy or reluctant; omit both to try both")
+        if inner is not None and inner not in STRATEGIES:
+            raise CepError(f"inner: unknown strategy {inner!r}; there are {', '.join(STRATEGIES)}")
+        for bound in (low, high):
+            if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+                raise CepError(f"number of rounds: expected whole numbers, got {bound!r}")
+        preference = "greedy" if greedy else "reluctant" if reluctant else "all"
+        condition = None if until is None else read_condition(until, "until")
+        return Loop(self, low, high, inner=inner, preference=preference, until=condition)
 
     def not_(self) -> AbsentPattern:
         """Return a pattern that requires no such event here; only for single events."""
@@ -348,26 +366,3 @@ def as_part(part: object) -> SequencePattern:
             "put where() and within() after the outermost seq(…)"
         )
     raise CepError(f"expected an event or a pattern of events, got {type(part).__name__} {part!r}")
-
-
-def repeated(
-    body: SequencePattern,
-    low: int,
-    high: int | None,
-    *,
-    inner: str | None = None,
-    greedy: bool = False,
-    reluctant: bool = False,
-    until: str | Operand | Expression | None = None,
-) -> Loop:
-    """Return the loop of ``body``; see `SequencePattern.times`."""
-    if greedy and reluctant:
-        raise CepError("a loop is either greedy or reluctant; omit both to try both")
-    if inner is not None and inner not in STRATEGIES:
-        raise CepError(f"inner: unknown strategy {inner!r}; there are {', '.join(STRATEGIES)}")
-    for bound in (low, high):
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
-            raise CepError(f"number of rounds: expected whole numbers, got {bound!r}")
-    preference = "greedy" if greedy else "reluctant" if reluctant else "all"
-    condition = None if until is None else read_condition(until, "until")
-    return Loop(body, low, high, inner=inner, preference=preference, until=condition)
