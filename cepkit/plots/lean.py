@@ -42,15 +42,8 @@ class LeanFigure(go.Figure):
     ('lines', {'y': {'dtype': 'i1', 'bdata': 'AQIECA=='}, 'type': 'scatter'})
     """
 
-    def __init__(
-        self,
-        data: Any = None,
-        layout: Any = None,
-        frames: Any = None,
-        skip_invalid: bool = False,
-        **others: Any,
-    ):
-        super().__init__(data, layout, frames, skip_invalid, **others)
+    def __init__(self, data: Any = None, layout: Any = None, *others: Any, **named: Any):
+        super().__init__(data, layout, *others, **named)
         if layout is None and not isinstance(data, (dict, go.Figure)):
             self.layout.template = "none"  # the default template takes 7 KB
 

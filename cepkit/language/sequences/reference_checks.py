@@ -8,6 +8,7 @@ from dataclasses import replace
 from cepkit.errors import PredicateError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import quoted_name
+from cepkit.language.sequences.branches import referenced_variables
 from cepkit.language.sequences.patterns import AllOf, AnyOf, EventPattern, Loop, SequenceOf, SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
 
@@ -19,6 +20,7 @@ class _Place:
         self.query, self.role, self.label = query, role, label or role
         self.is_measure = role.startswith("measure")
         self.present, self.absent = query.variables, query.absent_variables
+        self.known = (*self.present, *sorted(self.absent))
         self.groups = query.group_variables
         # Events for examples in messages: a repeated one if the pattern has one.
         self.some = next((name for name in self.present if name in self.groups), self.present[0])
@@ -74,16 +76,14 @@ def _check_untils(place: _Place, pattern: SequencePattern, bound: frozenset[str]
 
 def _check_until(place: _Place, until: ex.Expression, bound: frozenset[str]) -> None:
     for node in until.walk():
-        if isinstance(node, ex.Reference) and node.variable in (*place.present, *place.absent):
+        if isinstance(node, ex.Reference) and node.variable in place.known:
             if node.variable not in bound:
                 message = (
                     f"{node} may be unknown here; until can name events that each match has before the loop"
                 )
                 cure = "plain columns are those of the event that ends it"
                 raise place.error(f"{message}; {cure}", node)
-        elif isinstance(node, ex.Aggregate) and not any(
-            isinstance(part, ex.Reference) for part in node.walk()
-        ):
+        elif isinstance(node, ex.Aggregate) and not referenced_variables(node):
             raise place.error(
                 f"{node} ranges over events, and one event ends the loop; write its columns", node
             )
@@ -103,10 +103,7 @@ def _check_tree(place: _Place, tree: ex.Expression, aggregate: ex.Aggregate | No
             )
             message = f"{tree} refers to rows, but the events of a match need not be neighbours{cure}"
             raise place.error(message, tree)
-        case ex.Subscript(operand=ex.Attribute(name=name)) if place.label != "until" and name in (
-            *place.present,
-            *place.absent,
-        ):
+        case ex.Subscript(operand=ex.Attribute(name=name)) if place.label != "until" and name in place.known:
             raise place.error(f"{tree} is an event; write which of its columns: {tree}.x", tree)
         case ex.Attribute():
             _check_column(place, tree, aggregate)
@@ -123,15 +120,13 @@ def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate |
     name = quoted_name(column.name)
     if place.label == "until":
         return  # about the event that would end the loop
-    if column.name in (*place.present, *place.absent):
+    if column.name in place.known:
         raise place.error(f"{column.name!r} is an event; write which of its columns: {column.name}.x", column)
     if not place.is_measure:
-        hint = nearest(column.name, (*place.present, *place.absent))
-        what = (
-            f"{aggregate.function}({place.some}.{name})"
-            if aggregate is not None
-            else f"{place.present[0]}.{name}"
-        )
+        hint = nearest(column.name, place.known)
+        what = f"{place.present[0]}.{name}"
+        if aggregate is not None:
+            what = f"{aggregate.function}({place.some}.{name})"
         raise place.error(f"{name} does not name its event; write {what}{hint and '.' + hint}", column)
     if aggregate is None and column.name not in place.query.partition_by:
         cure = f"write {place.present[0]}.{name}, or first({name}) or last({name}) over the whole match"
@@ -140,8 +135,8 @@ def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate |
 
 def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate | None) -> None:
     name, column = node.variable, quoted_name(node.name or "x")
-    if name not in place.present and name not in place.absent:
-        known = [*place.present, *sorted(place.absent)]
+    if name not in place.known:
+        known = list(place.known)
         message = f"no event of the pattern is named {name!r}; there are {known}.{nearest(name, known)}"
         raise place.error(message, node)
     if name in place.absent:
@@ -155,12 +150,8 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
         raise place.error(f"{name!r} is a single event; write {name}.{column}", node)
     if node.name is None and (aggregate is None or aggregate.function != "count"):
         what = ex.Reference(name, "x", node.index)
-        cure = (
-            f"write {aggregate.function}({what})"
-            if aggregate is not None
-            else f"write count({node}), or avg({what})"
-        )
-        raise place.error(f"{node} stands for whole events; {cure}", node)
+        cure = f"count({node}), or avg({what})" if aggregate is None else f"{aggregate.function}({what})"
+        raise place.error(f"{node} stands for whole events; write {cure}", node)
     if aggregate is not None:
         return
     if node.index == ex.ALL_BEFORE:
