@@ -78,7 +78,8 @@ class LeanFigure(go.Figure):
         if not bundle or PLOTLY not in bundle or "image/png" in bundle:
             return bundle
         try:
-            image, metadata = still_bundle(self.svg(), "")
+            # JupyterLab shows it in its own size until the mouse enters: then plotly draws the figure.
+            image, metadata = still_bundle(self.svg(), "", scale=1)
         except Exception:  # a user's own attributes; the figure itself can be shown
             return bundle
         return {**bundle, "image/png": image["image/png"]}, metadata

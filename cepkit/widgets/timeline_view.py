@@ -9,8 +9,8 @@ import numpy as np
 import traitlets
 
 from cepkit.plots import drawing, theme
-from cepkit.plots.timeline.heights import nice_ticks, tick_text
 from cepkit.plots.stills.tables import lines_svg
+from cepkit.plots.timeline.heights import nice_ticks, tick_text
 from cepkit.widgets.base import Floats, View, browser_half, counted
 
 # Pixels of the static picture.

@@ -61,7 +61,7 @@ def size_of(svg: str) -> tuple[float, float]:
     return float(width), float(height)
 
 
-def still_bundle(svg: str, words: str) -> tuple[dict[str, str], dict[str, Any]]:
+def still_bundle(svg: str, words: str, scale: float = SCALE) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a picture as a notebook's output: its data and its metadata by MIME type.
 
     Parameters
@@ -70,8 +70,10 @@ def still_bundle(svg: str, words: str) -> tuple[dict[str, str], dict[str, Any]]:
         The picture.
     words : str
         Text for terminals.
+    scale : float
+        Pixels of the file per pixel of the picture.
     """
-    image = base64.b64encode(png(svg)).decode("ascii")
+    image = base64.b64encode(png(svg, scale)).decode("ascii")
     width, _ = size_of(svg)
     return {"image/png": image, "text/plain": words}, {"image/png": {"width": round(width)}}
 
