@@ -128,7 +128,9 @@ def test_a_figure_comes_alive_under_the_mouse(browser, live):
     """JupyterLab's renderer of plotly shows the image until then."""
     image = browser.page.locator(".jp-RenderedPlotly .plot-img").first
     image.scroll_into_view_if_needed()
-    image.hover()
+    box = image.bounding_box()
+    browser.page.mouse.move(box["x"] + 40, box["y"] + box["height"] / 2)
+    browser.page.mouse.move(box["x"] + 60, box["y"] + box["height"] / 2)
     browser.page.wait_for_selector(".jp-RenderedPlotly .plot-container")
     assert not image.is_visible()
 

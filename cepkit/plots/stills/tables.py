@@ -94,7 +94,7 @@ def table_svg(
 
 
 def _widths(longest: Sequence[int]) -> list[float]:
-    """Return the widths of columns for their longest texts; wide columns give way if the table is too wide."""
+    """Return the widths of columns for their longest texts; wide columns give way in a wide table."""
     widths = [max(30.0, n * drawing.ADVANCE * drawing.FONT_SIZE * 1.08 + _PAD) for n in longest]
     limit = WIDTH
     while sum(min(width, limit) for width in widths) > WIDTH - 8 and limit > 40:

@@ -467,7 +467,7 @@ def draw_heatmap(trace: Mapping[str, Any], x: Axis, y: Axis) -> list[str]:
             end = k + 1
             while end < len(shares) and shares[end] == shares[k]:
                 end += 1
-            if not math.isnan(shares[k]):
+            if not math.isnan(shares[k] + left[k] + left[end] + top[row] + top[row + 1]):
                 box = drawing.rectangles([left[k]], [top[row]], [left[end]], [top[row + 1]])
                 parts.setdefault(painted_by(scale, shares[k]), []).append(box)
             k = end

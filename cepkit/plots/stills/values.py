@@ -105,7 +105,7 @@ def kind_of(values: np.ndarray) -> str:
 
 
 def milliseconds(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Return dates as milliseconds since 1970; numbers are milliseconds already.
+    """Return dates as milliseconds since 1970, NaN for what is no date; numbers are milliseconds already.
 
     Examples
     --------
@@ -115,7 +115,8 @@ def milliseconds(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     if values.dtype.kind in "iuf":
         return values.astype(float)
-    ticks = pd.to_datetime(pd.Series(values.tolist() if values.dtype.kind != "M" else values), format="mixed")
+    given = pd.Series(values if values.dtype.kind == "M" else values.tolist())
+    ticks = pd.to_datetime(given, format="mixed", errors="coerce")
     ticks = ticks.dt.tz_localize(None) if ticks.dt.tz is not None else ticks
     made = ticks.to_numpy("datetime64[us]")
     return np.where(np.isnat(made), np.nan, made.astype(np.int64) / 1000.0)
