@@ -383,11 +383,10 @@ def _notes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) ->
         x = _at(note.get("xref"), note["x"], axes, frame, "x", is_note=True) + float(note.get("xshift") or 0)
         y = _at(note.get("yref"), note["y"], axes, frame, "y", is_note=True) - float(note.get("yshift") or 0)
         has_arrow = note.get("showarrow", True) is not False
-        tx, ty = (x + float(note.get("ax", -10)), y + float(note.get("ay", -30))) if has_arrow else (x, y)
-        hue = get(note, "font.color", "")
+        hue, (tx, ty) = get(note, "font.color", ""), (x, y)
         if has_arrow:
-            d = f"M{drawing.point(tx, ty)}L{drawing.point(x, y)}"
-            parts.append(drawing.path(d, stroke=note.get("arrowcolor") or hue or theme.INK))
+            tx, ty = _tail(note, x, y, axes, frame)
+            parts.append(_arrow(tx, ty, x, y, note, note.get("arrowcolor") or hue or theme.INK))
         along, across = note.get("xanchor") or "auto", note.get("yanchor") or "auto"
         if along == "auto":
             along = _by_third(note["x"]) if note.get("xref") == "paper" and not has_arrow else "center"
@@ -405,6 +404,35 @@ def _notes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) ->
             write_words(tx, ty, words, size=size, colour=hue, anchor=anchor, across=across, angle=angle)
         )
     return parts
+
+
+def _tail(
+    note: Mapping[str, Any], x: float, y: float, axes: Mapping[str, Axis], frame: Frame
+) -> tuple[float, float]:
+    """Return where the arrow of a note begins: in pixels from its head, or at a coordinate of an axis."""
+    made = []
+    for letter, head, usual in (("x", x, -10), ("y", y, -30)):
+        ref, value = note.get(f"a{letter}ref"), note.get(f"a{letter}", usual)
+        if ref in axes:
+            made.append(_at(ref, value, axes, frame, letter, is_note=True))
+        else:
+            made.append(head + float(value))
+    return made[0], made[1]
+
+
+def _arrow(x0: float, y0: float, x1: float, y1: float, note: Mapping[str, Any], hue: str) -> str:
+    """Return an arrow from its tail to its head."""
+    width = float(note.get("arrowwidth") or 1.5)
+    length = float(np.hypot(x1 - x0, y1 - y0))
+    if not length:
+        return ""
+    along = np.array([x1 - x0, y1 - y0]) / length
+    tip, side = np.array([x1, y1]), np.array([-along[1], along[0]])
+    size = 0.0 if note.get("arrowhead") == 0 else 4 * width * float(note.get("arrowsize") or 1)
+    back = tip - along * size
+    corners = [drawing.point(*point) for point in (tip, back + side * size / 2.4, back - side * size / 2.4)]
+    line = drawing.path(f"M{drawing.point(x0, y0)}L{drawing.point(*back)}", stroke=hue, stroke_width=width)
+    return line + (drawing.path(f"M{'L'.join(corners)}Z", fill=hue) if size else "")
 
 
 def _by_third(share: Any) -> str:

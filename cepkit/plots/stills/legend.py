@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.plots import theme
 from cepkit.plots.stills.axes import Axis
-from cepkit.plots.stills.markup import Words, read_words, write_words
+from cepkit.plots.stills.markup import FigureText, read_words, write_words
 from cepkit.plots.stills.traces import Bars, Page, colour_of, draw_bars, draw_scatter, modes_of
 from cepkit.plots.stills.values import array_of, get
 
@@ -21,7 +21,7 @@ _SIZE, _ROW, _MARK = 12, 19.0, 34.0
 class Entry:
     """A trace in the legend, or the title of a group if it has no trace."""
 
-    words: Words
+    words: FigureText
     trace: Mapping[str, Any] | None
     turn: int
 

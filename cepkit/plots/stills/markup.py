@@ -18,7 +18,7 @@ _LOOKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FigureText:
     """A text of plotly: the lines as SVG, and their lengths in characters."""
 
     lines: tuple[str, ...]
@@ -33,7 +33,7 @@ class Words:
         return len(self.lines) * LINE_HEIGHT * size
 
 
-class _Reader(HTMLParser):
+class _MarkupParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.lines, self.lengths, self.open = [""], [0], []
@@ -56,7 +56,7 @@ class _Reader(HTMLParser):
         self.lengths[-1] += len(data)
 
 
-def read_words(text: object) -> Words:
+def read_words(text: object) -> FigureText:
     """Return plotly's text as lines of SVG.
 
     Examples
@@ -64,14 +64,14 @@ def read_words(text: object) -> Words:
     >>> read_words("10<sup>3</sup> a&lt;b<br>c").lines
     ('10<tspan baseline-shift="super" font-size="70%">3</tspan> a&lt;b', 'c')
     """
-    reader = _Reader()
+    reader = _MarkupParser()
     reader.feed("" if text is None else str(text))
     reader.close()
-    return Words(tuple(reader.lines), tuple(reader.lengths))
+    return FigureText(tuple(reader.lines), tuple(reader.lengths))
 
 
 def write_words(
-    x: float, y: float, words: Words, *, size: float, colour: str = "", anchor: str = "start",
+    x: float, y: float, words: FigureText, *, size: float, colour: str = "", anchor: str = "start",
     across: str = "middle", angle: float = 0.0,
 ) -> str:  # fmt: skip
     """Return the lines of a text at a point.
@@ -80,7 +80,7 @@ def write_words(
     ----------
     x, y : float
         The point.
-    words : Words
+    words : FigureText
         The text.
     size : float
         Font size in pixels.

@@ -89,6 +89,10 @@ class Picture(str):
 
     __slots__ = ()
 
-    def _repr_mimebundle_(self, **keywords: Any) -> tuple[dict, dict]:
+    def _ipython_display_(self) -> None:
+        # A bundle of MIME types would get the whole text of the picture, as every str does.
+        from IPython.display import display
+
         width, height = size_of(self)
-        return still_bundle(self, f"Picture({width:g} x {height:g} pixels)")
+        data, metadata = still_bundle(self, f"Picture({width:g} x {height:g} pixels)")
+        display(data, metadata=metadata, raw=True)
