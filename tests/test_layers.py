@@ -47,7 +47,7 @@ SUB_FLOORS = {
         ("experiments",),
     ),
     "partition_and_compose": (("operators",), ("experiments",)),
-    "plots": (("automata",), ("timeline",)),
+    "plots": (("stills",), ("automata",), ("timeline",)),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 26, 8, 16
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -227,7 +227,8 @@ def environment(tmp_path_factory):
 def test_wheel_holds_the_package_and_its_files(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cepkit").rglob("*.py")}
-    others = [path for path in (ROOT / "cepkit").rglob("*") if path.suffix in (".lark", ".properties")]
+    kinds = (".lark", ".properties", ".ttf")
+    others = [path for path in (ROOT / "cepkit").rglob("*") if path.suffix in kinds]
     shipped_files = {
         f"cepkit/_data/{folder}/{path.name}"
         for folder in ("widgets", "sample_data")

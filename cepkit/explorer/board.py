@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets
 
 from cepkit.errors import CepError
+from cepkit.plots.stills.tables import stacked
 from cepkit.widgets.funnel_view import FunnelView
 from cepkit.widgets.match_table import MatchTable
 from cepkit.widgets.nfa_view import NfaView
@@ -47,6 +48,7 @@ class Board:
                 ipywidgets.HBox([self.funnel, self.stepper]),
             ]
         )
+        self.box.add_class("cepkit-board")
         self._writing = threading.local()
         self._lock = threading.RLock()  # hold_sync collects the changes of a single thread
 
@@ -101,9 +103,9 @@ class Board:
         self.set(self.editor, {**traits, "status": status})
 
     def still(self) -> str:
-        """Return the query, automaton, timeline and table as HTML for pages without a kernel."""
-        parts = [widget._static() for widget in (self.editor, self.nfa, self.timeline, self.table)]
-        return "\n".join(part.get("image/svg+xml") or part.get("text/html", "") for part in parts)
+        """Return the query, automaton, timeline and table as SVG text for pages without a kernel."""
+        shown = (self.editor, self.nfa, self.timeline, self.table)
+        return stacked([widget._still() for widget in shown], "explorer")
 
     def give_reasons(self, title: str, lines: list[dict] | None = None, note: str = "") -> None:
         """Show why events are not a match."""

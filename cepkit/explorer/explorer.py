@@ -43,6 +43,7 @@ from cepkit.planning.validation import check_columns
 from cepkit.results.matches import Matches
 from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import part_of
+from cepkit.widgets.base import show_with_still
 
 _START = "write a query: a row of names, then a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
 _OLD_RESULT = "the last result is still shown"
@@ -375,14 +376,8 @@ class Explorer:
         rows = f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}"
         return f"Explorer({rows}, {self.status['state']}, {found})"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = self.board.box._repr_mimebundle_(**kwargs)
-        if bundle is None:
-            return None
-        alive, *metadata = bundle if isinstance(bundle, tuple) else (bundle,)
-        # Text and static pictures serve pages without a kernel, and comparisons of notebooks.
-        shown = {**alive, "text/plain": repr(self), "text/html": self.board.still()}
-        return (shown, *metadata) if metadata else shown
+    def _ipython_display_(self) -> None:
+        show_with_still(self.board.box._repr_mimebundle_(), self.board.still(), repr(self))
 
 
 def _check_columns(source: Source, call: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from cepkit.plots import theme
+from cepkit.plots.stills.png import Picture
 
 FONT_SIZE = 12
 ADVANCE = 0.56  # average width of a sans-serif character, as a share of the font size
@@ -21,11 +22,11 @@ MOST_COLUMNS = 600  # pixel columns; a longer line is drawn by the extremes of e
 DASHES = ("", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3")
 
 
-def document(width: float, height: float, label: str, parts: Iterable[str]) -> str:
+def document(width: float, height: float, label: str, parts: Iterable[str]) -> Picture:
     """Return an ``<svg>`` element with the given parts; its ``currentColor`` is the page's text colour."""
     attributes = theme.svg_attributes(label) | {"class": "cepkit-picture"}
     written = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items())
-    return (
+    return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
         f'viewBox="0 0 {number(width)} {number(height)}" {written} font-family="{html.escape(theme.SANS)}" '
         f'font-size="{FONT_SIZE}" fill="currentColor">{"".join(parts)}</svg>'

@@ -1,4 +1,4 @@
-"""Figures with small JSON: shared attributes appear once, and numbers are as precise as a picture needs."""
+"""Figures with small JSON and a still: shared attributes appear once, numbers are as precise as needed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from cepkit.plots.stills.figure import figure_svg
+from cepkit.plots.stills.png import still_bundle
+
+PLOTLY = "application/vnd.plotly.v1+json"
 FEWEST_NUMBERS = 4  # shorter lists do not become typed arrays
 PRECISION = 1e-5  # largest error in single precision, as a share of the values' range: far below a pixel
 
@@ -31,9 +35,10 @@ _OF_SHAPES = ("layer", "line.color", "line.dash", "line.width", "type")
 
 
 class LeanFigure(go.Figure):
-    """A figure of plotly without its default template, and with `lean` JSON.
+    """A figure of plotly without its default template, with `lean` JSON and a still.
 
-    In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes.
+    In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes. The still
+    is a PNG for pages that do not run plotly, such as GitHub's and those of nbconvert.
 
     Examples
     --------
@@ -50,6 +55,46 @@ class LeanFigure(go.Figure):
     def to_dict(self) -> dict:
         """Return the figure as plotly's JSON after `lean`."""
         return lean(super().to_dict())
+
+    def svg(self) -> str:
+        """Return the figure as SVG text, as `figure_svg` draws it without a browser.
+
+        Examples
+        --------
+        >>> LeanFigure([go.Scatter(y=[1, 2])]).svg()[:4]
+        '<svg'
+        """
+        return figure_svg(self.to_dict())
+
+    def _repr_mimebundle_(self, *arguments: Any, **keywords: Any) -> Any:
+        bundle = super()._repr_mimebundle_(*arguments, **keywords)
+        if not bundle or PLOTLY not in bundle or "image/png" in bundle:
+            return bundle
+        try:
+            # JupyterLab shows it in its own size until the mouse enters: then plotly draws the figure.
+            image, metadata = still_bundle(self.svg(), "", scale=1)
+        except Exception:  # a user's own attributes; the figure itself can be shown
+            return bundle
+        return {**bundle, "image/png": image["image/png"]}, metadata
+
+    def _ipython_display_(self) -> None:
+        if not self._shown_with_still():
+            super()._ipython_display_()
+
+    def show(self, *arguments: Any, **keywords: Any) -> None:
+        """Show the figure. Without arguments, in a notebook, it comes with its still."""
+        if arguments or keywords or not self._shown_with_still():
+            super().show(*arguments, **keywords)
+
+    def _shown_with_still(self) -> bool:
+        """Show the figure with its still in a notebook; return whether this was possible."""
+        bundle = self._repr_mimebundle_()
+        if not isinstance(bundle, tuple):
+            return False
+        from IPython.display import display
+
+        display(bundle[0], metadata=bundle[1], raw=True)
+        return True
 
 
 def lean(figure: dict) -> dict:

@@ -106,11 +106,14 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     """Draw the matches in rows; bars above them show in how many matches each event is."""
     from plotly.subplots import make_subplots
 
+    from cepkit.plots.lean import LeanFigure
+
     styles = theme.style_of_variables(sorted(page.variables))
     heights = [70, max(60, _ROW * len(page.numbers))]
     figure = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=20 / sum(heights)
-    )
+        rows=2, cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=20 / sum(heights),
+        figure=LeanFigure(),
+    )  # fmt: skip
     labels = [escaped(cut(label)) for label in page.labels]
     figure.add_bar(
         x=np.arange(len(labels)), y=page.n_matches_of_event, marker={"color": theme.INK}, text=labels,

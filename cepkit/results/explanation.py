@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 
 from cepkit.compile.regex.automaton import States, states
@@ -114,6 +113,13 @@ class Explanation:
             return {}
         return {name: str(expression) for name, expression in self.program.query.define}
 
-    def _repr_html_(self) -> str:
-        drawing = "" if self.is_sequence else self.svg()
-        return f"{drawing}<pre>{html.escape(str(self))}</pre>"
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        from cepkit.plots.automata.layered import MAX_STATES_DRAWN
+        from cepkit.plots.stills.png import still_bundle
+
+        display({"text/plain": str(self)}, raw=True)
+        if not self.is_sequence and self.states.n_states <= MAX_STATES_DRAWN:
+            data, metadata = still_bundle(self.svg(), "")
+            display({"image/png": data["image/png"]}, metadata=metadata, raw=True)

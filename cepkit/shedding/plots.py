@@ -207,8 +207,12 @@ def utility_figure(made: Utilities, *, threshold: float | None = None, title: st
     """Draw the mean utility by row and position, and below it a histogram of the utilities."""
     from plotly.subplots import make_subplots
 
+    from cepkit.plots.lean import LeanFigure
+
     heights = [max(90, 24 * len(made.rows)), 190]
-    figure = make_subplots(rows=2, cols=1, row_heights=heights, vertical_spacing=90 / (sum(heights) + 90))
+    figure = make_subplots(
+        rows=2, cols=1, row_heights=heights, vertical_spacing=90 / (sum(heights) + 90), figure=LeanFigure()
+    )
     labels = [escaped(cut(row["label"])) for row in made.rows]
     middles = (made.edges[:-1] + made.edges[1:]) / 2
     figure.add_heatmap(

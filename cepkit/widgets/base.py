@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import anywidget
@@ -12,7 +10,10 @@ import numpy as np
 import traitlets
 
 from cepkit._shipped import shipped
+from cepkit.plots.stills.png import still_bundle
+from cepkit.plots.stills.tables import lines_svg
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
 _ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
 
 
@@ -91,44 +92,40 @@ class View(anywidget.AnyWidget):
         """Return a short description of the content, for `repr`."""
         return ""
 
-    def _static(self) -> dict[str, str]:
-        """Return pictures by MIME type for pages without a kernel, such as a notebook on GitHub."""
-        return {}
+    def _still(self) -> str:
+        """Return a picture as SVG text for pages without a kernel, such as a notebook on GitHub."""
+        return lines_svg([repr(self)])
 
     def __repr__(self) -> str:
         # Tests compare notebook outputs as text, so it contains no address and no model id.
         return f"{type(self).__name__}({self._summary()})"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict] | None:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        if bundle is None:
-            return None
-        alive, metadata = bundle
-        return {**alive, **self._static()}, metadata
+    def _ipython_display_(self) -> None:
+        show_with_still(self._repr_mimebundle_(), self._still(), repr(self))
 
 
-def table_html(
-    header: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str = "", right: Iterable[int] = ()
-) -> str:
-    """Return an HTML table of plain texts; the columns with the numbers ``right`` are right-aligned.
+def show_with_still(alive: Any, svg: str, words: str) -> None:
+    """Show a widget in a notebook as two outputs: its still, and the widget itself.
 
-    Examples
-    --------
-    >>> table_html(["a<b"], [[1], [2]], right=[0])[:60]
-    '<table><thead><tr><th align="right">a&lt;b</th></tr></thead>'
+    A saved notebook has no widget, and JupyterLab draws a widget's output in no other way. So the still is an
+    output of its own. The live widget hides it by a rule of ``common.css``.
+
+    Parameters
+    ----------
+    alive : dict, or tuple of it and metadata
+        The widget's bundle of MIME types.
+    svg : str
+        The still.
+    words : str
+        Text for terminals.
     """
-    numbers = frozenset(right)
+    from IPython.display import display
 
-    def cells(tag: str, texts: Sequence[object]) -> str:
-        return "".join(
-            f'<{tag} align="{"right" if k in numbers else "left"}">{html.escape(str(text))}</{tag}>'
-            for k, text in enumerate(texts)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    head = f"<thead><tr>{cells('th', header)}</tr></thead>" if header else ""
-    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
+    data, metadata = still_bundle(svg, words)
+    display(data, metadata=metadata, raw=True)
+    bundle = alive[0] if isinstance(alive, tuple) else alive
+    if bundle and WIDGET in bundle:
+        display({WIDGET: bundle[WIDGET]}, raw=True)
 
 
 def counted(n: int, noun: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit.widgets.base import View, browser_half, counted, table_html
+from cepkit.plots.stills.tables import lines_svg, table_svg
+from cepkit.widgets.base import View, browser_half, counted
 
 
 class FunnelView(View):
@@ -39,9 +40,9 @@ class FunnelView(View):
     def _summary(self) -> str:
         return counted(len(self.stages), "step")
 
-    def _static(self) -> dict[str, str]:
+    def _still(self) -> str:
         if not self.stages:
-            return {"text/html": "<p>No steps yet.</p>"}
+            return lines_svg(["No steps yet."])
         rows = [
             (
                 stage.get("label", ""),
@@ -53,4 +54,4 @@ class FunnelView(View):
             for stage in self.stages
         ]
         header = ("step", "partial matches", "share", "selectivity", "note")
-        return {"text/html": table_html(header, rows, right=(1, 2, 3))}
+        return table_svg(header, rows, right=(1, 2, 3))

@@ -7,7 +7,8 @@ from typing import Any
 
 import traitlets
 
-from cepkit.widgets.base import View, browser_half, counted, table_html
+from cepkit.plots.stills.tables import lines_svg, table_svg
+from cepkit.widgets.base import View, browser_half, counted
 
 
 class MatchTable(View):
@@ -85,10 +86,14 @@ class MatchTable(View):
         rows, columns = counted(len(self.rows), "row"), counted(len(self.columns), "column")
         return f"{rows} x {columns}, page {self.page} of {self.n_pages}, {self.total} matches"
 
-    def _static(self) -> dict[str, str]:
+    def _still(self) -> str:
         if not self.rows:
-            return {"text/html": "<p>No matches.</p>"}
+            return lines_svg(["No matches."])
         right = [k for k, column in enumerate(self.columns) if column.get("align") == "right"]
         header = [column["name"] for column in self.columns]
-        caption = f"{self.total} matches, page {self.page} of {self.n_pages}"
-        return {"text/html": table_html(header, self.rows, caption=caption, right=right)}
+        caption = f"{_grouped(self.total)} matches, page {_grouped(self.page)} of {_grouped(self.n_pages)}"
+        return table_svg(header, self.rows, caption=caption, right=right)
+
+
+def _grouped(number: str) -> str:
+    return f"{int(number):,}" if str(number).isdecimal() else str(number)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import traitlets
 
 from cepkit.plots import drawing, theme
+from cepkit.plots.stills.tables import lines_svg
 from cepkit.widgets.base import View, browser_half, counted
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class NfaView(View):
 
     def svg(self) -> str:
         """Return the picture as SVG text."""
-        return self._static().get("image/svg+xml", "")
+        return self._still()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per transition: ``source``, ``target``, ``label``."""
@@ -87,9 +88,9 @@ class NfaView(View):
         transitions = counted(len(self.transitions), "transition")
         return f"{counted(len(self.states), 'state')}, {transitions}"
 
-    def _static(self) -> dict[str, str]:
+    def _still(self) -> str:
         if not self.states:
-            return {"text/html": "<p>No automaton yet.</p>"}
+            return lines_svg(["No automaton yet."])
         head = (
             f'<defs><marker id="cepkit-head" markerUnits="userSpaceOnUse" markerWidth="{ARROW:g}" '
             f'markerHeight="{ARROW:g}" refX="0" refY="3.5" orient="auto">'
@@ -97,7 +98,7 @@ class NfaView(View):
         )
         parts = [head, *map(_transition, self.transitions), *(self._state(state) for state in self.states)]
         label = f"automaton with {counted(len(self.states), 'state')}"
-        return {"image/svg+xml": drawing.document(self.width, self.height, label, parts)}
+        return drawing.document(self.width, self.height, label, parts)
 
     def _state(self, state: dict) -> str:
         x, y, is_lit = state["x"], state["y"], state["id"] in self.lit

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import Any
 
 import traitlets
 
+from cepkit.plots.stills.tables import lines_svg
 from cepkit.widgets.base import View, browser_half, counted
 
 STATES = ("idle", "running", "done", "failed", "cancelled")
@@ -92,7 +92,6 @@ class QueryEditor(View):
         errors = f", {counted(len(self.errors), 'error')}" if self.errors else ""
         return f"{counted(len(self.text), 'character')}, {self.status['state']}{errors}"
 
-    def _static(self) -> dict[str, str]:
-        texts = [html.escape(str(error.get("message", ""))) for error in self.errors]
-        messages = "".join(f"<pre>{text}</pre>" for text in texts)
-        return {"text/html": f"<pre>{html.escape(self.text)}</pre>{messages}"}
+    def _still(self) -> str:
+        messages = [line for error in self.errors for line in str(error.get("message", "")).split("\n")]
+        return lines_svg([*self.text.split("\n"), *messages], is_code=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 import traitlets
 
+from cepkit.plots.stills.tables import lines_svg
 from cepkit.widgets.base import View, browser_half, counted
 
 
@@ -37,12 +37,9 @@ class ReasonView(View):
         n_unmet = sum(line.get("is_met") is False for line in self.lines)
         return f"{counted(len(self.lines), 'line')}, {n_unmet} not met"
 
-    def _static(self) -> dict[str, str]:
+    def _still(self) -> str:
         if not (self.title or self.lines):
-            return {"text/html": "<p>No event in question.</p>"}
-        marks = {True: "✓ ", False: "✗ ", None: ""}
-        lines = "".join(
-            f"<li>{marks[line.get('is_met')]}{html.escape(str(line['text']))}</li>" for line in self.lines
-        )
-        title, note = html.escape(self.title), html.escape(self.note)
-        return {"text/html": f"<p><b>{title}</b></p><ul>{lines}</ul><p>{note}</p>"}
+            return lines_svg(["No event in question."])
+        marks = {True: "✓ ", False: "✗ ", None: "  "}
+        lines = [f"{marks[line.get('is_met')]}{line['text']}" for line in self.lines]
+        return lines_svg([*lines, *filter(None, [self.note])], title=self.title)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit.widgets.base import View, browser_half, counted, table_html
+from cepkit.plots.stills.tables import lines_svg, table_svg
+from cepkit.widgets.base import View, browser_half, counted
 
 
 class SliderPanel(View):
@@ -35,9 +36,9 @@ class SliderPanel(View):
     def _summary(self) -> str:
         return counted(len(self.sliders), "slider")
 
-    def _static(self) -> dict[str, str]:
+    def _still(self) -> str:
         if not self.sliders:
-            return {"text/html": "<p>No constants to move.</p>"}
+            return lines_svg(["No constants to move."])
         rows = [
             (
                 slider.get("label", slider["id"]),
@@ -47,4 +48,4 @@ class SliderPanel(View):
             )
             for slider in self.sliders
         ]
-        return {"text/html": table_html(("constant", "value", "unit", "range"), rows, right=(1, 3))}
+        return table_svg(("constant", "value", "unit", "range"), rows, right=(1, 3))

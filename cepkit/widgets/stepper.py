@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import traitlets
 
-from cepkit.widgets.base import View, browser_half, counted, table_html
+from cepkit.plots.stills.tables import stacked, table_svg
+from cepkit.widgets.base import View, browser_half, counted
 
 NEXT_MATCH = -1
 
@@ -59,12 +60,15 @@ class Stepper(View):
         live = sum(int(state.get("n", 0)) for state in self.live)
         return f"event {self.position:,} of {self.n_events:,}, {counted(live, 'live partial match')}"
 
-    def _static(self) -> dict[str, str]:
-        event = table_html((), self.event, caption=f"event {self.position:,} of {self.n_events:,}", right=())
+    def _still(self) -> str:
+        place = f"event {self.position:,} of {self.n_events:,}"
+        parts = [table_svg((), self.event, caption=place)]
         rows = [
             (state.get("label", ""), state.get("n", 0), "; ".join(state.get("examples", ())))
             for state in self.live
         ]
-        live = table_html(("state", "live", "examples"), rows, right=(1,)) if rows else ""
-        done = table_html(("completed",), [(text,) for text in self.completed]) if self.completed else ""
-        return {"text/html": event + live + done}
+        if rows:
+            parts.append(table_svg(("state", "live", "examples"), rows, right=(1,)))
+        if self.completed:
+            parts.append(table_svg(("completed",), [(text,) for text in self.completed]))
+        return stacked(parts, place)

@@ -9,6 +9,7 @@ import numpy as np
 import traitlets
 
 from cepkit.plots import drawing, theme
+from cepkit.plots.stills.tables import lines_svg
 from cepkit.plots.timeline.heights import nice_ticks, tick_text
 from cepkit.widgets.base import Floats, View, browser_half, counted
 
@@ -122,12 +123,12 @@ class TimelineView(View):
         n_events, n_spans = len(self.x) // 8, len(self.spans) // 16
         return f"{counted(n_events, 'event')}, {counted(n_spans, 'match')}, {self.form!r}"
 
-    def _static(self) -> dict[str, str]:
+    def _still(self) -> str:
         x, y = np.frombuffer(self.x), np.frombuffer(self.y)
         n = min(len(x), len(y))
         x, y = x[:n], y[:n]
         if not n:
-            return {"text/html": "<p>No events to draw.</p>"}
+            return lines_svg(["No events to draw."])
         low, high = self.view or (float(x[0]), float(x[-1]))
         scale = (_WIDTH - _LEFT - _RIGHT) / ((high - low) or 1.0)
         parts = [*self._bands(low, scale), *self._axis(low, high, scale)]
@@ -135,7 +136,7 @@ class TimelineView(View):
         parts += self._lanes(px, y) if self.form == "lanes" else self._line(px, y)
         note = "; ".join(filter(None, (self.span_note, self.sampled)))
         parts.append(drawing.text(_LEFT, _HEIGHT - 6, note))
-        return {"image/svg+xml": drawing.document(_WIDTH, _HEIGHT, f"timeline: {self._summary()}", parts)}
+        return drawing.document(_WIDTH, _HEIGHT, f"timeline: {self._summary()}", parts)
 
     def _bands(self, low: float, scale: float) -> list[str]:
         spans = np.frombuffer(self.spans)[: len(self.spans) // 16 * 2].reshape(-1, 2)

@@ -21,8 +21,8 @@ class ResultView(View):
         """Return the view as a plotly figure."""
         raise NotImplementedError
 
-    def _static(self) -> dict[str, str]:
-        return {"image/svg+xml": self.svg()}
+    def _still(self) -> str:
+        return self.svg()
 
 
 def marks_of(names: list[str]) -> list[str]:

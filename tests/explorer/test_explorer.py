@@ -623,7 +623,7 @@ def test_odd_frames_are_explored(name):
         assert board.reasons.lines and "label" not in board.reasons.title
     explorer.step_to(10**9)
     assert explorer.wait(60).board.stepper.position == board.stepper.n_events
-    explorer._repr_mimebundle_()
+    assert explorer.board.still().startswith("<svg")
 
 
 def test_matches_open_an_explorer(of_trades, trades):
@@ -881,13 +881,16 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
 # --- what is loaded, and other frames
 
 
-def test_an_explorer_shows_itself(of_trades):
-    bundle = of_trades._repr_mimebundle_()
-    data = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["text/plain"] == repr(of_trades) and "0x" not in data["text/html"]
-    for shown in ("calm drop{3,} back", "<svg", "AAE"):
-        assert shown in data["text/html"]
+def test_an_explorer_shows_itself(of_trades, monkeypatch):
+    outputs = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
+    of_trades._ipython_display_()
+    still, alive = outputs
+    assert list(alive) == ["application/vnd.jupyter.widget-view+json"]
+    assert still["text/plain"] == repr(of_trades) and len(still["image/png"]) < 80_000  # 60 kB as base64
+    picture = of_trades.board.still()
+    for shown in ("calm drop{3,} back", "<path", "AAE"):
+        assert shown in picture and "0x" not in picture
     assert repr(of_trades) == "Explorer(20,000 rows, done, 5 matches)"
 
 

@@ -422,11 +422,15 @@ warning      a partial match may wait forever: nothing bounds the loop; consider
 @pytest.mark.parametrize(
     ("keywords", "text"), EXPLANATIONS, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_explain(keywords, text):
+def test_explain(keywords, text, monkeypatch):
     explanation = WALK.cep.explain(**keywords)
     assert str(explanation) == repr(explanation) == text
     assert explanation.dot().startswith("digraph")
-    assert "<svg" in explanation._repr_html_()
+    outputs = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
+    explanation._ipython_display_()
+    assert outputs[0] == {"text/plain": text} and [*outputs[1]] == ["image/png"]
+    assert explanation.svg().startswith("<svg")
     assert cep.explain(WALK, **keywords).states == explanation.states
 
 

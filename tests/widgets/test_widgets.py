@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
@@ -32,8 +33,15 @@ def traits(widget):
 
 
 def still(widget):
-    shown, _ = widget._repr_mimebundle_()
-    return shown.get("image/svg+xml") or shown["text/html"]
+    return widget._still()
+
+
+def shown(widget, monkeypatch):
+    """Return the outputs of a widget in a notebook."""
+    outputs = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
+    widget._ipython_display_()
+    return outputs
 
 
 # --- all of them ------------------------------------------------------------------------------------------
@@ -84,14 +92,19 @@ def test_repr_is_the_same_in_every_process(stem):
 
 @pytest.mark.parametrize("stem", STEMS)
 @pytest.mark.parametrize("is_full", [False, True])
-def test_a_still_picture_comes_with_the_widget(stem, is_full):
+def test_a_still_picture_comes_with_the_widget(stem, is_full, monkeypatch):
+    """It is an output of its own, and the same for the same traits."""
     widget = full(stem) if is_full else KINDS[stem]()
-    shown, _ = widget._repr_mimebundle_()
-    assert shown["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.model_id
-    assert shown["text/plain"] == repr(widget)
-    picture = ET.fromstring(f"<all>{still(widget)}</all>")
+    of_still, of_widget = shown(widget, monkeypatch)
+    assert of_widget["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.model_id
+    assert list(of_widget) == ["application/vnd.jupyter.widget-view+json"]
+    assert of_still["text/plain"] == repr(widget)
+    image = base64.b64decode(of_still["image/png"])
+    assert image.startswith(b"\x89PNG") and len(image) < 60_000
+    picture = ET.fromstring(still(widget))
     assert "".join(picture.itertext()).strip() or stem == "query_editor"
-    assert still(widget) == still(full(stem) if is_full else KINDS[stem]())
+    again = full(stem) if is_full else KINDS[stem]()
+    assert still(widget) == still(again) and shown(again, monkeypatch)[0] == of_still
 
 
 def test_reprs_say_what_is_in_them():

@@ -133,10 +133,10 @@ def allocation_bars(
     ColumnNotFoundError
         When a column is missing.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     require_columns("allocation_bars", COLUMNS, allocation.columns)
-    figure = go.Figure(layout={"template": "none"})
+    figure = LeanFigure()
     labels = [escaped(cut(str(agent))) for agent in allocation["agent"]]
     colours = [theme.PALETTE[a % len(theme.PALETTE)] for a in range(len(allocation))]
     for name in [of for of in COLUMNS[1:] if allocation[of].notna().any()]:

@@ -22,6 +22,7 @@ from cepkit.plots.automata.places import (
     text_width,
 )
 from cepkit.plots.drawing import number, point
+from cepkit.plots.stills.png import Picture
 
 MAX_STATES_DRAWN = 200
 MARGIN = 8.0
@@ -101,7 +102,7 @@ def automaton_svg(
         _add_edge(graph, drawn, define or {})
     for state in range(states.n_states):
         _add_state(graph, placed, states, state, live.get(state, 0), state in lit)
-    return ET.tostring(root, encoding="unicode")
+    return Picture(ET.tostring(root, encoding="unicode"))
 
 
 def extent(placed: StatePlaces) -> tuple[float, float, float, float]:

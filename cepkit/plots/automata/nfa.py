@@ -16,6 +16,7 @@ from cepkit.plots.automata.automaton import state_tooltip
 from cepkit.plots.automata.curves import ARROW, DrawnEdge, draw_edges
 from cepkit.plots.automata.layered import START_ARROW, automaton_svg, extent, live_words
 from cepkit.plots.automata.places import LINE_HEIGHT, RADIUS, RING, StatePlaces, places
+from cepkit.plots.stills.png import still_bundle
 from cepkit.plots.text import escaped
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class NfaPicture:
         return f"NfaPicture({self.automaton.n_states} states, {len(self._edges)} transitions)"
 
     def _repr_mimebundle_(self, **keywords):
-        return {"text/plain": repr(self), "image/svg+xml": self.svg()}
+        return still_bundle(self.svg(), repr(self))
 
 
 def nfa_figure(
@@ -155,10 +156,10 @@ def nfa_figure(
     title : str
         Title, shown literally.
     """
-    import plotly.graph_objects as go
+    from cepkit.plots.lean import LeanFigure
 
     live = live or {}
-    figure = go.Figure(layout={"template": "none"})
+    figure = LeanFigure()
     line = {"color": theme.INK, "width": 1.2}
     shapes = [{"type": "path", "path": of["path"], "line": line} for of in transitions]
     arrow = {"showarrow": True, "axref": "x", "ayref": "y", "arrowhead": 2, "arrowsize": 1.2}

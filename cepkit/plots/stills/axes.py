@@ -1,0 +1,214 @@
+"""Axes of a plotly figure as scales in pixels, with ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.plots import drawing
+from cepkit.plots.stills.values import array_of, get, kind_of, milliseconds
+
+_DAY = 86_400_000.0
+_DATE_STEPS = [
+    n * unit
+    for unit, steps in (
+        (1.0, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+        (1000.0, (1, 2, 5, 10, 15, 30)),
+        (60_000.0, (1, 2, 5, 10, 15, 30)),
+        (3_600_000.0, (1, 2, 3, 6, 12)),
+        (_DAY, (1, 2, 7, 14, 30, 61, 91, 182, 365, 730, 1826, 3652)),
+    )
+    for n in steps
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis: where its values are in the picture.
+
+    ``low`` and ``high`` are the ends in the unit of `place`: values, logarithms, milliseconds, or the numbers
+    of categories.
+    """
+
+    name: str  # "x", "y2"
+    given: Mapping[str, Any]  # plotly's attributes
+    kind: str  # "linear", "log", "date" or "category"
+    names: tuple[str, ...] = ()  # categories in order
+    low: float = 0.0
+    high: float = 1.0
+    start: float = 0.0  # pixels of `low` and of `high`
+    end: float = 1.0
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_x(self) -> bool:
+        """Whether the axis is horizontal."""
+        return self.name[0] == "x"
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether anything of the axis itself is drawn."""
+        return self.given.get("visible") is not False
+
+    def place(self, values: Any) -> np.ndarray:
+        """Return values in the unit of the axis; NaN where there is no value."""
+        values = array_of(values) if not isinstance(values, np.ndarray) else values
+        if self.kind == "category":
+            if values.dtype.kind in "iuf" and not self.names:
+                return values.astype(float)
+            known = self.numbers
+            return np.array([known.get(str(one), np.nan) for one in values.tolist()], float)
+        if self.kind == "date":
+            return milliseconds(values)
+        numbers = pd.to_numeric(pd.Series(values.ravel()), errors="coerce").to_numpy(float)
+        if self.kind == "log":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                numbers = np.log10(numbers)
+        return np.where(np.isfinite(numbers), numbers, np.nan)
+
+    def scale(self, places: Any) -> np.ndarray:
+        """Return the pixels of places in the unit of the axis."""
+        return self.start + (np.asarray(places, float) - self.low) * self.per_unit
+
+    def pixels(self, values: Any) -> np.ndarray:
+        """Return the pixels of values."""
+        return self.scale(self.place(values))
+
+    @property
+    def per_unit(self) -> float:
+        """Pixels per unit of the axis."""
+        return (self.end - self.start) / ((self.high - self.low) or 1.0)
+
+    def between(self, start: float, end: float) -> Axis:
+        """Return the axis between two pixels."""
+        return replace(self, start=start, end=end)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the places of the ticks within the axis, and their texts."""
+        low, high = sorted((self.low, self.high))
+        slack = 1e-6 * (high - low)
+        before, after = self.given.get("tickprefix") or "", self.given.get("ticksuffix") or ""
+        return [
+            (place, f"{before}{text}{after}")
+            for place, text in self._all_ticks(low, high)
+            if low - slack <= place <= high + slack
+        ]
+
+    def _all_ticks(self, low: float, high: float) -> list[tuple[float, str]]:
+        if self.given.get("tickvals") is not None and self.given.get("tickmode", "array") == "array":
+            values = array_of(self.given["tickvals"])
+            are_places = self.kind == "category" and kind_of(values) == "linear"
+            places = values if are_places else self.place(values)
+            texts = array_of(self.given.get("ticktext")).tolist()
+            texts = texts or [drawing.tick_text(float(value)) for value in values]
+            return [(float(place), str(text)) for place, text in zip(places, texts, strict=False)]
+        most = int(
+            self.given.get("nticks") or max(2, abs(self.end - self.start) // (90 if self.is_x else 45))
+        )
+        if self.kind == "category":
+            return [(float(k), name) for k, name in enumerate(self.names)]
+        if self.kind == "date":
+            return _date_ticks(low, high, most)
+        if self.kind == "log":
+            return _log_ticks(low, high, most)
+        step = self.given.get("dtick")
+        if isinstance(step, (int, float)) and step > 0 and (high - low) / step < 200:
+            first = float(self.given.get("tick0") or 0.0)
+            start, stop = math.ceil((low - first) / step - 1e-9), math.floor((high - first) / step + 1e-9)
+            return [(first + k * step, self._text(first + k * step)) for k in range(start, stop + 1)]
+        return [(tick, self._text(tick)) for tick in drawing.ticks(low, high, most)]
+
+    def _text(self, tick: float) -> str:
+        form = str(self.given.get("tickformat") or "")
+        if form.endswith("%"):
+            return f"{100 * tick:.{form[1:-1] or 0}f}%" if form[:1] == "." else f"{100 * tick:g}%"
+        return drawing.tick_text(tick)
+
+
+def _log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    decades = high - low
+    factors = (1.0,) if decades > max(most / 2, 1.5) else (1.0, 2.0, 5.0) if decades > 0.5 else range(1, 10)
+    every = max(1, math.ceil(decades / max(most, 1)))
+    made = []
+    for exponent in range(math.floor(low), math.ceil(high) + 1):
+        if len(factors) == 1 and exponent % every:
+            continue
+        for factor in factors:
+            value = factor * 10.0**exponent
+            small = -5 < exponent < 6
+            text = drawing.tick_text(value) if small else f"{factor:g}·10<sup>{exponent}</sup>"
+            made.append((exponent + math.log10(factor), text.replace("1·10", "10")))
+    return made
+
+
+def _date_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    step = next((one for one in _DATE_STEPS if (high - low) / one <= most), _DATE_STEPS[-1])
+    first = math.ceil(low / step) * step
+    ticks = [float(tick) for tick in np.arange(first, high + step * 1e-6, step)]
+    unit = "D" if step >= _DAY else "m" if step >= 60_000 else "s" if step >= 1000 else "ms"
+    made, day = [], ""
+    for tick in ticks:
+        date, _, clock = str(np.datetime64(round(tick), "ms").astype(f"datetime64[{unit}]")).partition("T")
+        made.append((tick, f"{clock}<br>{date}" if clock and date != day else clock or date))
+        day = date
+    return made
+
+
+def axis_of(name: str, given: Mapping[str, Any], values: Sequence[np.ndarray]) -> Axis:
+    """Return an axis without its range, from its attributes and the values of its traces.
+
+    Examples
+    --------
+    >>> axis_of("x", {}, [np.array(["a", "b"]), np.array(["b", "c"])]).names
+    ('a', 'b', 'c')
+    """
+    kind = given.get("type")
+    if kind in (None, "-"):
+        kinds = [kind_of(one) for one in values if one.size]
+        kind = kinds[0] if kinds else "linear"
+    names: tuple[str, ...] = ()
+    if kind == "category":
+        found = dict.fromkeys(str(one) for of in values for one in of.tolist() if one is not None)
+        order = get(given, "categoryarray")
+        listed = [str(one) for one in array_of(order).tolist()] if order is not None else []
+        names = tuple(dict.fromkeys([*listed, *found]))
+    return Axis(name, given, kind, names, numbers={one: k for k, one in enumerate(names)})
+
+
+def ranged(axis: Axis, extents: Sequence[tuple[float, float, bool, bool]]) -> Axis:
+    """Return an axis with its range: the given one, or what its traces need.
+
+    Parameters
+    ----------
+    axis : Axis
+        An axis of `axis_of`.
+    extents : sequence of (float, float, bool, bool)
+        For each trace its ends in the unit of the axis, and whether there is room before and after them.
+    """
+    given = axis.given.get("range")
+    if given is not None and len(given) == 2 and None not in given:
+        low, high = milliseconds(list(given)) if axis.kind == "date" else (float(one) for one in given)
+        return replace(axis, low=float(low), high=float(high))
+    if axis.kind == "category" and axis.names:
+        low, high = -0.5, len(axis.names) - 0.5
+    elif extents:
+        low, high = min(one[0] for one in extents), max(one[1] for one in extents)
+        room = 0.06 * ((high - low) or abs(high) or 1.0)
+        low, high = (
+            low - room * any(one[2] for one in extents if one[0] == low),
+            high + room * any(one[3] for one in extents if one[1] == high),
+        )
+        if axis.given.get("rangemode") == "tozero" and axis.kind == "linear":
+            low, high = min(low, 0.0), max(high, 0.0)
+    else:
+        low, high = 0.0, 1.0
+    if high == low:
+        low, high = low - 1.0, high + 1.0
+    if axis.given.get("autorange") == "reversed":
+        low, high = high, low
+    return replace(axis, low=low, high=high)
