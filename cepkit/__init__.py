@@ -93,8 +93,8 @@ __all__ = [
     "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches", "MissingDependencyError",
     "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError", "PredicateError",
     "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches", "StateParallel",
-    "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine", "event",
-    "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query", "seq",
+    "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine",
+    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query", "seq",
     "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
 ]  # fmt: skip
 
