@@ -18,7 +18,7 @@ from cepkit.language.sequences.query import SequenceQuery
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
-_MOST_PAIRS = 1 << 15  # neighbours with equal times that are looked at; more of them are sampled
+_MOST_PAIRS = 1 << 14  # neighbours with equal times that are looked at; more of them are sampled
 _SAMPLES = 8
 
 
