@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
         PatternSyntaxError,
         PredicateError,
         ResultTooLargeError,
+        TieWarning,
         UnsupportedQueryError,
     )
     from cepkit.explorer.explorer import Explorer
@@ -58,7 +59,7 @@ _NAMES_OF_MODULE = {
     "api": "explain explore funnel match simulate step tag why_not",
     "engines.counting.estimate": "CountEstimate",
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
-    "PredicateError ResultTooLargeError UnsupportedQueryError",
+    "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",
     "explorer.explorer": "Explorer",
     "insight.funnel": "FunnelResult",
     "insight.moments": "Moment PartialMatch",
@@ -92,8 +93,8 @@ __all__ = [
     "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches", "MissingDependencyError",
     "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError", "PredicateError",
     "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches", "StateParallel",
-    "Stream", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine", "event",
-    "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query", "seq",
+    "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine",
+    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query", "seq",
     "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
 ]  # fmt: skip
 

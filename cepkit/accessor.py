@@ -16,6 +16,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
+
+from cepkit.errors import CepError
 
 if TYPE_CHECKING:
     from cepkit import api
@@ -125,6 +128,32 @@ def _methods() -> list[tuple[str, str, str]]:
     ]
 
 
+class NoFrame:
+    """The attribute ``cep`` of an object that is no frame: its methods say what to write instead.
+
+    Examples
+    --------
+    >>> import cepkit
+    >>> import pandas as pd
+    >>> pd.Series([1, 2]).cep.match("up")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: a pandas Series has no columns; call to_frame('value') first
+    """
+
+    def __init__(self, given: Any):
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise CepError(repr(self))
+
+    def __repr__(self) -> str:
+        from cepkit.frames.mistakes import no_frame
+
+        return no_frame(self._given)
+
+
 # --- registration on the classes of frames
 
 _SPARK = "pyspark.sql"
@@ -136,6 +165,8 @@ def register_accessor() -> None:
         pd.DataFrame.cep = property(CepAccessor)  # type: ignore[attr-defined]  # pandas' stubs know no accessors
     else:
         pd.api.extensions.register_dataframe_accessor("cep")(CepAccessor)
+    for kind in (pd.Series, DataFrameGroupBy, SeriesGroupBy):  # no frames: each says what to write instead
+        kind.cep = property(NoFrame)  # type: ignore[union-attr]
     if _SPARK in sys.modules and hasattr(sys.modules[_SPARK], "DataFrame"):
         _register_on_spark(sys.modules[_SPARK])
     elif not any(isinstance(finder, _SparkFinder) for finder in sys.meta_path):

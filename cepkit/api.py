@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
@@ -19,7 +20,8 @@ from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
+from cepkit.frames.mistakes import no_frame
+from cepkit.frames.pandas import PandasSource, index_clock
 from cepkit.insight.funnel import FunnelResult
 from cepkit.insight.funnel_regex import count_regex_funnel
 from cepkit.insight.funnel_sequences import count_funnel
@@ -27,17 +29,20 @@ from cepkit.insight.moments import Moment, moments_of
 from cepkit.insight.why_not import WhyNot, funnel_summary
 from cepkit.insight.why_not_regex import explain_regex_rows
 from cepkit.insight.why_not_text import explain_sequence_rows
+from cepkit.language.regex.patterns import Pattern
+from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
 from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
-from cepkit.progress import Progress
+from cepkit.progress import show_progress
 from cepkit.results.doors import open_door
 from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
@@ -128,7 +133,7 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    value = as_query(query, read_arguments(match, keywords))
+    value = _query_of(match, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
         if trace:
@@ -139,12 +144,16 @@ def match(
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
     source, native = source_of(frame)
-    program = compile_checked(value, source)
-    chosen = choose_engine(program, engine, trace=trace)
-    events = build_events(source, program)
-    if isinstance(program, SequenceProgram):
-        warn_of_unknown_types(program, events)
-    with Progress(events.n_events) as progress:
+    is_sequence = isinstance(value, SequenceQuery)
+    what, n_rows = ("searching", None) if is_sequence else ("events", source.n_rows)
+    with show_progress(what, n_rows) as progress:
+        program = compile_checked(value, source)
+        chosen = choose_engine(program, engine, trace=trace)
+        events = build_events(source, program)
+        if isinstance(program, SequenceProgram):
+            warn_of_unknown_types(program, events)
+        warn_of_numbers_as_text(program, events)
+        warn_of_ties(program, source, events)
         return match_events(program, source, events, native, chosen, progress)
 
 
@@ -243,7 +252,7 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
-    value = as_query(query, read_arguments(explain, keywords))
+    value = _query_of(explain, frame, query, keywords)
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
     program = compile_checked(value, source)
@@ -258,6 +267,7 @@ def explain(
 
 
 @takes_query_keywords
+@show_progress("counting steps")
 def funnel(
     frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
 ) -> FunnelResult:
@@ -315,6 +325,7 @@ def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) 
 
 
 @takes_query_keywords
+@show_progress("searching")
 def why_not(
     frame: Frame,
     query: Query,
@@ -444,6 +455,7 @@ def step(
 
 
 @takes_query_keywords
+@show_progress("simulating")
 def simulate(
     frame: Frame,
     query: Query,
@@ -538,7 +550,7 @@ def _program_for(
 ) -> tuple[Program | SequenceProgram, Source, Engine]:
     """Return the program, source and engine of a query for functions that read events one by one."""
     name = function.__name__
-    value = as_query(query, read_arguments(function, keywords))
+    value = _query_of(function, frame, query, keywords)
     check_engine(engine)
     if sequences_only and not isinstance(value, SequenceQuery):
         raise UnsupportedQueryError(
@@ -553,6 +565,16 @@ def _program_for(
     source = source_of(frame)[0]
     program = compile_checked(value, source)
     return program, source, choose_engine(program, engine)
+
+
+def _query_of(
+    function: Callable[..., Any], frame: Frame, query: Query, keywords: Mapping[str, Any]
+) -> RegexQuery | SequenceQuery:
+    """Return the query of a call as a value. A DatetimeIndex orders it unless it names an order."""
+    given = read_arguments(function, keywords)
+    if isinstance(query, str | Pattern) and given.order_by is None and isinstance(frame, pd.DataFrame):
+        given = replace(given, order_by=index_clock(frame))
+    return as_query(query, given)
 
 
 @takes_query_keywords
@@ -643,7 +665,7 @@ def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
     if polars is not None and isinstance(frame, polars.LazyFrame):
         raise CepError("a polars LazyFrame has no rows yet; call collect() first")
     if isinstance(frame, pd.Series):
-        raise CepError("a pandas Series has no columns; call to_frame('value') first")
+        raise CepError(no_frame(frame))
     if polars is not None and isinstance(frame, polars.Series):
         raise CepError("a polars Series has no columns; call to_frame() first")
     if hasattr(frame, "__arrow_c_stream__"):
@@ -651,10 +673,7 @@ def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
             polars.from_arrow if polars is not None and isinstance(frame, polars.DataFrame) else _unchanged
         )
         return ArrowSource(pa.table(frame)), native
-    raise CepError(
-        f"cannot search a {type(frame).__module__}.{type(frame).__name__}; "
-        "a frame is a pandas, polars or Spark DataFrame or an Arrow table"
-    )
+    raise CepError(no_frame(frame))
 
 
 def _unchanged(frame: Frame) -> Frame:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable
 from typing import SupportsIndex, cast
 
-_PACKAGE = __name__.split(".")[0]
+_OWN = (__name__.split(".")[0], "contextlib")  # the package, and the decorators of its functions
 
 
 class CepError(Exception):
@@ -53,12 +53,22 @@ class CepWarning(UserWarning):
     """
 
 
-def warn(message: str) -> None:
-    """Issue a `CepWarning` at the line outside the package that led here."""
+class TieWarning(CepWarning):
+    """Events are equal in ``order_by``, and the matches may depend on the order of their rows.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", TieWarning)  # when the order of the rows is the right one
+    """
+
+
+def warn(message: str, category: type[CepWarning] = CepWarning) -> None:
+    """Issue a warning at the line outside the package that led here."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OWN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, CepWarning, stacklevel=level + 1)
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 class ColumnNotFoundError(CepError, KeyError):

@@ -200,6 +200,11 @@ class Source(Protocol):
         ...
 
     @property
+    def clock(self) -> str | None:
+        """The column that orders the rows if a query names none; None for the order of the rows."""
+        ...
+
+    @property
     def frame(self) -> Frame:
         """The frame itself."""
         ...

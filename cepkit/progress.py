@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
-SILENT_S = 2.0  # before the bar appears, so that short runs stay silent
+SILENT_S = 1.0  # before the bar appears, so that short runs stay silent
 REPORT_S = 0.1  # least time between two reports
 _LOOK_S = 0.05  # a thread that waits for others runs a checkpoint this often
 _END_S = 0.001  # the same after the threads were cancelled
@@ -45,10 +46,15 @@ class Cancellation:
 _current: ContextVar[Cancellation | None] = ContextVar("cepkit cancellation", default=None)
 
 
-def checkpoint() -> None:
-    """Raise `Cancelled` if the work of this thread was cancelled.
+def checkpoint(share: float | None = None) -> None:
+    """Raise `Cancelled` if the work of this thread was cancelled; otherwise keep its progress bar up to date.
 
     Loops call this between two calls of a kernel. It takes about 0.1 µs.
+
+    Parameters
+    ----------
+    share : float, optional
+        The finished share of the loop, for the bar of the surrounding `show_progress` block.
 
     Raises
     ------
@@ -58,6 +64,9 @@ def checkpoint() -> None:
     current = _current.get()
     if current is not None and current.is_cancelled:
         raise Cancelled
+    shown = _shown.get()
+    if shown is not None and shown.takes_checkpoints:
+        shown.reach(share)
 
 
 @contextmanager
@@ -183,28 +192,70 @@ class ShareDone:
 
 
 class Progress:
-    """Counts events, and shows a progress bar when a run takes more than two seconds.
+    """A progress bar with an estimate of the time that is left. It appears when the work takes over a second.
 
-    Use it as a context manager and call it with the number of events done since the last call.
+    Use it as a context manager; see `show_progress` for work that calls `checkpoint`.
+
+    Parameters
+    ----------
+    total : float
+        Amount of the whole work.
+    what : str
+        Unit of the work, or what is being done if the amount has no unit.
+    has_unit : bool
+        Whether the bar shows amounts, and not only the finished share.
+    takes_checkpoints : bool
+        Whether `checkpoint` moves the bar.
     """
 
-    def __init__(self, n_events: int, what: str = "events"):
-        self._n_events, self._what = n_events, what
-        self._done, self._began, self._bar = 0, None, None
+    def __init__(
+        self, total: float, what: str = "events", *, has_unit: bool = True, takes_checkpoints: bool = False
+    ):
+        self.takes_checkpoints = takes_checkpoints
+        self._total, self._what, self._has_unit = total, what, has_unit
+        self._done, self._began, self._bar = 0.0, time.monotonic(), None
+        self._next = self._began + SILENT_S
+        self._lock = threading.Lock()  # threads count, too
 
-    def __call__(self, n_events: int) -> None:
-        """Count ``n_events`` more."""
-        self._done += n_events
-        if self._began is None:  # the time before the first call was compilation
-            self._began = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(n_events)
-        elif time.monotonic() - self._began > SILENT_S:
-            from tqdm.auto import tqdm
+    def __call__(self, amount: float) -> None:
+        """Count ``amount`` more."""
+        with self._lock:
+            self._done += amount
+            self._draw_if_due()
 
-            self._bar = tqdm(
-                total=self._n_events, initial=self._done, unit=f" {self._what}", unit_scale=True, leave=False
-            )
+    def reach(self, share: float | None) -> None:
+        """Set the finished share; None only shows that time passes. A smaller share begins a new pass."""
+        with self._lock:
+            now = time.monotonic()
+            if share is not None:
+                done = min(1.0, share) * self._total
+                if done < self._done and self._bar is not None and not self._bar.disable:
+                    self._began = now  # the estimate for this pass is from its own pace
+                    self._bar.start_t = self._bar._time()
+                self._done = done
+            self._draw_if_due()
+
+    def _draw_if_due(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + REPORT_S
+        if self._bar is None:
+            self._bar = self._make_bar(now - self._began)
+        self._bar.n = self._done if self._has_unit is False else round(self._done)
+        self._bar.refresh()
+
+    def _make_bar(self, elapsed_s: float) -> Any:
+        from tqdm.auto import tqdm
+
+        shown: dict[str, Any] = (
+            {"unit": f" {self._what}", "unit_scale": True}
+            if self._has_unit
+            else {"desc": self._what, "bar_format": "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"}
+        )
+        bar = tqdm(total=self._total, leave=False, smoothing=0, **shown)
+        bar.start_t = getattr(bar, "start_t", 0.0) - elapsed_s  # a disabled bar has no start
+        return bar
 
     def __enter__(self) -> Progress:
         return self
@@ -212,3 +263,105 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+_shown: ContextVar[Progress | None] = ContextVar("cepkit progress", default=None)
+
+
+@contextmanager
+def show_progress(
+    what: str, total: float | None = None, *, takes_checkpoints: bool = True
+) -> Iterator[Progress | None]:
+    """Show a progress bar for a block that takes over a second, and fold the traceback of Ctrl-C to one line.
+
+    It serves as a decorator, too. Only the outermost block of the main thread has a bar: the explorer and
+    streams work in threads of their own and stay silent.
+
+    Parameters
+    ----------
+    what : str
+        What is being done; the unit of the work if ``total`` is given.
+    total : float, optional
+        Amount of the work, for a block that counts it. None: the share that `checkpoint` reports.
+    takes_checkpoints : bool
+        Whether `checkpoint` moves the bar.
+
+    Yields
+    ------
+    Progress or None
+        The bar; None in an inner block.
+
+    Examples
+    --------
+    >>> with show_progress("counting matches"):
+    ...     for i in range(3):
+    ...         checkpoint(i / 3)
+    """
+    if _shown.get() is not None or threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    began = time.monotonic()
+    with Progress(
+        total or 1.0, what, has_unit=total is not None, takes_checkpoints=takes_checkpoints
+    ) as progress:
+        before = _shown.set(progress)
+        try:
+            yield progress
+        except KeyboardInterrupt as interrupt:
+            # A notebook shows these lines instead of the traceback.
+            lines = [f"KeyboardInterrupt: stopped after {time.monotonic() - began:.1f} s"]
+            interrupt.__dict__["_render_traceback_"] = lambda: lines
+            raise
+        finally:
+            _shown.reset(before)
+
+
+@contextmanager
+def watch_spark(what: str) -> Iterator[None]:
+    """Show a progress bar for the Spark jobs of a block: the share of their tasks that are finished.
+
+    Spark's status tracker counts the tasks of all running jobs. Spark Connect has none, so there is no bar.
+    """
+    with show_progress(what, takes_checkpoints=False) as progress:
+        context = getattr(
+            getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None
+        )
+        if progress is None or context is None:
+            yield
+            return
+        is_over = threading.Event()
+        watcher = threading.Thread(
+            target=_watch_jobs,
+            args=(progress, context.statusTracker(), is_over),
+            name="cepkit Spark",
+            daemon=True,
+        )
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join()
+
+
+def _watch_jobs(progress: Progress, tracker: Any, is_over: threading.Event) -> None:
+    """Move the bar until ``is_over`` is set; stages that are done stay counted."""
+    tasks_of_stage: dict[int, tuple[int, int]] = {}
+    wait_s = min(SILENT_S, 1.0) / 2
+    while not is_over.wait(wait_s):
+        try:
+            for job in tracker.getActiveJobsIds():
+                found = tracker.getJobInfo(job)
+                for stage in found.stageIds if found is not None else ():
+                    tasks = tracker.getStageInfo(stage)
+                    if tasks is not None and tasks.numTasks:
+                        tasks_of_stage[stage] = tasks.numCompletedTasks, tasks.numTasks
+        except Exception:  # Spark was stopped, or forgot the job: the work itself says what is wrong
+            return
+        done, total = (
+            (sum(numbers) for numbers in zip(*tasks_of_stage.values(), strict=True))
+            if tasks_of_stage
+            else (0, 1)
+        )
+        progress.reach(done / total)
+        wait_s = 2 * REPORT_S

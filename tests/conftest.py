@@ -38,6 +38,12 @@ def pytest_report_header(config):
     return None
 
 
+@pytest.fixture(autouse=True)
+def no_bars(monkeypatch):
+    """Keep progress bars away: on a busy machine they would be among the messages that tests read."""
+    monkeypatch.setattr("cepkit.progress.SILENT_S", float("inf"))
+
+
 @pytest.fixture
 def full(request):
     """Whether the test runs at its full size: with ``--full``, or in the tenth of this run."""

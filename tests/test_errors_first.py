@@ -99,6 +99,19 @@ MISTAKES = {
     "unknown keyword value": (
         "rise", {"define": RISE, "engine": "spark"}, CepError, ["engine 'spark' is not known"],
     ),
+    "a function of rows": (
+        "rise", {"define": {"rise": lambda r: r.price > 3}}, ColumnNotFoundError,
+        ["column 'r' not found", "A function takes columns, not rows: lambda price: …"],
+    ),
+    "PATTERN misspelt": (
+        "PATERN SEQ(A a, B b)", {"event_type": "symbol"}, PatternSyntaxError,
+        ["begins with PATTERN, not 'PATERN'. Did you mean 'PATTERN'?", "  PATERN SEQ(A a, B b)\n  ^^^^^^"],
+    ),
+    "MATCH_RECOGNIZE": (
+        "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts PATTERN (A B+) "
+        "DEFINE B AS B.price > PREV(B.price))", {}, CepError,
+        ["this is MATCH_RECOGNIZE of SQL", 'df.cep.match(". B+", define={"B": "price > PREV(price)"}, '],
+    ),
     "no query at all": (3, {}, CepError, ["a query is text, a pattern or a query object; got int"]),
 }  # fmt: skip
 

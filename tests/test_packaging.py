@@ -64,7 +64,8 @@ def test_readme_command_prints_what_the_readme_shows(capsys):
     command = RUN[-1]
     assert command[0] == ".venv/bin/cepkit"
     assert main(command[1:]) == 0
-    printed, shown = capsys.readouterr().out.splitlines(), blocks("")[0].splitlines()
+    out, err = (text.splitlines() for text in capsys.readouterr())
+    printed, shown = [err[0], *out, *err[1:]], blocks("")[0].splitlines()  # a terminal shows both
     assert printed[:-1] == shown[:-1]
     assert re.sub(r"[0-9.]+ s", "", printed[-1]) == re.sub(r"[0-9.]+ s", "", shown[-1])
 

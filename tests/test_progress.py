@@ -7,19 +7,26 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cepkit import progress as progress_module
 from cepkit.compile.shared import loading
 from cepkit.progress import (
+    SILENT_S,
     Cancellation,
     Cancelled,
+    Progress,
     ShareDone,
     cancellable,
     checkpoint,
     run_on_threads,
+    show_progress,
+    watch_spark,
 )
 from tests.support.long_work import CALL, WORKS, N, events, matches
+from tests.support.waiting import wait_until
 
 LONG_S = 120  # a test fails after this time
 
@@ -206,3 +213,137 @@ def test_ctrl_c_leaves_no_thread(name):
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=10 * LONG_S
     )
     assert child.stdout.split() == ["0"] * 3, child.stderr
+
+
+# --- progress bars -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that tests set."""
+    now = [0.0]
+    monkeypatch.setattr(progress_module, "SILENT_S", 1.0)
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_second_is_silent():
+    assert SILENT_S == 1.0
+
+
+def test_checkpoints_move_the_bar_of_the_block_around_them(clock, capsys):
+    with show_progress("counting matches") as bar:
+        for i in range(10):
+            clock[0] = i / 4
+            checkpoint(i / 10)
+            checkpoint()
+            assert (bar._bar is None) == (clock[0] < 1.0)
+        assert bar._bar.n == 0.9 and bar._bar.total == 1.0
+        clock[0] = 3.0
+        checkpoint(0.25)  # a second pass
+        assert bar._bar.n == 0.25
+    assert "counting matches:  90%" in capsys.readouterr().err
+    checkpoint(0.5)
+
+
+def test_the_estimate_counts_the_silent_second(clock, capsys):
+    with show_progress("searching") as bar:
+        checkpoint(0.1)
+        clock[0] = 1.0
+        checkpoint(0.5)
+        assert bar._bar.format_dict["elapsed"] >= 1.0  # so half of the work takes another second
+
+
+def test_a_short_block_is_silent(clock, capsys):
+    with show_progress("searching"):
+        clock[0] = 0.99
+        checkpoint(0.99)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_only_the_outermost_block_of_the_main_thread_has_a_bar(clock, capsys):
+    inner = []
+    with show_progress("points", 2, takes_checkpoints=False) as bar:
+        with show_progress("searching") as other:
+            clock[0] = 5.0
+            checkpoint(0.5)
+        assert other is None and bar._bar is None
+        bar(1)
+        assert bar._bar.n == 1 and bar._bar.total == 2
+
+    def in_a_thread():
+        with show_progress("searching") as silent:
+            inner.append(silent)
+
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    assert inner == [None]
+
+
+def test_threads_count_into_one_bar(capsys):
+    with show_progress("events", 4000) as bar:
+        run_on_threads(lambda i: [bar(1) for _ in range(1000)], 4, 4)
+        assert bar._done == 4000
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_long_work_tells_its_share(name, monkeypatch, capsys):
+    """Until Ctrl-C: from the second that is silent on, a bar is shown."""
+    monkeypatch.setenv("CEPKIT_THREADS", "1")
+    monkeypatch.setattr(progress_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress_module, "REPORT_S", 0.0)
+    shares, reach = [], Progress.reach
+
+    def stop_after_some(self, share):
+        reach(self, share)
+        shares.append(share)
+        if len(shares) == 12:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "reach", stop_after_some)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        WORKS[name]()
+    assert "%|" in capsys.readouterr().err
+    assert caught.value._render_traceback_()[0].startswith("KeyboardInterrupt: stopped after ")
+
+
+def test_a_notebook_shows_one_line_for_an_interrupt(monkeypatch, capsys):
+    shells = pytest.importorskip("IPython.core.interactiveshell")
+    shell = shells.InteractiveShell.instance()
+    shell.run_cell(
+        "from cepkit.progress import show_progress\nwith show_progress('x'):\n    raise KeyboardInterrupt"
+    )
+    shown = capsys.readouterr().out.strip().splitlines()
+    assert len(shown) == 1 and shown[0].startswith("KeyboardInterrupt: stopped after ")
+
+
+class Tracker:
+    """A status tracker with one job of two stages."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def getActiveJobsIds(self):
+        self.looks += 1
+        return [7]
+
+    def getJobInfo(self, job):
+        return SimpleNamespace(stageIds=[1, 2])
+
+    def getStageInfo(self, stage):
+        return SimpleNamespace(numTasks=4, numCompletedTasks=4 if stage == 1 else min(4, self.looks))
+
+
+def test_spark_tasks_move_a_bar(monkeypatch, capsys):
+    tracker = Tracker()
+    context = SimpleNamespace(statusTracker=lambda: tracker)
+    spark = SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=context))
+    monkeypatch.setitem(sys.modules, "pyspark", spark)
+    monkeypatch.setattr(progress_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress_module, "REPORT_S", 0.005)
+    with watch_spark("Spark tasks"):
+        wait_until(lambda: tracker.looks > 4)
+    err = capsys.readouterr().err
+    assert "Spark tasks:" in err and "100%" in err
+    assert not any(thread.name == "cepkit Spark" for thread in threading.enumerate())

@@ -16,10 +16,14 @@ import pandas as pd
 
 import cepkit
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.language.regex.query import RegexQuery
+from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
 USER_ERROR, INTERRUPTED = 2, 130
 MOST_WRITTEN = 10_000_000  # matches in a file
+FORMATS = ("table", "json", "csv", "parquet")
+_SHOWN = 10  # rows of a table unless --limit says otherwise
 _NAME = re.compile(r"[^\W\d]\w*")
 
 _MATCH_EXAMPLE = """example:
@@ -52,7 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # print ? for characters that the terminal lacks
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help()
+        return 0
     try:
         with _print_warnings():
             given.run(given)
@@ -87,39 +95,75 @@ def _first_line(error: Exception) -> str:
 
 
 def _match(given: argparse.Namespace) -> None:
-    from cepkit.commands.files import check_writable, table_files, write_table
+    from cepkit.commands.files import output_of, table_files
 
     keywords = _query_keywords(given)
     files = table_files(given.files)
-    out = check_writable(given.out, files) if given.out else None
+    output = output_of(given.out, given.format, files)
     began = time.perf_counter()
     frame, size = _read(given, files)
     read = time.perf_counter()
     keywords["within"] = _within(given.within, frame, keywords["order_by"])
     matches = frame.cep.match(given.pattern, **keywords)
     n_matches = matches.count()
-    shown = _first_rows(matches, given.rows, given.limit) if given.limit and n_matches else None
+    limit = _SHOWN if given.limit is None else given.limit
+    shown = None
+    if limit and n_matches and not output.is_stdout:
+        shown = _first_rows(matches, given.rows, limit)
     done = time.perf_counter()
-    print(f"{_count_text(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
+    _say(f"{_count_text(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
     if shown is not None:
-        print(shown.to_string(max_colwidth=60, index=given.rows == "one"))
-    if given.rows == "one" and n_matches > given.limit:
-        ways = f"; --limit {n_matches} prints all, --out FILE writes all" if n_matches <= MOST_WRITTEN else ""
-        print(f"… {n_matches - given.limit:,} more{ways}")
-    if given.rows == "all" and shown is not None and len(shown) == given.limit:
-        print("… there may be further rows; --out FILE writes all")
+        print(shown.to_string(max_colwidth=60, index=given.rows == "one"), flush=True)
+        _say_more(matches, n_matches, given.rows, len(shown), limit)
     if not n_matches:
-        print("`cepkit explain` with the same arguments shows how cepkit read the query")
-    print(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
-    if out:
-        if n_matches > MOST_WRITTEN:
+        _say("`cepkit explain` with the same arguments shows how cepkit read the query")
+    _say(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
+    if output.is_given:
+        n_written = n_matches if given.limit is None or not output.is_stdout else min(n_matches, given.limit)
+        if n_written > MOST_WRITTEN:
             raise CepError(
-                f"--out {given.out}: {n_matches:,} matches are too many for a file, which takes at most "
-                f"{MOST_WRITTEN:,}. Narrow the query with a shorter --within or --partition-by"
+                f"--out {given.out or '-'}: {n_matches:,} matches are too many for a file, which takes at "
+                f"most {MOST_WRITTEN:,}. Narrow the query with a shorter --within or --partition-by"
             )
-        whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
-        write_table(whole, out)
-        print(f"{_count_text(len(whole), 'row', 'rows')} written to {out}")
+        if output.is_stdout and given.limit is not None:
+            whole = _first_rows(matches, given.rows, given.limit)
+        else:
+            whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
+        output.write(whole)
+        if not output.is_stdout:
+            _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
+
+
+def _say(line: str) -> None:
+    """Print a line for the user on stderr, so that stdout has nothing but the table."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _say_more(matches: Any, n_matches: int, rows: str, n_shown: int, limit: int) -> None:
+    """Say how many matches or rows the table does not show."""
+    if rows == "one":
+        if n_matches > limit:
+            ways = (
+                f"; --limit {n_matches} prints all, --out FILE writes all"
+                if n_matches <= MOST_WRITTEN
+                else ""
+            )
+            _say(f"… {n_matches - limit:,} more{ways}")
+        return
+    n_rows = _count_rows(matches)
+    if n_rows is None and n_shown == limit:
+        _say("… --out FILE writes all rows")
+    elif n_rows is not None and n_rows > n_shown:
+        _say(f"… {n_rows - n_shown:,} more rows; --out FILE writes all")
+
+
+def _count_rows(matches: Any) -> int | None:
+    """Return the number of rows of all matches; None on Spark, where counting them is a job of its own."""
+    if not isinstance(matches, Matches):
+        return None
+    if isinstance(matches.query, RegexQuery):
+        return len(matches.lineage(limit=None))
+    return int(sum(matches.aggregate(**{f"n_{v}": f"count({v})" for v in matches.query.variables})))
 
 
 def _explain(given: argparse.Namespace) -> None:
@@ -151,6 +195,13 @@ def _ingest(given: argparse.Namespace) -> None:
     print(f"\nnext: cepkit match {given.target} PATTERN --partition-by {key} --order-by {order} …")
 
 
+def _examples(given: argparse.Namespace) -> None:
+    from cepkit.commands.examples import EXAMPLES
+
+    for said, command in EXAMPLES:
+        print(f"# {said}\n{command}\n")
+
+
 def _demo(given: argparse.Namespace) -> None:
     from cepkit.commands.demo import demo
 
@@ -158,12 +209,17 @@ def _demo(given: argparse.Namespace) -> None:
 
 
 def _warmup(given: argparse.Namespace) -> None:
+    from tqdm import tqdm
+
     from cepkit.cache import cache_folder
-    from cepkit.commands.warmup import warmup
+    from cepkit.commands.warmup import count_steps, warmup
 
     began = time.perf_counter()
-    for name, seconds in warmup():
-        print(f"{name:<12} {seconds:6.2f} s", flush=True)
+    with show_progress("kernels", count_steps(), takes_checkpoints=False) as bar:
+        for name, seconds in warmup():
+            tqdm.write(f"{name:<12} {seconds:6.2f} s", file=sys.stdout)
+            if bar is not None:
+                bar(1)
     print(f"in {time.perf_counter() - began:.1f} s; the kernels are kept in {cache_folder()}")
 
 
@@ -320,11 +376,11 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> _Parser:
     parser = _Parser(
         prog="cepkit",
-        description="Find temporal patterns in event data. Begin with `cepkit demo`.",
+        description="Find temporal patterns in event data. Begin with `cepkit demo` or `cepkit examples`.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cepkit {cepkit.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, (run, summary, add_arguments) in _COMMANDS.items():
         command = commands.add_parser(
             name,
@@ -345,9 +401,27 @@ def _add_match(parser: argparse.ArgumentParser) -> None:
         "--rows", choices=("one", "all"), default="one", help="one row per match, or all rows (default: one)"
     )
     parser.add_argument(
-        "--limit", type=_limit, default=10, metavar="N", help="print at most N rows (default: 10)"
+        "--limit",
+        type=_limit,
+        metavar="N",
+        help=f"print at most N rows (default: {_SHOWN} of a table, else all)",
     )
-    parser.add_argument("--out", metavar="FILE", help="write the whole result to FILE.parquet or FILE.csv")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the whole result to FILE (.parquet, .csv, .json, .jsonl); '-': stdout",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, help="table (default), json, csv or parquet; without --out: to stdout"
+    )
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    _add_match(parser)
+    parser.epilog = (
+        f"It takes all arguments of `cepkit match`; --rows, --limit, --out and --format change nothing.\n\n"
+        f"{_MATCH_EXAMPLE.replace('cepkit match', 'cepkit explain')}"
+    )
 
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
@@ -423,7 +497,8 @@ _Command = tuple[Callable[[argparse.Namespace], None], str, Callable[[argparse.A
 _COMMANDS: Mapping[str, _Command] = {
     "demo": (_demo, "show what cepkit does, in a few seconds", _no_arguments),
     "match": (_match, "find the matches of a pattern in files", _add_match),
-    "explain": (_explain, "show how cepkit reads a pattern and would run it", _add_query),
+    "explain": (_explain, "show how cepkit reads a pattern and would run it", _add_explain),
+    "examples": (_examples, "list commands to copy, on the bundled samples", _no_arguments),
     "ingest": (
         _ingest,
         "convert original files to ordered Parquet, with a quality report (on Spark)",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import os
 import re
+import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,18 +119,87 @@ def read_spark(
     return frame, [f"column {name!r} is text for Spark and is sorted as text" for name in texts]
 
 
-def check_writable(name: str, inputs: Sequence[str]) -> Path:
-    """Return the path of a result file after a check that it can be written.
+@dataclass(frozen=True)
+class WrittenResult:
+    """The place and the format of a written result.
+
+    Parameters
+    ----------
+    path : Path or None
+        None: stdout.
+    format : str
+        ``table``, ``json``, ``jsonl``, ``csv`` or ``parquet``.
+    is_given : bool
+        Whether the user wants the whole result, and not only a look at its first rows.
+    """
+
+    path: Path | None
+    format: str
+    is_given: bool
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether the whole result goes to stdout."""
+        return self.is_given and self.path is None
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Write a frame. A file is never incomplete."""
+        if self.path is None:
+            buffer = getattr(sys.stdout, "buffer", None)  # a captured stdout may have none
+            if self.format != "parquet":
+                print(_text_of(frame, self.format), end="", flush=True)
+            elif buffer is None:
+                raise UnwritableFileError("--format parquet: this stdout takes text only; use --out FILE")
+            else:
+                buffer.write(frame.to_parquet(None, index=False))
+                buffer.flush()
+            return
+        part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        try:
+            if self.format == "parquet":
+                frame.to_parquet(part, index=False)
+            else:
+                part.write_text(_text_of(frame, self.format), encoding="utf-8", newline="")
+            os.replace(part, self.path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> WrittenResult:
+    """Return where and how to write a result, after a check that it can be written.
+
+    Parameters
+    ----------
+    name : str, optional
+        The file of ``--out``; ``-`` and None are stdout.
+    format : str, optional
+        The ``--format``; None: by the ending of the file, or a table.
+    inputs : sequence of str
+        Files that must not be overwritten.
 
     Raises
     ------
     UnwritableFileError
-        When it is neither Parquet nor CSV by its name, is a folder or an input, or its folder is missing or
-        not writable.
+        When neither ``format`` nor the ending of the file says how to write it, when it is a folder or an
+        input, or when its folder is missing or not writable. Also for Parquet on a terminal.
+
+    Examples
+    --------
+    >>> output_of("-", "csv", [])
+    WrittenResult(path=None, format='csv', is_given=True)
+    >>> output_of(None, None, []).is_given
+    False
     """
+    if name in (None, "-"):
+        if format == "parquet" and sys.stdout.isatty():
+            raise UnwritableFileError("--format parquet: a terminal cannot show it; use --out FILE or a pipe")
+        return WrittenResult(None, format or "table", name == "-" or format not in (None, "table"))
     path = Path(name)
-    if path.suffix.lower() not in (".parquet", ".csv"):
-        raise UnwritableFileError(f"--out {name!r}: expected a name that ends in .parquet or .csv")
+    ending = _FORMAT_OF_ENDING.get(path.suffix.lower())
+    if format is None and ending is None:
+        raise UnwritableFileError(
+            f"--out {name!r}: expected a name that ends in .parquet, .csv, .json or .jsonl, or a --format"
+        )
     if path.is_dir():
         raise UnwritableFileError(f"--out {name!r} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -137,20 +208,32 @@ def check_writable(name: str, inputs: Sequence[str]) -> Path:
         raise UnwritableFileError(f"--out {name!r}: the folder {str(path.parent)!r} is not writable")
     if path.exists() and any(os.path.exists(file) and path.samefile(file) for file in inputs):
         raise UnwritableFileError(f"--out {name!r} is one of the input files; choose another name")
-    return path
+    return WrittenResult(
+        path, ending if format in (None, "json") and ending == "jsonl" else format or str(ending), True
+    )
 
 
-def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame as Parquet or CSV, by the name of the file. The file is never incomplete."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        if path.suffix.lower() == ".parquet":
-            frame.to_parquet(part, index=False)
-        else:
-            frame.to_csv(part, index=False)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+_FORMAT_OF_ENDING = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".txt": "table",
+}
+
+
+def _text_of(frame: pd.DataFrame, format: str) -> str:
+    """Return a frame as text that ends with a line end."""
+    if format == "csv":
+        return frame.to_csv(index=False)
+    if format == "table":
+        return frame.to_string(index=False) + "\n"
+    has_nanoseconds = any("[ns" in str(dtype) for dtype in frame.dtypes)
+    text = frame.to_json(
+        orient="records", lines=format == "jsonl", force_ascii=False, date_format="iso",
+        date_unit="ns" if has_nanoseconds else "us",
+    )  # fmt: skip
+    return text if text.endswith("\n") else text + "\n"
 
 
 def _files_of(name: str) -> list[str]:

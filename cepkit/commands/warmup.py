@@ -38,6 +38,17 @@ def warmup() -> Iterator[tuple[str, float]]:
     yield "agents", time.perf_counter() - began
 
 
+def count_steps() -> int:
+    """Return how many steps `warmup` has.
+
+    Examples
+    --------
+    >>> count_steps() > 3
+    True
+    """
+    return 3 + sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
+
+
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:
     """Yield the queries of the demo and of the benchmarks, each with its name and with events."""
     yield "peaks", m_shape(), load_sample("peaks")

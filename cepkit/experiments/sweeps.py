@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cepkit.errors import CepError, whole_number
-from cepkit.progress import Progress
+from cepkit.progress import show_progress
 
 _SWEEP = "sweep.json"
 _POINTS = "points"
@@ -115,9 +115,10 @@ def sweep(
     failed: dict[str, Exception] = {}
     todo = {key: point for key, point in zip(keys, points, strict=True) if key not in results}
     with (
-        Progress(len(points), "points") if progress else nullcontext(lambda n: None) as done,
+        show_progress("points", len(points), takes_checkpoints=False) if progress else nullcontext() as bar,
         closing(_run_points(run, todo, folder, workers)) as rows,
     ):
+        done = bar or (lambda n: None)
         done(len(results))
         for key, row in rows:
             if isinstance(row, Exception):

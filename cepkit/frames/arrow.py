@@ -148,6 +148,11 @@ class ArrowSource:
         }
 
     @property
+    def clock(self) -> None:
+        """None: the rows of a table have no labels."""
+        return None
+
+    @property
     def frame(self) -> pa.Table:
         """The table."""
         return self.table

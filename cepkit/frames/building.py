@@ -21,6 +21,7 @@ from cepkit.events import (
     shared_categories,
 )
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.planning.clocks import order_advice
 from cepkit.planning.validation import check_columns
 from cepkit.progress import checkpoint
 
@@ -79,6 +80,7 @@ def _order_key(source: Source, name: str) -> np.ndarray:
     if kind not in (INTEGER, FLOAT, TIME, DURATION, TEXT):
         raise OrderError(
             f"order_by: column {name!r} is of type {column.type}, which has no order{_instead(kind)}"
+            f"{order_advice(source, name)}"
         )
     if kind == TEXT:
         column = shared_categories([column], True)[0]

@@ -35,25 +35,47 @@ _INFERRED = {
 
 
 class PandasSource:
-    """A pandas DataFrame as a source of columns (see ``frames/building.py``)."""
+    """A pandas DataFrame as a source of columns (see ``frames/building.py``).
+
+    The levels of its index are columns, too, by their names. A DatetimeIndex without a name is ``index``, as
+    in ``reset_index``. A column hides a level with the same name.
+
+    Raises
+    ------
+    CepError
+        When the names of the columns have several levels, or none is a text.
+    """
 
     def __init__(self, frame: pd.DataFrame):
+        _check_names(frame.columns)
         self.frame = frame
         self.n_rows = len(frame)
         names = [name for name in frame.columns if isinstance(name, str)]
         self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
-        self.schema = {name: self._type(name) for name in dict.fromkeys(names)}
+        self._level_of_name = index_levels(frame)
+        self._level_series: dict[str, pd.Series] = {}
+        self.schema = {name: self._type(name) for name in dict.fromkeys([*names, *self._level_of_name])}
         self._arrow_types: dict[str, pa.DataType | None] = {}
+
+    @property
+    def clock(self) -> str | None:
+        """Name of the index if it is a DatetimeIndex; it orders the rows unless a query says otherwise."""
+        return index_clock(self.frame)
 
     def _series(self, name: str) -> pd.Series:
         if name in self.duplicates:
             raise CepError(f"column {name!r} occurs more than once; rename or drop one of them")
-        return self.frame[name]
+        if name not in self._level_of_name:
+            return self.frame[name]
+        if name not in self._level_series:
+            level = self.frame.index.get_level_values(self._level_of_name[name])
+            self._level_series[name] = pd.Series(level, copy=False)
+        return self._level_series[name]
 
     def _type(self, name: str) -> ColumnType:
         if name in self.duplicates:
             return ColumnType(OTHER)
-        return type_of_series(self.frame[name])
+        return type_of_series(self._series(name))
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -113,6 +135,43 @@ class PandasSource:
     def index_labels(self, rows: np.ndarray) -> pd.Index:
         """Return the index of these rows."""
         return self.frame.index.take(rows)
+
+
+def index_levels(frame: pd.DataFrame) -> dict[str, int]:
+    """Return the levels of the index that serve as columns, by name.
+
+    Examples
+    --------
+    >>> index_levels(pd.DataFrame({"price": [1.0]}, index=pd.date_range("2024-01-31", periods=1)))
+    {'index': 0}
+    """
+    names = list(frame.index.names)
+    if names == [None] and isinstance(frame.index, pd.DatetimeIndex):
+        names = ["index"]
+    return {
+        name: level
+        for level, name in enumerate(names)
+        if isinstance(name, str) and name not in frame.columns and names.count(name) == 1
+    }
+
+
+def index_clock(frame: pd.DataFrame) -> str | None:
+    """Return the name of the index if it is a DatetimeIndex that no column hides, else None."""
+    return next(iter(index_levels(frame)), None) if isinstance(frame.index, pd.DatetimeIndex) else None
+
+
+def _check_names(columns: pd.Index) -> None:
+    """Raise for names of columns that no query can write."""
+    if columns.nlevels > 1 and len(columns):
+        raise CepError(
+            f"each column has {columns.nlevels} names, as {columns[0]}; a query needs one. Flatten them: "
+            "df.columns = ['_'.join(map(str, names)) for names in df.columns]"
+        )
+    if len(columns) and not any(isinstance(name, str) for name in columns):
+        raise CepError(
+            f"no column has a text as its name, the first one is {columns[0]!r}; give them names: "
+            "df.columns = ['ts', 'price', …]"
+        )
 
 
 def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int) -> pd.DataFrame:

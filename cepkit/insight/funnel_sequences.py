@@ -230,7 +230,7 @@ def searched_count(
         is_last, size = way is ways[-1][0], per_call(search, work)
         most = most_work if is_last else min(work, most_work)
         while not report[DONE] and report[WORK] < most:
-            checkpoint()
+            checkpoint(int(report[START]) / max(1, places.n))
             with np.errstate(all="ignore"):
                 limit = min(size, most - int(report[WORK]))
                 search(places.n, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)

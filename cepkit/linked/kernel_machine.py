@@ -276,8 +276,9 @@ class KernelMachine:
         kernel, report, parts = self._kernel, self._report, []
         with np.errstate(over="ignore"):  # only kernels that run as Python warn
             size, began = _FEWEST_PER_CALL, time.perf_counter()
+            begin = start
             while start < stop:
-                checkpoint()
+                checkpoint((start - begin) / (stop - begin))
                 self._advance(
                     self._tables, self._events, self._store, self._parts, self._scratch, self._out,
                     start, min(start + size, stop), report,

@@ -18,6 +18,7 @@ from cepkit.pipelines.formats.records import SourceNotFoundError, count_records,
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
 from cepkit.pipelines.spark_session import setting, spark_session
 from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, target_folder
+from cepkit.progress import watch_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -109,7 +110,7 @@ def ingest(
         "options": {name: str(value) for name, value in options.items()},
     }
     spark = spark_session() if spark is None else spark
-    with setting(spark, *_INTEGER_INSTANTS), replacing(folder) as unfinished:
+    with watch_spark("Spark tasks"), setting(spark, *_INTEGER_INSTANTS), replacing(folder) as unfinished:
         report = _ingest(spark, chosen, files, values, unfinished, period, arguments)
         write_report(report, unfinished / QUALITY)
     log.info("%s", report)

@@ -20,10 +20,11 @@ PARAMETERS = """\
         Values of ``:name`` in predicates and measures. A new value compiles nothing.
     partition_by : str or list of str, optional
         Columns. Rows with equal values form a partition; matches never cross partitions. A missing value is a
-        key like any other.
+        key like any other. A named level of a pandas index is a column, too.
     order_by : str or list of str, optional
-        Columns; the first is the clock. Rows that are equal in them keep their order in the frame. Default in
-        memory: the order of the rows. Spark needs a total order.
+        Columns; the first is the clock. Rows that are equal in them keep their order in the frame, and
+        `TieWarning` says when the matches may depend on it. Default in memory: a DatetimeIndex, or else the
+        order of the rows. Spark needs a total order.
     within : str, timedelta or int, optional
         Longest time from the first to the last row of a match, on the clock.
     within_closed : bool

@@ -6,8 +6,9 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError
+from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.language.builder import QueryBuilder
+from cepkit.language.match_recognize import call_of_match_recognize, is_match_recognize
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
@@ -21,6 +22,13 @@ Query = str | Pattern | RegexQuery | SequenceQuery | QueryMethods
 
 def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
     """Return the query as a value. Keywords cannot repeat what the query itself contains."""
+    if isinstance(query, str) and is_match_recognize(query):
+        raise CepError(
+            "this is MATCH_RECOGNIZE of SQL, whose clauses are arguments here:\n"
+            f"  {call_of_match_recognize(query)}\n"
+            "Names without a definition are '.', and measures={…} takes the MEASURES. The match that ends "
+            "first is reported, and the search continues after its last row"
+        )
     if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
         isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
     ):
@@ -44,6 +52,10 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
         raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
     if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):
         raise PatternSyntaxError("the text of a sequence query begins with PATTERN", query, 0)
+    word = re.match(r"\s*(?P<word>\w+)\s+(?ai:SEQ|AND|OR)\s*\(", query)
+    if word is not None and (hint := nearest(word["word"], ["PATTERN"])):
+        message = f"the text of a sequence query begins with PATTERN, not {word['word']!r}.{hint}"
+        raise PatternSyntaxError(message, query, word.start("word"), len(word["word"]))
     return query
 
 

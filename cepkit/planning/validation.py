@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,12 +21,19 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.checks import check_ready
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.clocks import check_clock
 
 
 def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
-    """Compile ``value`` for a source, with every check that needs no rows, also of the measures."""
+    """Compile ``value`` for a source, with every check that needs no rows, also of the measures.
+
+    A query without ``order_by`` is ordered by the clock of the source, if it has one.
+    """
+    if not value.order_by and source.clock is not None:
+        value = replace(value, order_by=(source.clock,))
     check_columns(source, "partition_by", value.partition_by)
     check_columns(source, "order_by", value.order_by)
+    check_clock(value, source)
     _check_ambiguous_names(value, source)
     none = np.empty(0, np.int64)
     no_events = Events(0, {}, np.empty(0, np.int32), 0)

@@ -17,6 +17,7 @@ from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
+from cepkit.progress import show_progress
 from cepkit.results.arguments import LIMIT, Limit, check_key, check_limit, check_rows, limit_of, number_of
 from cepkit.results.doors import open_door
 from cepkit.results.found import FoundMatches, Part
@@ -125,6 +126,7 @@ class Matches:
     ) -> CountEstimate: ...
     @overload
     def count(self, method: str, *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate: ...
+    @show_progress("counting matches")
     def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
         """Return the number of matches, an integer of any size, or an estimate of it.
 
@@ -170,10 +172,12 @@ class Matches:
             raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, use count()")
         return n
 
+    @show_progress("searching")
     def __bool__(self) -> bool:
         """Return whether a match exists."""
         return self._found.any()
 
+    @show_progress("counting matches")
     def count_by_last(self) -> pd.DataFrame:
         """Return the number of matches that end at each row.
 
@@ -203,6 +207,7 @@ class Matches:
 
     # --- some of them
 
+    @show_progress("building matches")
     def head(self, n: int = 5) -> Frame:
         """Return the first ``n`` matches as a frame, as `to_frame` would.
 
@@ -217,6 +222,7 @@ class Matches:
         """
         return self._frame(self._found.first(whole_number("n", n)))
 
+    @show_progress("drawing matches")
     def sample(self, n: int, seed: int = 0) -> Frame:
         """Return a uniform sample of ``n`` matches without replacement, as a frame in match order.
 
@@ -233,6 +239,7 @@ class Matches:
         """
         return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
+    @show_progress("building matches")
     def take(self, numbers: Sequence[int]) -> Frame:
         """Return the matches with these numbers, in this order, as a frame.
 
@@ -259,6 +266,7 @@ class Matches:
     def __getitem__(self, key: int) -> Match: ...
     @overload
     def __getitem__(self, key: slice) -> Matches: ...
+    @show_progress("building matches")
     def __getitem__(self, key: int | slice) -> Match | Matches:
         """Return the match with this number, or the matches of a slice, numbered from 0.
 
@@ -304,9 +312,19 @@ class Matches:
         >>> sum(len(chunk) for chunk in matches.chunks(3))
         4
         """
-        size = whole_number("size", size, 1)
-        return (self._frame(part) for part in self._found.blocks(size))
+        return self._chunks(whole_number("size", size, 1))
 
+    def _chunks(self, size: int) -> Iterator[Frame]:
+        blocks = self._found.blocks(size)
+        while True:
+            with show_progress("building matches"):
+                part = next(blocks, None)
+                frame = None if part is None else self._frame(part)
+            if part is None:
+                return
+            yield frame
+
+    @show_progress("building matches")
     def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Frame:
         """Return the matches as a frame of the same kind as the searched frame.
 
@@ -367,6 +385,7 @@ class Matches:
     def _measure(self, part: Part) -> Frame:
         return self._source.result(self._found.measure(part, self._source))
 
+    @show_progress("aggregating matches")
     def aggregate(self, **aggregates: str) -> pd.Series:
         """Return aggregates over the events of all matches; an event counts once for every match it is in.
 
@@ -405,6 +424,7 @@ class Matches:
         """
         return self._found.aggregate(self._source, aggregates)
 
+    @show_progress("building matches")
     def lineage(self, number: int | None = None, *, limit: Limit = "auto") -> pd.DataFrame:
         """Return one row per matched row, with its match and its variable.
 
@@ -443,6 +463,7 @@ class Matches:
         first = number_of(number, self.count())
         return lineage_frame(self._found, self._found.take([first]), first, self._source)
 
+    @show_progress("building matches")
     def tag(self) -> Frame:
         """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
 
@@ -476,6 +497,7 @@ class Matches:
         """
         return open_door("explore")(self._source.frame, self.query)
 
+    @show_progress("building matches")
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
         """Draw the first matches over the events of their partitions.
 
@@ -593,7 +615,9 @@ class Matches:
         n, is_exact = self._at_least(len(self._shown))
         more = n - len(self._shown)
         if not is_exact:
-            return _NOT_SEEN if not n else "… and more" if more > 0 else "… perhaps more"
+            if not n:
+                return _NOT_SEEN
+            return f"… {count_text(more, exact=False)} more" if more > 0 else "… perhaps more"
         return f"… {count_text(more)} more" if more > 0 else ""
 
     @property
@@ -606,12 +630,14 @@ class Matches:
             return "<code>sample(…)</code> draws from all of them"
         return "<code>to_frame()</code> has them all"
 
+    @show_progress("searching")
     def __repr__(self) -> str:
         if not len(self._shown):
             return f"{self._headline}\n{self._more or self._found.hint}"
         table = self._shown.to_string(max_rows=SHOWN)
         return "\n".join(part for part in (self._headline, table, self._more) if part)
 
+    @show_progress("searching")
     def _repr_html_(self) -> str:
         head = f"<p><b>{html.escape(self._headline)}</b></p>"
         if not len(self._shown):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +16,8 @@ import pytest
 import cepkit
 from cepkit.commands import demo as cepkit_demo
 from cepkit.commands import files
-from cepkit.commands.cli import main
+from cepkit.commands.cli import _parser, main
+from cepkit.commands.examples import EXAMPLES
 from cepkit.commands.warmup import bundled_queries
 from cepkit.datasets import SampleNotFoundError, load_sample, sample_names
 from tests.support.waiting import wait_until
@@ -57,28 +60,89 @@ def expected():
 
 def test_match_prints_the_first_matches_their_number_and_the_time(run):
     code, out, err = run("match", "sample:peaks", *PEAKS, "--measure", "top=max(price)", "--limit", 2)
-    lines = out.splitlines()
-    assert (code, lines[0]) == (0, "7 matches of 'up+ down' in 60 rows of sample:peaks")
-    assert [line.split() for line in lines[1:4]] == [
+    assert [line.split() for line in out.splitlines()] == [
         ["symbol", "top"],
         ["0", "BOLT", "58"],
         ["1", "ACME", "112"],
     ]
-    assert lines[4] == "… 5 more; --limit 7 prints all, --out FILE writes all"
-    assert lines[5].startswith("read in ") and " s, matched in " in lines[5]
-    assert err == "note: column 'ts' is read as time: '2012-01-03 09:30:00' is 2012-01-03 09:30:00\n"
+    lines = err.splitlines()
+    assert code == 0 and len(lines) == 4
+    assert lines[0] == "note: column 'ts' is read as time: '2012-01-03 09:30:00' is 2012-01-03 09:30:00"
+    assert lines[1] == "7 matches of 'up+ down' in 60 rows of sample:peaks"
+    assert lines[2] == "… 5 more; --limit 7 prints all, --out FILE writes all"
+    assert lines[3].startswith("read in ") and " s, matched in " in lines[3]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def _read(source, kind, wanted):
+    """Return a written result as a frame with the times of the wanted one."""
+    times = _times(wanted)
+    match kind:
+        case "parquet":
+            return pd.read_parquet(source)
+        case "csv":
+            return pd.read_csv(source, parse_dates=times)
+        case "json" | "jsonl":
+            found = pd.read_json(source, lines=kind == "jsonl", dtype=False)
+            return found.assign(**{name: pd.to_datetime(found[name]) for name in times})
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json", "jsonl"])
 @pytest.mark.parametrize("rows", ["one", "all"])
 def test_out_holds_what_to_frame_gives(run, peaks, kind, rows):
     out = peaks / f"found.{kind}"
-    code, text, _ = run("match", peaks / "peaks.parquet", *PEAKS, "--rows", rows, "--out", out)
+    code, _, text = run("match", peaks / "peaks.parquet", *PEAKS, "--rows", rows, "--out", out)
     wanted = expected().to_frame(rows).reset_index(drop=True)
-    found = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out, parse_dates=_times(wanted))
+    found = _read(out, kind, wanted)
     assert code == 0 and f"{len(wanted)} rows written to {out}" in text
     pd.testing.assert_frame_equal(_plain(found), _plain(wanted))
     assert sorted(path.name for path in peaks.iterdir()) == sorted(["peaks.csv", "peaks.parquet", out.name])
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+@pytest.mark.parametrize("rows", ["one", "all"])
+@pytest.mark.parametrize("place", [["--out", "-"], []])
+def test_stdout_has_the_whole_result_and_nothing_else(run, peaks, kind, rows, place):
+    code, out, err = run("match", peaks / "peaks.parquet", *PEAKS, "--rows", rows, "--format", kind, *place)
+    wanted = expected().to_frame(rows).reset_index(drop=True)
+    pd.testing.assert_frame_equal(_plain(_read(io.StringIO(out), kind, wanted)), _plain(wanted))
+    assert code == 0 and err.startswith("7 matches of 'up+ down'") and len(err.splitlines()) == 2
+    _, out, _ = run(
+        "match", peaks / "peaks.parquet", *PEAKS, "--rows", rows, "--format", kind, *place, "--limit", 3
+    )
+    pd.testing.assert_frame_equal(_plain(_read(io.StringIO(out), kind, wanted)), _plain(wanted.head(3)))
+
+
+def test_a_whole_table_and_parquet_go_to_stdout(run, peaks, monkeypatch):
+    query = ["match", peaks / "peaks.parquet", *PEAKS]
+    _, out, _ = run(*query, "--out", "-")
+    assert len(out.splitlines()) == 8
+    command = [sys.executable, "-m", "cepkit.commands.cli", *map(str, query), "--format", "parquet"]
+    made = subprocess.run(command, capture_output=True, check=True)
+    wanted = expected().to_frame()
+    pd.testing.assert_frame_equal(_plain(pd.read_parquet(io.BytesIO(made.stdout))), _plain(wanted))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, err = run(*query, "--format", "parquet")
+    assert (code, out) == (2, "") and "a terminal cannot show it" in err
+
+
+def test_the_format_wins_over_the_ending(run, peaks):
+    out = peaks / "found.txt"
+    for kind in ("csv", "json"):
+        assert run("match", peaks / "peaks.parquet", *PEAKS, "--out", out, "--format", kind)[0] == 0
+        wanted = expected().to_frame()
+        pd.testing.assert_frame_equal(_plain(_read(out, kind, wanted)), _plain(wanted))
+    assert run("match", peaks / "peaks.parquet", *PEAKS, "--out", out)[0] == 0
+    assert out.read_text().splitlines()[0].split() == list(wanted)
+
+
+def test_json_keeps_microseconds_and_letters(run, tmp_path):
+    frame = pd.DataFrame(
+        {"ts": pd.to_datetime(["2024-01-31 09:30:00.123456"]), "name": ["Größe"], "x": [1.5]}
+    )
+    frame.to_parquet(tmp_path / "x.parquet")
+    query = ["hit", "--define", "hit=x > 1", "--measure", "at=first(ts)", "--measure", "name=first(name)"]
+    _, out, _ = run("match", tmp_path / "x.parquet", *query, "--format", "json")
+    assert out == '[{"at":"2024-01-31T09:30:00.123456","name":"Größe"}]\n'
 
 
 def _times(frame):
@@ -93,33 +157,52 @@ def _plain(frame):
 def test_csv_and_parquet_give_the_same_matches(run, peaks):
     _, of_csv, _ = run("match", peaks / "peaks.csv", *PEAKS)
     _, of_parquet, _ = run("match", peaks / "peaks.parquet", *PEAKS)
-    assert of_csv.splitlines()[1:8] == of_parquet.splitlines()[1:8]
+    assert of_csv == of_parquet and len(of_csv.splitlines()) == 8
 
 
 def test_several_files_are_one_stream(run, peaks):
     frame = load_sample("peaks")
     for number, part in enumerate(np.array_split(np.arange(60), 3)):
         frame.iloc[part].to_csv(peaks / f"part{number}.csv", index=False)
-    code, out, _ = run("match", peaks / "part[01].csv", peaks / "part2.csv", *PEAKS)
-    assert code == 0 and out.startswith("7 matches of 'up+ down' in 60 rows of 3 files\n")
+    code, _, err = run("match", peaks / "part[01].csv", peaks / "part2.csv", *PEAKS)
+    assert code == 0 and "\n7 matches of 'up+ down' in 60 rows of 3 files\n" in err
 
 
 def test_rows_all_prints_rows_up_to_the_limit(run):
-    _, out, _ = run("match", "sample:peaks", *PEAKS, "--rows", "all", "--limit", 4)
-    variables = [line.split()[1] for line in out.splitlines()[2:6]]
+    _, out, err = run("match", "sample:peaks", *PEAKS, "--rows", "all", "--limit", 4)
+    variables = [line.split()[1] for line in out.splitlines()[1:]]
     assert variables == ["up", "up", "up", "down"]
-    assert "… there may be further rows; --out FILE writes all" in out
+    n_rows = len(expected().to_frame("all"))
+    assert f"\n… {n_rows - 4} more rows; --out FILE writes all\n" in err
+    _, out, err = run("match", "sample:peaks", *PEAKS, "--rows", "all", "--limit", n_rows)
+    assert len(out.splitlines()) == 1 + n_rows and "more" not in err
+
+
+def test_the_rows_of_sequences_are_counted(run, tmp_path):
+    pd.DataFrame({"kind": list("aabb") * 9, "x": range(36)}).to_parquet(tmp_path / "x.parquet")
+    query = [
+        "PATTERN SEQ(a x, b+ y[]) WITHIN 6 EVENTS",
+        "--event-type",
+        "kind",
+        "--rows",
+        "all",
+        "--limit",
+        5,
+    ]
+    _, out, err = run("match", tmp_path / "x.parquet", *query)
+    matches = pd.read_parquet(tmp_path / "x.parquet").cep.match(query[0], event_type="kind")
+    assert len(out.splitlines()) == 6 and f"… {len(matches.to_frame('all')) - 5:,} more rows" in err
 
 
 def test_limit_0_prints_the_count_alone(run):
-    _, out, _ = run("match", "sample:peaks", *PEAKS, "--limit", 0)
-    assert len(out.splitlines()) == 3
+    _, out, err = run("match", "sample:peaks", *PEAKS, "--limit", 0)
+    assert out == "" and len(err.splitlines()) == 3
 
 
 def test_no_match_says_where_to_look(run):
-    code, out, _ = run("match", "sample:peaks", "never", "--define", "never=price > 1e9")
-    assert code == 0
-    assert out.startswith("no match of 'never' in 60 rows of sample:peaks\n`cepkit explain` with the same")
+    code, out, err = run("match", "sample:peaks", "never", "--define", "never=price > 1e9")
+    assert (code, out) == (0, "")
+    assert err.startswith("no match of 'never' in 60 rows of sample:peaks\n`cepkit explain` with the same")
 
 
 @pytest.mark.parametrize(
@@ -127,22 +210,22 @@ def test_no_match_says_where_to_look(run):
     [("57", "price == :v"), ("57.0", "price == :v"), ("BOLT", "symbol == :v"), ("'BOLT'", "symbol == :v")],
 )
 def test_params_are_numbers_or_texts(run, value, condition):
-    code, out, _ = run(
+    code, _, err = run(
         "match", "sample:peaks", "hit", "--define", f"hit={condition}", "--param", f"v={value}"
     )
     frame = load_sample("peaks")
     wanted = (frame["symbol"] == "BOLT").sum() if "BOLT" in value else (frame["price"] == 57).sum()
-    assert code == 0 and out.startswith(f"{wanted} match")
+    assert code == 0 and err.startswith(f"{wanted} match")
 
 
 def test_a_window_without_unit_fits_a_clock_that_is_a_number(run, peaks):
     frame = load_sample("peaks").assign(step=np.arange(60))
     frame.to_parquet(peaks / "steps.parquet")
     query = ["up+ down", *UP_DOWN, "--partition-by", "symbol", "--within", "4", "--limit", "0"]
-    code, out, _ = run("match", peaks / "steps.parquet", *query, "--order-by", "step")
+    code, _, err = run("match", peaks / "steps.parquet", *query, "--order-by", "step")
     define = {"up": "price > prev(price)", "down": "price < prev(price)"}
     wanted = frame.cep.match("up+ down", define=define, partition_by="symbol", order_by="step", within=4)
-    assert code == 0 and out.startswith(f"{wanted.count()} matches")
+    assert code == 0 and err.startswith(f"{wanted.count()} matches")
     code, _, err = run("match", peaks / "steps.parquet", *query, "--order-by", "ts")
     assert code == 2 and "a duration needs a unit" in err
 
@@ -154,7 +237,7 @@ def test_names_may_be_given_apart_or_with_commas(run, peaks):
         run("match", peaks / "seq.parquet", "up+ down", *UP_DOWN, *order, "--limit", "3")[1].splitlines()[:5]
         for order in (["--order-by", "ts,seq"], ["--order-by", "ts", "--order-by", "seq"])
     ]
-    assert texts[0] == texts[1]
+    assert texts[0] == texts[1] and len(texts[0]) == 4
 
 
 # --- CSV --------------------------------------------------------------------------------------------------
@@ -238,7 +321,10 @@ MISTAKES = {
     "no value": (["match", "peaks.csv", "x", "--define", "x="], "expected NAME=…"),
     "no such predicate": (["match", "peaks.csv", "up+ dwn", *UP_DOWN], "Did you mean 'down'?"),
     "sequence": (["match", "peaks.csv", "PATTERN SEQ(A a)"], "event_type: the pattern has events of type A"),
-    "result without kind": (["match", "peaks.csv", *PEAKS, "--out", "x.xls"], "ends in .parquet or .csv"),
+    "result without kind": (
+        ["match", "peaks.csv", *PEAKS, "--out", "x.xls"],
+        "ends in .parquet, .csv, .json or .jsonl",
+    ),
     "result in no folder": (["match", "peaks.csv", *PEAKS, "--out", "no/x.csv"], "there is no folder 'no'"),
     "result over a source": (
         ["match", "peaks.csv", *PEAKS, "--out", "./peaks.csv"],
@@ -249,7 +335,7 @@ MISTAKES = {
     "unknown engine": (["match", "peaks.csv", *PEAKS, "--engine", "polars"], "'pandas'"),
     "misspelt option": (["match", "peaks.csv", *PEAKS, "--orderby=ts"], "Did you mean '--order-by'?"),
     "misspelt command": (["mach", "peaks.csv", *PEAKS], "Did you mean 'match'?"),
-    "no command": ([], "required: COMMAND"),
+    "unknown format of a result": (["match", "peaks.csv", *PEAKS, "--format", "xls"], "'json'"),
     "unknown format": (["ingest", "inett", "sample:inet", "target"], "Did you mean 'inet'?"),
     "unknown option": (["ingest", "inet", "sample:inet", "t", "--option", "dat=1"], "Did you mean 'date'?"),
     "reserved option": (["ingest", "inet", "sample:inet", "t", "--option", "mode=1"], "not an option"),
@@ -277,7 +363,7 @@ def test_a_mistake_ends_in_a_message(run, peaks, monkeypatch, mistake):
 def test_warnings_are_a_line(run):
     code, _, err = run("match", "sample:peaks", "up down*", *UP_DOWN)
     assert code == 0
-    assert err.startswith("warning: ") and len(err.splitlines()) == 1 and ".py" not in err
+    assert err.startswith("warning: ") and len(err.splitlines()) == 4 and ".py" not in err
 
 
 def test_ctrl_c_ends_with_130_and_one_line(run, monkeypatch):
@@ -310,7 +396,8 @@ def test_ctrl_c_stops_a_run_that_goes_on(tmp_path):
 def test_a_reader_that_leaves_early_is_no_error():
     command = f"{sys.executable} -m cepkit.commands.cli match sample:trades . --limit 20000 | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("20,000 matches of '.'") and done.stderr == ""
+    assert done.returncode == 0 and done.stdout.split()[-1] == "count"
+    assert "Error" not in done.stderr
 
 
 # --- the other commands -----------------------------------------------------------------------------------
@@ -350,6 +437,37 @@ def test_warmup_compiles_every_bundled_query(run, tmp_path, monkeypatch):
     assert str(tmp_path / "kernels") in out.splitlines()[-1]
 
 
+def test_the_command_alone_prints_help(run):
+    code, out, err = run()
+    assert (code, err) == (0, "") and out.startswith("usage: cepkit") and "examples" in out
+
+
+def test_explain_takes_every_argument_of_match():
+    commands = _parser()._subparsers._group_actions[0].choices
+    of_match, of_explain = (
+        {*command._option_string_actions} for command in (commands["match"], commands["explain"])
+    )
+    assert of_explain == of_match
+
+
+def test_explain_with_the_arguments_of_match(run, tmp_path):
+    query = ["sample:peaks", *PEAKS, "--within", "1 min", "--measure", "top=max(price)"]
+    _, wanted, _ = run("explain", *query)
+    others = ["--rows", "all", "--limit", 5, "--out", tmp_path / "x.csv", "--format", "csv"]
+    code, out, _ = run("explain", *query, *others)
+    assert (code, out) == (0, wanted) and "up+ down" in out and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("said", "command"), EXAMPLES, ids=[said for said, _ in EXAMPLES])
+def test_examples_run_as_they_are(run, said, command):
+    name, *arguments = shlex.split(command)
+    code, out, err = run(*arguments)
+    assert (name, code) == ("cepkit", 0) and "warning" not in err and "no match" not in err
+    assert out or "--limit 0" in command
+    _, listed, _ = run("examples")
+    assert f"# {said}\n{command}\n" in listed
+
+
 def test_version(run):
     assert run("--version") == (0, f"cepkit {cepkit.__version__}\n", "")
 
@@ -364,8 +482,8 @@ def test_spark_gives_what_pandas_gives(run, spark, peaks, rows):
         before = spark.conf.get("spark.sql.timestampType")
         code, text, err = run("match", peaks / name, *query)
         assert spark.conf.get("spark.sql.timestampType") == before
-        assert code == 0 and f" in {'60 rows of ' if engine == 'pandas' else ''}{peaks / name}" in text, err
-        texts[engine, name] = [*text.splitlines()[1:-2], out.read_text()]
+        assert code == 0 and f" in {'60 rows of ' if engine == 'pandas' else ''}{peaks / name}" in err, err
+        texts[engine, name] = [text, out.read_text()]
     assert len(texts) == 3 and len({tuple(text) for text in texts.values()}) == 1
 
 
@@ -391,5 +509,5 @@ def test_ingest_prints_the_report_and_match_reads_the_target(run, spark, tmp_pat
         out.splitlines()[-1]
         == f"next: cepkit match {target} PATTERN --partition-by symbol --order-by ts,seq …"
     )
-    code, out, _ = run("match", target, "any", "--define", "any=price > 0", "--limit", 0)
-    assert code == 0 and out.startswith(f"400 matches of 'any' in 400 rows of {target}\n")
+    code, _, err = run("match", target, "any", "--define", "any=price > 0", "--limit", 0)
+    assert code == 0 and err.startswith(f"400 matches of 'any' in 400 rows of {target}\n")

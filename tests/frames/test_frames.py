@@ -814,9 +814,9 @@ def test_missing_columns():
 
 def test_what_is_no_frame():
     for thing, message in [
-        ([1, 2], "cannot search a builtins.list"),
+        ([1, 2], "a list of events is not a frame yet; make one first"),
         (pd.Series([1, 2]), r"to_frame\('value'\)"),
-        ({"x": [1]}, "cannot search a builtins.dict"),
+        ({"x": [1]}, "a mapping of columns is not a frame yet; make one first"),
         (None, "cannot search a builtins.NoneType"),
     ]:
         with pytest.raises(CepError, match=message):

@@ -207,7 +207,7 @@ def test_too_deep_trees_are_an_error_not_a_crash():
         with pytest.raises(PatternSyntaxError, match=f"more than {DEEPEST} levels"):
             parse_expression(text)
     with pytest.raises(PatternSyntaxError, match=f"more than {DEEPEST} levels"):
-        parse_pattern("a" + "+" * 5000)
+        parse_pattern("(" * 5000 + "a" + ")+" * 5000)
     assert len(parse_expression(" or ".join("a" * 5000)).operands) == 5000
     assert parse_expression("(" * 5000 + "a" + ")" * 5000) == ex.Attribute("a")
 

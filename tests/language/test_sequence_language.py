@@ -69,7 +69,9 @@ def test_expression(case):
 @pytest.mark.parametrize("text", ["a.x > 3", "first(b[i].x) > 3", "b[..i-1] > 3", "not a.`x y`"])
 def test_regex_predicates_have_no_events(text):
     for kind in (PatternSyntaxError, PredicateError, NoEventVariableError):
-        with pytest.raises(kind, match=r"^predicate 'p': (values have no attributes|b\[.* names an event)"):
+        with pytest.raises(
+            kind, match=r"^predicate 'p': (rows of a regex query have no names|b\[.* names an event)"
+        ):
             regex_query(". p", define={"p": text})
     with pytest.raises(PredicateError):
         regex_query(". p", define={"p": ex.Comparison(">", ex.Reference("a", "x"), ex.Literal(3))})

@@ -488,24 +488,27 @@ def test_plot(found):
 # --- progress and Ctrl-C ----------------------------------------------------------------------------------
 
 
-def test_progress_is_silent_for_two_seconds(monkeypatch, capsys):
+def test_progress_is_silent_for_a_second(monkeypatch, capsys):
     now = [0.0]
+    monkeypatch.setattr(progress_module, "SILENT_S", 1.0)
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     with Progress(100) as progress:
-        for second in (0.5, 1.0, 1.99):
+        for second in (0.25, 0.5, 0.99):
             now[0] = second
             progress(10)
     assert capsys.readouterr() == ("", "")
 
 
-def test_progress_shows_what_is_done_after_two_seconds(monkeypatch, capsys):
+def test_progress_shows_what_is_done_after_a_second(monkeypatch, capsys):
     now = [0.0]
+    monkeypatch.setattr(progress_module, "SILENT_S", 1.0)
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     with Progress(100) as progress:
         progress(30)
-        now[0] = 2.5
+        now[0] = 1.0
         progress(20)
         assert progress._bar.n == 50
+        now[0] = 1.2
         progress(25)
         assert progress._bar.n == 75
         assert progress._bar.total == 100

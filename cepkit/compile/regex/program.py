@@ -18,7 +18,7 @@ from cepkit.compile.shared.state_layout import StateArray
 from cepkit.compile.shared.terms import EVENT, START, Constant, Term
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import DURATION, INTEGER, TIME, ColumnType
-from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
 
@@ -218,10 +218,7 @@ def _window(
     if clock is None:
         raise CepError("within needs a clock: give order_by, a column of times or integers")
     if clock.unit is None and not isinstance(query.within, int | float):
-        raise CepError(
-            f"within={query.within!r}: column {clock.data!r} is a plain number without unit; "
-            "give the window as a number in the same unit"
-        )
+        raise unit_missing("within", query.within, clock.data)
     ticks = query.within if clock.unit is None else duration_ticks(query.within, clock.unit)
     binder.columns.setdefault(clock.data)
     first = Term("first", (clock,), clock.kind, clock.unit, clock.nullable, None, START)

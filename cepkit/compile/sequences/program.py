@@ -12,7 +12,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.sequences.branches import Branch, Condition, branches, referenced_variables
 from cepkit.language.sequences.query import SequenceQuery
 
@@ -221,10 +221,7 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> Window:
             return None
         if unit is None:
             if not isinstance(value, int | float):
-                raise CepError(
-                    f"{name}={value!r}: column {clock!r} is a plain number without unit; "
-                    "give the window as a number in the same unit"
-                )
+                raise unit_missing(name, value, clock)
             return value
         return duration_ticks(value, unit)
 

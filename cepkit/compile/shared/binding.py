@@ -108,7 +108,18 @@ class Binder:
     def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
         """Return the error for a missing column."""
         error = column_not_found(self.role, name, self.schema)
-        return ColumnNotFoundError(f"{error}\n{self.query.underlined(self.role, part)}")
+        hint = self._parameter_hint(name)
+        return ColumnNotFoundError(f"{error}{hint}\n{self.query.underlined(self.role, part)}")
+
+    def _parameter_hint(self, name: str) -> str:
+        """Return a hint if ``name`` is the only parameter of a Python function, such as a row."""
+        tree = dict(self.query.trees()).get(self.role)
+        function = dict(self.query.functions).get(tree.function) if isinstance(tree, ex.Call) else None
+        code = getattr(getattr(function, "call", None), "__code__", None)
+        if code is None or code.co_argcount != 1 or code.co_varnames[0] != name:
+            return ""
+        used = [word for word in (*code.co_names, *code.co_consts) if word in self.schema] or ["price"]
+        return f". A function takes columns, not rows: lambda {', '.join(used)}: …"
 
     # --- truth
 

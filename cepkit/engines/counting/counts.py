@@ -181,7 +181,7 @@ class PathCounter:
         at[1] = -1
         run, done = layout.function(made), 0
         while done < n:
-            checkpoint()
+            checkpoint(done / n)
             done = run(
                 done, n, _WORK_PER_CALL, np.uint64(modulus % WORD), at, self.since,
                 *arrays, *layout.constants, *outputs,

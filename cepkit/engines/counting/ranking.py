@@ -167,7 +167,7 @@ class PathFinder:
         out = np.zeros((len(last), self.n_states), np.int64)
         own, done, run = self.entries, 0, self.layout.path_kernel(write_window_counts, "draw")
         while done < len(last):
-            checkpoint()
+            checkpoint(done / len(last))
             done = run(
                 done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *own.values, window.count,
                 last, rank, out,

@@ -54,7 +54,7 @@ class LineSample:
         start, place = self.entries.window_start[last], self.entries.place[last]
         begin = 0
         for m in range(1, len(last) + 1):
-            checkpoint()
+            checkpoint(m / len(last))
             is_near = m < len(last) and start[m] < place[begin]
             if not (is_near and _SPAN * (start[m] - start[begin]) <= place[begin] - start[begin]):
                 group = slice(begin, m)

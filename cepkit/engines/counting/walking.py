@@ -120,7 +120,7 @@ class PathWalk:
             out = np.empty(size * n, np.int64)
             report[N_MATCHES] = 0
             while not report[DONE] and report[N_MATCHES] < size:
-                checkpoint()
+                checkpoint((int(report[END]) + 1 - begin) / (stop - begin))
                 run(*arguments, out, report)
             n_matches = int(report[N_MATCHES])
             if n_matches:
@@ -145,7 +145,7 @@ class PathWalk:
             outputs[2][0] = 0
             report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
             while not report[DONE] and report[REASON] not in (FULL, LONGER):
-                checkpoint()
+                checkpoint((int(report[END]) + 1 - begin) / (stop - begin))
                 run(*arguments, *scratch, *outputs, report)
                 if report[REASON] == DEEPER:
                     depth *= 2
@@ -238,7 +238,7 @@ class PathWalk:
         located = numbering.locate(numbers)
         m = 0
         while m < len(numbers):
-            checkpoint()
+            checkpoint(m / len(numbers))
             end, rank = located[m]
             run = _run_length(numbers, m)
             if not self.graph.edges:

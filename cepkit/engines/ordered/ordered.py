@@ -163,7 +163,7 @@ class OrderedSearch:
         stop[0] = n_first
         report = np.zeros(4, np.int64)
         while not report[DONE]:
-            checkpoint()
+            checkpoint(int(cursor[0]) / max(1, n_first))
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
                     int(len(out) > 0), work, low, high, low if is_one else 0,

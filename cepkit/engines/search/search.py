@@ -72,7 +72,7 @@ class BranchSearch:
         report = np.zeros(7, np.int64)
         report[START], report[DEPTH] = begin - 1, -1
         while not report[DONE]:
-            checkpoint()
+            checkpoint((int(report[START]) + 1 - begin) / max(1, stop - begin))
             with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
                 self.search(
                     stop, low, high, int(fill), work, *self.arguments, *self.scratch,

@@ -47,6 +47,11 @@ class WrappedSource:
         return self._source.duplicates
 
     @property
+    def clock(self) -> str | None:
+        """The column that orders the rows if a query names none."""
+        return self._source.clock
+
+    @property
     def frame(self) -> Frame:
         """The frame itself."""
         return self._source.frame

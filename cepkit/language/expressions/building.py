@@ -152,6 +152,9 @@ class _ExpressionBuilder:
             if not arity.accepts(len(arguments)):
                 raise Refusal(f"{lower} takes {arity}, {len(arguments)} given", span)
             return ex.Call(lower, tuple(arguments), span=span)
+        if lower in functions.FOREIGN_FUNCTIONS and not functions.is_registered(name):
+            message = f"no function {str(name)!r}; {functions.FOREIGN_FUNCTIONS[lower]}"
+            raise Refusal(message, span_of([name]))
         meant = functions.misspelt_built_in(name)
         if meant and not functions.is_registered(name):
             own = "register your own function first, with @cep.pure"

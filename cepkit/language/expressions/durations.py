@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from cepkit.errors import PatternSyntaxError, PredicateError, nearest
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
 
 # Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
 NANOSECONDS = {
@@ -146,6 +146,24 @@ def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
         reason = "is negative" if ticks < 0 else f"does not fit into 64 bits of {unit or 'ticks'}"
         raise PredicateError(f"duration {str(duration)!r} {reason}")
     return ticks
+
+
+def unit_missing(name: str, window: str | timedelta, column: str) -> CepError:
+    """Return the error for a window with a unit on a clock of plain numbers; ``name`` is the argument's name.
+
+    Examples
+    --------
+    >>> print(unit_missing("within", "5 min", "ts"))
+    within='5 min': column 'ts' is a plain number without unit; write within=300 if it counts seconds, or \
+make times of it first: df['ts'] = pd.to_datetime(df['ts'], unit='s')
+    """
+    nanoseconds = parse_duration(window) if isinstance(window, str) else _timedelta_nanoseconds(window)
+    seconds, rest = divmod(nanoseconds, NANOSECONDS["s"])
+    number = "" if rest else f"write {name}={seconds} if it counts seconds, or "
+    return CepError(
+        f"{name}={window!r}: column {column!r} is a plain number without unit; {number}make times of it "
+        f"first: df[{column!r}] = pd.to_datetime(df[{column!r}], unit='s')"
+    )
 
 
 def format_duration(ticks: int, unit: str | None) -> str:

@@ -51,6 +51,29 @@ FUNCTIONS: dict[str, Arity] = {
 
 AGGREGATE_SPELLINGS = {name: name for name in AGGREGATES} | {"average": "avg", "mean": "avg"}
 
+# Functions of other languages, and what to write instead.
+_PREVIOUS = (
+    "in a regex the value of the row before is prev(x), and prev(x, 2) is two rows back; in a sequence "
+    "name the earlier event"
+)
+_NEXT = "the row after is not known yet; name it in the pattern"
+_IS_NULL = "write x is null, or x is not null"
+FOREIGN_FUNCTIONS = {
+    **dict.fromkeys(("lag", "shift", "previous"), _PREVIOUS),
+    **dict.fromkeys(("lead", "next_value"), _NEXT),
+    **dict.fromkeys(("isnull", "isna", "notnull", "notna", "isnan"), _IS_NULL),
+    **dict.fromkeys(("iif", "ifelse"), "join conditions with and, or, not"),
+    **dict.fromkeys(
+        ("first_value", "firstvalue", "first_val"), "the value of the match's first row is first(x)"
+    ),
+    **dict.fromkeys(("last_value", "lastvalue", "last_val"), "the value of the match's last row is last(x)"),
+    **dict.fromkeys(("len", "length"), "the number of rows of the match is count()"),
+    "diff": "write x - prev(x)",
+    "startswith": "write starts_with(x, '…')",
+    "endswith": "write ends_with(x, '…')",
+    "pow": "write power(x, y)",
+}
+
 BUILT_IN_NAMES = frozenset(FUNCTIONS) | frozenset(AGGREGATE_SPELLINGS) | {"prev"}
 
 

@@ -172,6 +172,44 @@ def _compile(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], .
     return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
 
 
+# Methods of a pandas Series; group 1 is the value: a column, or a column of an event such as b.x or b[i].x.
+_METHOD = r"([^\W\d]\w*(?:\s*\[[^\]]*\])?(?:\s*\.\s*[^\W\d]\w*)??)\s*\.\s*"
+_OF_THE_ROW_BEFORE = (
+    (r"shift\s*\(\s*(?:periods\s*=\s*)?-[^)]*\)?", "the row after is not known yet; name it in the pattern"),
+    (r"shift\s*\(\s*(?:1\s*)?\)", r"write the value of the row before as prev(\1)"),
+    (
+        r"shift\s*\(\s*(?:periods\s*=\s*)?([0-9]+)[^)]*\)?",
+        r"write the value of \2 rows before as prev(\1, \2)",
+    ),
+    (r"diff\s*\([^)]*\)?", r"write \1 - prev(\1)"),
+    (r"pct_change\s*\([^)]*\)?", r"write \1 / prev(\1) - 1"),
+)
+_OF_THE_EVENT_BEFORE = (
+    (
+        r"(?:shift|diff|pct_change)\s*\([^)]*\)?",
+        "name the earlier event in the pattern, as in b.x - a.x; in a loop the event before is b[i-1].x",
+    ),
+)
+_OF_VALUES = (
+    (r"(?:isna|isnull)\s*\([^)]*\)?", r"write \1 is null"),
+    (r"(?:notna|notnull)\s*\([^)]*\)?", r"write \1 is not null"),
+    (r"isin\s*\([^)]*\)?", r"write \1 in (…)"),
+    (r"between\s*\([^)]*\)?", r"write \1 between … and …"),
+    (r"str\s*\.\s*(?:startswith|starts_with)\s*\(", r"write starts_with(\1, '…')"),
+    (r"str\s*\.\s*(?:endswith|ends_with)\s*\(", r"write ends_with(\1, '…')"),
+    (r"str\s*\.\s*contains\s*\(", r"write contains(\1, '…')"),
+    (r"(abs|round|max|min|sum|mean|first|last|count)\s*\(\s*\)", r"write \2(\1)"),
+    (
+        r"(?:rolling|expanding|cummax|cummin|cumsum)\s*\(",
+        r"aggregates range over the match; write max(\1), avg(\1) or sum(\1)",
+    ),
+)
+
+
+def _methods(*methods: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((_METHOD + method, message) for method, message in methods)
+
+
 _EXPECTED_IN_EXPRESSIONS = (
     ("NAME", _OPERANDS, ("a value", "a column", "'('")),
     ("COMPARISON", _OPERATORS, ("an operator",)),
@@ -206,6 +244,7 @@ _MISTAKES_IN_EXPRESSIONS = _compile(
     (r"\bif\b|\belse\b", "'if … else' does not exist; join conditions with and, or, not"),
     (r"\bcase\b\s+when\b|\bwhen\b", "CASE does not exist; join conditions with and, or, not"),
     (r"\bfor\b", "loops do not exist; aggregates such as max(x) range over the match"),
+    *_methods(*_OF_VALUES),
     (
         r"[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)+\s*\(",
         "values have no methods; write a function as f(x), and register your own with @cep.pure",
@@ -218,6 +257,7 @@ _RESERVED_IN_EXPRESSIONS = "; a column of this name is written `{}`"
 EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the text",))),
     mistakes=(
+        *_compile(*_methods(*_OF_THE_ROW_BEFORE)),
         *_MISTAKES_IN_EXPRESSIONS,
         *_compile(
             (
@@ -236,6 +276,7 @@ _EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # an event name before a bracket
 EVENT_EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the expression",))),
     mistakes=(
+        *_compile(*_methods(*_OF_THE_EVENT_BEFORE)),
         *_compile(
             (
                 _EVENT + r"\[\s*i\s*\+[^\]]*\]?",
@@ -258,7 +299,7 @@ EVENT_EXPRESSION_WORDS = Vocabulary(
                 r"the brackets hold i, i-1, LEN or a number from 1, as in \1[i].x",
             ),
             (
-                _EVENT + r"(\[[^\]]*\])?\s*\.\s*(\w+(?:\s*\.\s*\w+)+)(?!\s*\()",
+                _EVENT + r"(\[[^\]]*\])?\s*\.\s*(\w+(?:\s*\.\s*\w+)+)(?!\w|\s*\()",
                 r"write a column with a dot in its name as \1\2.`\3`",
             ),
             (r"(?<![\w.])(['\"`])(\w+)\1\s*\.", r"write names of events without quotes: \2"),

@@ -97,8 +97,12 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
     for node in tree.walk():
         if isinstance(node, ex.Reference):
             if node.index is None:
-                column = quoted_name(f"{node.variable}.{node.name}")
-                message = f"values have no attributes; write a column with a dot in its name as {column}"
+                column, name = quoted_name(f"{node.variable}.{node.name}"), quoted_name(node.name)
+                message = (
+                    f"rows of a regex query have no names; write {name}, prev({name}), first({name}) or "
+                    f"last({name}). Named events belong to a sequence, PATTERN SEQ(…). A column with a dot "
+                    f"in its name is {column}"
+                )
             else:
                 message = (
                     f"{node} names an event of a sequence (PATTERN SEQ…); in a regex query first(x), last(x) "

@@ -116,9 +116,19 @@ class _PatternBuilder:
         return self._repeat(children, 0, whole_number(children[1]))
 
     def _repeat(self, children, low: int, high: int | None):
+        body = children[0]
+        # The span of a group begins at its bracket, before its body.
+        if isinstance(body, pt.Repeat) and body.span[0] == body.body.span[0]:
+            raise Refusal(_TWO_REPETITIONS, (body.body.span[1], children[-1].end_pos))
         if high is not None and high < max(1, low):
             place = (children[1].start_pos, children[-2].end_pos)
             if high == 0:
                 raise Refusal("a repetition must allow at least one event; write () for no event", place)
             raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
         return pt.Repeat(children[0], low, high, span=span_of(children))
+
+
+_TWO_REPETITIONS = (
+    "repetitions have no reluctant or possessive form, and need none: a match ends as early as it can; write "
+    "a+, or a group, as in (a b+)?"
+)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from cepkit import errors
 from cepkit.frames.pandas import series_of_arrow
+from cepkit.progress import watch_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +30,8 @@ def run_job(job: Callable[[], T]) -> T:
     from pyspark.errors import PySparkException
 
     try:
-        return job()
+        with watch_spark("Spark tasks"):
+            return job()
     except PySparkException as error:
         found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
         if found is None:

@@ -1,0 +1,96 @@
+"""Recognise SQL's MATCH_RECOGNIZE in the text of a query, and write the call that means the same."""
+
+from __future__ import annotations
+
+import re
+
+_CLAUSE = re.compile(
+    r"\b(PARTITION\s+BY|ORDER\s+BY|MEASURES|(?:ONE\s+ROW|ALL\s+ROWS)\s+PER\s+MATCH|AFTER\s+MATCH|PATTERN(?=\s*\()"
+    r"|WITHIN|SUBSET|DEFINE)",
+    re.IGNORECASE,
+)
+_BRACKETS = {"(": 1, ")": -1}
+
+
+def is_match_recognize(text: str) -> bool:
+    """Return whether a text is SQL's MATCH_RECOGNIZE, or its clauses.
+
+    Examples
+    --------
+    >>> is_match_recognize("PATTERN (A B+) DEFINE B AS B.price > 3"), is_match_recognize("PATTERN SEQ(A a)")
+    (True, False)
+    """
+    if re.search(r"\bMATCH_RECOGNIZE\b", text, re.IGNORECASE):
+        return True
+    clauses = _clauses(text)
+    return "PATTERN" in clauses and "DEFINE" in clauses
+
+
+def call_of_match_recognize(text: str) -> str:
+    """Return the call of ``df.cep.match`` for a text of MATCH_RECOGNIZE, without its measures.
+
+    Examples
+    --------
+    >>> print(call_of_match_recognize('''SELECT * FROM trades MATCH_RECOGNIZE (
+    ...     PARTITION BY symbol ORDER BY ts
+    ...     PATTERN (STRT DOWN+) DEFINE DOWN AS DOWN.price < PREV(DOWN.price))'''))
+    df.cep.match(". DOWN+", define={"DOWN": "price < PREV(price)"}, partition_by=["symbol"], order_by=["ts"])
+    """
+    clauses = _clauses(text)
+    define = {}
+    for entry in _split(clauses.get("DEFINE", "")):
+        name, _, condition = re.sub(r"\s+", " ", entry).partition(" AS " if " AS " in entry else " as ")
+        define[name.strip()] = re.sub(rf"\b{re.escape(name.strip())}\s*\.\s*", "", condition).strip()
+    pattern = _inside(clauses.get("PATTERN", ""))
+    known = {name.lower() for name in define}
+    pattern = re.sub(r"[^\W\d]\w*", lambda found: found[0] if found[0].lower() in known else ".", pattern)
+    pattern = re.sub(r"(?<=[+*?}])[?+]", "", re.sub(r"[\^$]", "", pattern))  # anchors, reluctant repetitions
+    arguments = [f'"{" ".join(pattern.split())}"']
+    if define:
+        entries = ", ".join(f'"{name}": "{condition}"' for name, condition in define.items())
+        arguments.append(f"define={{{entries}}}")
+    for keyword, clause in (("partition_by", "PARTITION BY"), ("order_by", "ORDER BY")):
+        if clause in clauses:
+            names = [re.sub(r"(?i)\s+(asc|desc)$", "", name).strip() for name in _split(clauses[clause])]
+            arguments.append(f"{keyword}={names}".replace("'", '"'))
+    if found := re.match(
+        r"\s*(?:INTERVAL\s*)?'?([\d.]+)'?\s*([a-z]+)", clauses.get("WITHIN", ""), re.IGNORECASE
+    ):
+        arguments.append(f'within="{found[1]} {found[2].lower()}"')
+    return f"df.cep.match({', '.join(arguments)})"
+
+
+def _clauses(text: str) -> dict[str, str]:
+    """Return the text after each keyword of a clause, up to the next one. The first of a name counts."""
+    text = re.sub(r"--[^\n]*", "", text)
+    found = list(_CLAUSE.finditer(text))
+    clauses: dict[str, str] = {}
+    for i, clause in enumerate(found):
+        end = found[i + 1].start() if i + 1 < len(found) else len(text)
+        clauses.setdefault(re.sub(r"\s+", " ", clause[1].upper()), text[clause.end() : end])
+    return clauses
+
+
+def _inside(text: str) -> str:
+    """Return the text inside the first pair of brackets."""
+    begin, depth = text.find("("), 0
+    for i, char in enumerate(text):
+        depth += _BRACKETS.get(char, 0)
+        if char == ")" and not depth:
+            return text[begin + 1 : i]
+    return text[begin + 1 :]
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of a list at its commas outside brackets; the list ends where a bracket closes it."""
+    parts, depth, begin = [], 0, 0
+    end = len(text)
+    for i, char in enumerate(text):
+        depth += _BRACKETS.get(char, 0)
+        if depth < 0:
+            end = i
+            break
+        if char == "," and not depth:
+            parts.append(text[begin:i])
+            begin = i + 1
+    return [part.strip() for part in (*parts, text[begin:end]) if part.strip()]

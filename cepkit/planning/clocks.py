@@ -1,0 +1,240 @@
+"""Checks of the order of events: a clock that measures time, and an order that decides between all events."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.errors import CepError, TieWarning, warn
+from cepkit.events import DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, Column, Events, Source
+from cepkit.language.expressions.trees import Aggregate, Previous
+from cepkit.language.regex.patterns import AnyEvent, Variable
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+
+CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
+_CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
+_MOST_PAIRS = 1 << 14  # neighbours with equal times that are looked at; more of them are sampled
+_SAMPLES = 8
+
+
+# --- the clock
+
+
+def check_clock(value: RegexQuery | SequenceQuery, source: Source) -> None:
+    """Raise if a window needs a clock and the first column of ``order_by`` does not measure time.
+
+    Raises
+    ------
+    CepError
+        The message says how to make a clock of the column.
+    """
+    needs = [
+        name
+        for name in ("within", "gap_within", "strict_time")
+        if getattr(value, name, None) not in (None, False)
+    ]
+    of = source.schema.get(value.order_by[0]) if value.order_by else None
+    if not needs or of is None or of.kind in CLOCKS:
+        return
+    name = value.order_by[0]
+    if of.kind == TEXT:
+        raise CepError(
+            f"{needs[0]} needs a clock, and column {name!r} is text; {_times_of_text(source, name)}"
+        )
+    raise CepError(
+        f"{needs[0]} needs a clock, a column of times or numbers; column {name!r} is of type {of}"
+        f"{order_advice(source, name)}"
+    )
+
+
+def order_advice(source: Source, name: str) -> str:
+    """Return how to order a column of Python objects, to end an error message; no text for other columns."""
+    if source.schema[name].kind != OTHER:
+        return ""
+    first = next((value for value in source.column(name).values if value is not None), None)
+    if first is None:
+        return ""
+    own, times = _spelled(source, name)
+    cures = {
+        "Period": f"it holds Periods, so take their times: {own} = {times}.to_timestamp()",
+        "time": "it holds times of a day, so add the date: "
+        f"pd.to_datetime(df['date'].astype(str) + ' ' + {own}.astype(str))",
+    }
+    return f"; {cures.get(type(first).__name__, f'it holds values such as {first!r}')}"
+
+
+def _times_of_text(source: Source, name: str) -> str:
+    own, _ = _spelled(source, name)
+    if are_numbers(source.column(name)):
+        return f"make numbers of it first: {own} = pd.to_numeric({own})"
+    return f"make times of it first: {own} = pd.to_datetime({own})"
+
+
+def _spelled(source: Source, name: str) -> tuple[str, str]:
+    """Return the code of a column, and of its times; the index of a pandas frame is one, too."""
+    frame = source.frame
+    is_index = isinstance(frame, pd.DataFrame) and name not in frame.columns and frame.index.nlevels == 1
+    return ("df.index", "df.index") if is_index else (f"df[{name!r}]", f"df[{name!r}].dt")
+
+
+# --- numbers as text
+
+_MOST_TEXTS = 1000  # texts of a column that are looked at
+
+
+def are_numbers(column: Column) -> bool:
+    """Return whether all texts of a column look like numbers.
+
+    Examples
+    --------
+    >>> from cepkit.events import ColumnType
+    >>> are_numbers(Column(ColumnType(TEXT), np.array([0, 1]), np.array(["9.5", "10"], object)))
+    True
+    """
+    texts = column.texts[:_MOST_TEXTS]
+    try:
+        return len(texts) > 0 and bool(np.isfinite([float(text) for text in texts]).all())
+    except ValueError:
+        return False
+
+
+def warn_of_numbers_as_text(program: Program | SequenceProgram, events: Events) -> None:
+    """Warn of a text column that a condition sorts and whose texts are all numbers: '10' is before '9'."""
+    compared = {table.column for table in program.tables if table.test in ("<", "<=", ">", ">=")}
+    for name in sorted(program.ordered_text | compared):
+        column = events.columns.get(name)
+        if column is None or column.categories is None or column.type.ordered:
+            continue
+        # Numbers of equal length, such as 0017, have the same order as texts.
+        texts = column.texts[:_MOST_TEXTS]
+        is_even = len({len(text) for text in texts}) < 2 and all(text.isdigit() for text in texts)
+        if not is_even and are_numbers(column):
+            warn(
+                f"column {name!r} is text and its texts are numbers; texts compare letter by letter, so '10' "
+                f"is less than '9'. Make numbers of it first: df[{name!r}] = pd.to_numeric(df[{name!r}])"
+            )
+
+
+# --- ties
+
+
+class Ties(NamedTuple):
+    """Events that share partition and order columns with another event."""
+
+    share: float  # of all events
+    is_exact: bool  # False: estimated from a part of the events
+    positions: np.ndarray  # the events looked at, int64
+    group_of_position: np.ndarray  # int64: equal for events that share partition and order columns
+
+
+def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) -> Ties | None:
+    """Return the ties that differ in a column of ``columns``, or None without ties.
+
+    Parameters
+    ----------
+    events : Events
+        In stream order.
+    keys : list of ndarray
+        The order columns in stream order, each (n_events,).
+    columns : tuple of str
+        Columns of ``events`` that the query reads. Ties that are equal in all of them are interchangeable.
+
+    Notes
+    -----
+    Time O(n_events) for one comparison of neighbours, and at most some milliseconds more.
+    """
+    if events.n_events < 2 or not keys:
+        return None
+    equal = keys[0][1:] == keys[0][:-1]
+    for key in keys[1:]:
+        equal &= key[1:] == key[:-1]
+    pairs = np.flatnonzero(equal)
+    if not len(pairs):
+        return None
+    n_pairs = len(pairs)
+    if n_pairs > _MOST_PAIRS:
+        size = _MOST_PAIRS // _SAMPLES
+        begins = np.linspace(0, n_pairs - size, _SAMPLES).astype(np.int64)
+        pairs = np.unique(np.concatenate([pairs[begin : begin + size] for begin in begins]))
+    positions = np.union1d(pairs, pairs + 1)
+    is_new = np.ones(len(positions), bool)
+    is_new[1:] = (np.diff(positions) > 1) | ~equal[positions[1:] - 1]
+    group = np.cumsum(is_new) * events.n_partitions + events.partition_of_event[positions]
+    order = np.argsort(group, kind="stable")
+    positions, group = positions[order], group[order]
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    differ = np.zeros(len(group), bool)  # from the event before, of the same group
+    same = group[1:] == group[:-1]
+    for name in columns:
+        values = events.columns[name].values[positions]
+        unlike = (values[1:] != values[:-1]) & ~((values[1:] != values[1:]) & (values[:-1] != values[:-1]))
+        differ[1:] |= same & (unlike if unlike.ndim == 1 else unlike.any(axis=1))
+    matters = np.repeat(np.logical_or.reduceat(differ, begins), np.diff(begins, append=len(group)))
+    if not matters.any():
+        return None
+    share = matters.sum() / events.n_events * (n_pairs / len(pairs))
+    return Ties(min(1.0, share), n_pairs == len(pairs), positions[matters], group[matters])
+
+
+def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Events) -> None:
+    """Warn of events that ``order_by`` leaves in any order, if the matches may depend on their order.
+
+    The matches of a regex and of a contiguous sequence depend on it, unless the regex is a single row without
+    ``prev``.
+    """
+    query = program.query
+    if not query.order_by or not _depends_on_order(query):
+        return
+    keys = []
+    for name in query.order_by:
+        values = (events.columns[name] if name in events.columns else source.column(name)).values
+        in_order = name in events.columns or events.row_of_event is None
+        keys.append(values if in_order else values[events.row_of_event])
+    read = tuple(name for name in program.columns_to_read if name in events.columns)
+    ties = find_ties(events, keys, read)
+    if ties is None:
+        return
+    names = " and ".join(repr(name) for name in (*query.partition_by, *query.order_by))
+    share = f"{100 * ties.share:.0f} %" if ties.share >= 0.01 else f"{100 * ties.share:.2g} %"
+    wider = _completing_column(source, events, ties, {*query.partition_by, *query.order_by})
+    cure = (
+        f"Write order_by={[*query.order_by, wider]} to decide it"
+        if wider
+        else "No column of integers or times decides it; add one to order_by: df['seq'] = range(len(df))"
+    )
+    warn(
+        f"order_by={list(query.order_by)}: {'' if ties.is_exact else 'about '}{share} of the events share "
+        f"{names} with another event. They keep the order of the rows, and the matches may depend on it. "
+        f"{cure}",
+        TieWarning,
+    )
+
+
+def _depends_on_order(query: RegexQuery | SequenceQuery) -> bool:
+    if isinstance(query, SequenceQuery):
+        return query.strategy in _CONTIGUOUS
+    if not isinstance(query.pattern, Variable | AnyEvent):
+        return True
+    return any(isinstance(node, Previous | Aggregate) for _, tree in query.define for node in tree.walk())
+
+
+def _completing_column(source: Source, events: Events, ties: Ties, taken: set[str]) -> str | None:
+    """Return a column of integers or times that orders all ties, if possible one without equal values."""
+    names = [name for kind in (INTEGER, TIME) for name, of in source.schema.items() if of.kind == kind]
+    rows, found = events.rows(ties.positions), []
+    for name in names:
+        if name in taken or name in source.duplicates:
+            continue
+        values = source.column(name).values[rows]
+        if len(np.unique(values)) == len(values):
+            return name
+        order = np.lexsort((values, ties.group_of_position))
+        group, values = ties.group_of_position[order], values[order]
+        if not ((group[1:] == group[:-1]) & (values[1:] == values[:-1])).any():
+            found.append(name)
+    return found[0] if found else None
