@@ -9,10 +9,11 @@ from typing import Any
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NUMBERS, TEXT, TIME, ColumnType
+from cepkit.explorer.query.text import settings_in
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression, quoted_name
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.parsing import is_sase, parse_sase
+from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.query import SequenceQuery
 
 CHOSEN = ("partition_by", "order_by", "event_type", "strategy", "measures")
@@ -45,31 +46,6 @@ class Data:
             for name, of in self.schema.items()
             if of.kind == kind and name not in self.duplicates
         ]
-
-
-@dataclass(frozen=True)
-class Said:
-    """The settings that a text contains, which no selector may repeat."""
-
-    strategy: str | None = None
-    partition_by: tuple[str, ...] = ()
-
-
-def settings_in(text: str) -> Said:
-    """Return the settings in the text of a sequence; none for other texts and for mistakes.
-
-    Examples
-    --------
-    >>> settings_in("PATTERN SEQ(A a, B b) WHERE strict_contiguity AND [item]")
-    Said(strategy='strict', partition_by=('item',))
-    """
-    if not is_sase(text):
-        return Said()
-    try:
-        parts = parse_sase(text)
-    except CepError:
-        return Said()
-    return Said(parts.strategy, tuple(parts.partition_by))
 
 
 def language_of(text: str) -> str:

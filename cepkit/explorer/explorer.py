@@ -117,7 +117,7 @@ class Explorer:
         self._shape: tuple = ()
         self._automaton: Automaton = NO_AUTOMATON
         self._bound: Program | SequenceProgram | None = None  # the newest query without mistakes
-        self.board = Board(text, self._data.columns(), self._names())
+        self.board = Board(text, self._data.columns(has_notes=False), self._names())
         self._present = Presenter(self._data, self.board, engine, self._sampled)
         self._present.value = value
         self.board.set(self.board.bar, {"rows": f"{self._data.source.n_rows:,} rows"})

@@ -12,7 +12,8 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.events import Events
-from cepkit.explorer.choices import Data, choose_measures, settings_in
+from cepkit.explorer.choices import Data, choose_measures
+from cepkit.explorer.query.text import settings_in
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.keys import KEYS_PER_PAGE, Keys, count_by_partition
 from cepkit.explorer.running.result import Result
@@ -123,12 +124,13 @@ def test_the_language_is_recognised_and_locks_what_does_not_apply():
 
 def test_a_setting_in_the_text_is_shown_and_locked():
     text = "PATTERN SEQ(A a, B b) WHERE strict_contiguity AND [key]"
-    explorer = FRAME.cep.explore(text, order_by="t", event_type="kind").wait(60)
+    chosen = {"partition_by": "kind", "strategy": "any"}  # the text wins
+    explorer = FRAME.cep.explore(text, order_by="t", event_type="kind", **chosen).wait(60)
     assert explorer.status["state"] == "done"
     assert field_of(explorer, "strategy")["chosen"] == ["strict"]
     assert field_of(explorer, "partition_by")["chosen"] == ["key"]
     assert field_of(explorer, "strategy")["locked"] and field_of(explorer, "partition_by")["locked"]
-    assert explorer.board.bar.key["text"].startswith("key = ")
+    assert explorer.board.bar.key["text"].startswith("key = ") and "partition_by" not in explorer.code
     assert settings_in("PATTERN SEQ(").strategy is None
 
 
@@ -317,11 +319,11 @@ def test_the_events_are_there_before_anything_is_compiled(monkeypatch):
     explorer = FRAME.cep.explore(REGEX, order_by="t", partition_by="key")
     timeline = explorer.board.timeline
     wait_until(lambda: len(timeline.x))
-    own = FRAME[FRAME["key"] == FRAME["key"].iloc[0]]
+    own = FRAME[FRAME["key"] == "k000"]
     assert explorer.status["state"] == "running"
     assert explorer.status["message"].startswith("compiling a pattern of a new shape")
     assert np.frombuffer(timeline.x).tolist() == own["t"].tolist() and not timeline.busy
-    assert explorer.board.bar.key["text"] == f"key = {FRAME['key'].iloc[0]}"
+    assert explorer.board.bar.key_text == "key = k000, 1 of 10 keys"
     explorer.show_key("k004")  # also while the query runs
     explorer.cancel()
     gate.gate.set()

@@ -412,7 +412,7 @@ def test_timeline_draws_from_bytes_that_begin_anywhere(page, show):
     assert colours(page, 0.1, 0.9) == 1
     page.evaluate("hosts.widget.remove(); hosts = {}")
     root = show("timeline_view")
-    assert colours(page, 0.1, 0.9, 20, 130) > 10
+    assert colours(page, 0.1, 0.9, 20, 110) > 10
     assert "3,600 events, 3 matches, 2024-03-01 10:00:00 to 2024-03-01 10:59:59" in root.locator(
         "canvas"
     ).get_attribute("aria-label")
@@ -423,7 +423,7 @@ def test_timeline_takes_the_theme_of_the_page(page, show):
     settle(page)
     # The mean red of what is painted in the margin, where the ticks' texts are.
     red = """() => {
-      const { data } = document.querySelector("canvas").getContext("2d").getImageData(0, 132, 900, 44);
+      const { data } = document.querySelector("canvas").getContext("2d").getImageData(0, 112, 900, 44);
       const painted = [...data.keys()].filter((k) => k % 4 === 0 && data[k + 3] > 150);
       return painted.reduce((sum, k) => sum + data[k], 0) / painted.length;
     }"""

@@ -27,9 +27,9 @@ from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.part import stoppable
 from cepkit.widgets.stepper import NEXT_MATCH
 
-# Jobs of the thread, the most urgent first; the last three give way to the others.
-KINDS = ("run", "select", "page", "window", "keys", "mark", "reasons", "count", "step", "funnel")
-RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
+# Jobs of the thread, the most urgent first; the last four give way to the others.
+KINDS = ("run", "select", "page", "window", "keys", "mark", "reasons", "count", "step", "funnel", "notes")
+RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 ROWS_NAMED = 8  # most clicked rows that are explained together
@@ -49,7 +49,7 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
-        self.worker = Worker(KINDS, self._show_failure, n_modest=3)
+        self.worker = Worker(KINDS, self._show_failure, n_modest=4)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
         self.value: str | None = None  # the column of the timeline; None: the query determines it
@@ -63,6 +63,7 @@ class Presenter:
         self._explained: Result | None = None  # the result of the shown reasons
         self._drawn_events: Any = None  # the events of the shown timeline
         self._previewed: Any = None  # the events of the timeline before the first result
+        self._has_notes = False  # whether the columns in the editor have notes
         self._is_drawn = False  # whether the timeline shows events
         self._has_looked = False  # whether the table shows some matches of an unfinished run
         self._is_cold = True  # whether no query of the newest shape was counted, so that none is compiled
@@ -393,6 +394,7 @@ class Presenter:
             self.why_not(self.asked)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
+        self._submit_notes()
 
     def _select(self, turn: Turn, result: Result, number: int) -> None:
         chosen = result.choose(number)
@@ -459,14 +461,14 @@ class Presenter:
     def _draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
         events, source = self.data.events(program), self.data.source
         checkpoint()
+        keys = self._keys_of(program, events)
         partition = self._kept_partition(program, events)
-        if partition is None and events.n_partitions > 1:
-            partition = int(events.partition_of_event[0])
+        if partition is None and keys is not None and events.n_partitions > 1:
+            partition = int(keys.partitions[0])
         series = series_of(program, source, events, partition, self.value)
         choices = drawable(program, source)
         told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
         timeline = {**describe(series, window), **told}
-        keys = self._keys_of(program, events)
         key = {} if keys is None else keys.describe(partition or 0)
 
         def show() -> None:
@@ -474,6 +476,21 @@ class Presenter:
             kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
             self.board.set(self.board.timeline, {**timeline, **kept})
             self.board.set(self.board.bar, {"key": key})
+            self._submit_notes()
+
+        turn.deliver(show)
+
+    def _submit_notes(self) -> None:
+        """Describe the values of the columns, once; this reads all columns of texts."""
+        if not self._has_notes:
+            self.worker.submit(NOTES, self._describe_columns)
+
+    def _describe_columns(self, turn: Turn) -> None:
+        columns = self.data.columns()
+
+        def show() -> None:
+            self._has_notes = True
+            self.board.set(self.board.editor, {"columns": columns})
 
         turn.deliver(show)
 

@@ -28,6 +28,7 @@ from cepkit.planning.planner import Engine
 from cepkit.results.arguments import no_such_match
 from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
+from cepkit.widgets.base import counted
 
 SPANS = 2000  # matches drawn as bands
 SHOWN_VALUES = 14  # columns of the event in the stepper
@@ -293,7 +294,7 @@ class Result:
         if len(first) < n_there:
             note = f"first {len(first):,} of {count_text(n_there)} matches{key}{where}"
         elif n_there < total:
-            note = f"{n_there:,} matches{key}{where}, {count_text(total)} in all"
+            note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
         return spans, ids, note
 
     def _drawn_bands(self, series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
