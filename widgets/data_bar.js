@@ -1,5 +1,6 @@
 // The head of the explorer: selectors for columns, strategy and measures, and the shown key.
 const SEARCH_PAUSE_MS = 150;
+const BETWEEN_MS = 2000; // a quiet time between two questions
 const ANSWER_MS = 5000; // how long the kernel may take to answer an action of the user
 const ORDERS = [
   ["name", "by name"],
@@ -275,6 +276,7 @@ function render({ model, el }) {
   // --- whether the kernel is there
 
   const kernel = model.widget_manager?.kernel; // JupyterLab and Notebook 7 have it
+  let asked = -BETWEEN_MS; // when the newest question was sent
   let waiting = 0; // until the kernel should have answered
   let isLost = false; // the kernel of this board does not come back
   const tell = (what) => {
@@ -302,6 +304,8 @@ function render({ model, el }) {
   const check = (event) => {
     if (isLost || waiting || !event.target?.closest?.(".cepkit-data_bar-board")?.contains(root)) return;
     if (isDisconnected()) return lose("restarted");
+    if (performance.now() - asked < BETWEEN_MS) return;
+    asked = performance.now();
     send(model, { asked: model.get("asked") + 1 });
     waiting = setTimeout(() => {
       waiting = 0;

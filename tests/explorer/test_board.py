@@ -16,6 +16,7 @@ from cepkit.explorer.choices import Data, choose_measures
 from cepkit.explorer.query.text import settings_in
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.keys import KEYS_PER_PAGE, Keys, count_by_partition
+from cepkit.explorer.running.present import Presenter
 from cepkit.explorer.running.result import Result
 from tests.support.waiting import wait_until
 
@@ -342,6 +343,20 @@ def test_a_run_that_is_cancelled_at_once_leaves_the_events(monkeypatch):
     explorer.wait(60)
     wait_until(lambda: len(explorer.board.timeline.x))
     assert not explorer.board.timeline.busy
+
+
+def test_the_timeline_follows_the_table_when_an_edit_stops_a_run(monkeypatch):
+    explorer = opened(partition_by=None)
+    before, gate, bands_of = explorer.matches.count(), threading.Event(), Presenter._bands_of
+    monkeypatch.setattr(Presenter, "_bands_of", lambda *call: (gate.wait(60), bands_of(*call))[1])
+    explorer.text = REGEX.replace("> 0.5", "> 0.8")
+    wait_until(lambda: explorer.board.table.total != str(before))
+    explorer.text = "up ("
+    gate.set()
+    assert explorer.wait(60).status["state"] == "failed"
+    n = explorer.matches.count()
+    assert 0 < n < before and len(explorer.board.timeline.spans) == 16 * n
+    assert not explorer.board.timeline.busy and explorer.board.funnel.stages[-1]["n"] == str(n)
 
 
 def test_events_that_cannot_be_drawn_say_why():

@@ -26,7 +26,9 @@ def page(browser_page):
     yield page
     page.evaluate("hosts.widget.remove()")
     assert page.trouble == [] and page.requests == []
-    assert page.evaluate("[left.listeners, left.timers.size, left.frames.size, left.observers.size]") == [0] * 4
+    assert (
+        page.evaluate("[left.listeners, left.timers.size, left.frames.size, left.observers.size]") == [0] * 4
+    )
     page.evaluate("hosts = {}; document.body.replaceChildren()")
 
 

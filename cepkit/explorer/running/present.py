@@ -63,6 +63,7 @@ class Presenter:
         self._explained: Result | None = None  # the result of the shown reasons
         self._drawn_events: Any = None  # the events of the shown timeline
         self._previewed: Any = None  # the events of the timeline before the first result
+        self._banded: Result | None = None  # the result whose matches the timeline shows
         self._has_notes = False  # whether the columns in the editor have notes
         self._is_drawn = False  # whether the timeline shows events
         self._has_looked = False  # whether the table shows some matches of an unfinished run
@@ -83,6 +84,10 @@ class Presenter:
         if self.result is None and not self._is_drawn and self.unmatched is not None:
             self.board.set(self.board.timeline, {"busy": True})
             self._redraw()
+        result = self.result
+        if result is not None and self._banded is not result:  # the table shows it, the timeline does not yet
+            self.board.set(self.board.timeline, {"busy": True})
+            self.worker.submit(WINDOW, lambda turn: self._draw_bands(turn, result))
         if self._has_looked:
             self._has_looked = False
             if self.result is None:
@@ -300,6 +305,16 @@ class Presenter:
         told = marks_of(result, self.board.nfa.selected, partition, window)
         return partition, result.timeline(partition, window), told, self._key_of(result, partition)
 
+    def _draw_bands(self, turn: Turn, result: Result) -> None:
+        drawn = self._bands_of(result)
+
+        def show() -> None:
+            self._show_bands(result, *drawn)
+            if result.is_counted:
+                self._submit_rest(result)
+
+        turn.deliver(show)
+
     def _keys_of(self, program: Any, events: Any) -> Keys | None:
         """Return the keys of the frame by the key columns of a query, or None without keys."""
         by = program.query.partition_by
@@ -381,6 +396,7 @@ class Presenter:
         self, result: Result, partition: int | None, timeline: dict, told: dict, key: dict
     ) -> None:
         self.partition, self._drawn_events, self._is_drawn = partition, result.events, True
+        self._banded = result
         self.board.set(self.board.bar, {"key": key})
         kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
         self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
