@@ -107,7 +107,9 @@ class Board:
 
     def still(self) -> str:
         """Return the query, automaton, timeline and table as HTML for pages without a kernel."""
-        parts = [widget._static() for widget in (self.bar, self.editor, self.nfa, self.timeline, self.table)]
+        head = [self.bar] if self.bar.key else []
+        shown = (*head, self.editor, self.nfa, self.timeline, self.table)
+        parts = [widget._static() for widget in shown]
         return "\n".join(part.get("image/svg+xml") or part.get("text/html", "") for part in parts)
 
     def give_reasons(self, title: str, lines: list[dict] | None = None, note: str = "") -> None:
