@@ -128,7 +128,6 @@ function render({ model, el }) {
         return row;
       }),
     );
-    frame.lastChild.textContent = rows.length ? "" : "No matches.";
     mark();
   };
   const mark = () => {
@@ -141,6 +140,9 @@ function render({ model, el }) {
   const drawFoot = () => {
     const n = model.get("total");
     total.textContent = isNumber(n) ? grouped(n) : n;
+    const isFound = n !== "" && n !== "0";
+    const empty = n === "0" ? "No matches." : isFound ? "" : "The matches of the query appear here.";
+    frame.lastChild.textContent = model.get("rows").length ? "" : empty;
     const ending = last();
     of.textContent = `of ${ending == null ? model.get("n_pages") : grouped(`${ending}`)}`;
     if (document.activeElement !== field) field.value = model.get("page");
@@ -161,7 +163,7 @@ function render({ model, el }) {
     numbers: drawAll,
     sortable: drawHead,
     order: drawHead,
-    rows: drawRows,
+    rows: () => (drawRows(), drawFoot()),
     selected: mark,
     page: drawFoot,
     n_pages: drawFoot,

@@ -9,14 +9,14 @@ const STATES = {
 const PAUSE_MS = 200;
 const MOST_OFFERS = 8;
 const SKELETON = `
-  <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button></div>
+  <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button>
+    <details class="code"><summary title="Python cell that finds these matches">Python cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details></div>
   <div class="progress" role="progressbar" aria-label="Progress of the run"></div>
   <div class="work"><div class="editor"><pre class="under" aria-hidden="true"></pre>
     <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"></textarea></div>
-    <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div></div>
-  <div class="offers" role="group" aria-label="Completions"></div>
-  <pre class="message" role="status" tabindex="0"></pre>
-  <details class="code"><summary>Python cell that finds these matches</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details>`;
+    <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div>
+    <div class="offers" role="group" aria-label="Completions"></div></div>
+  <pre class="message" role="status" tabindex="0"></pre>`;
 
 function render({ model, el }) {
   const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });
@@ -32,6 +32,7 @@ function render({ model, el }) {
   el.append(root);
 
   let timer = 0; // until the text is sent
+  let began = null; // when the run began
   let isPutAway = false; // whether completions stay hidden until the next edit
   const textOfEdit = new Map(); // errors have places in the text of their edit
 
@@ -159,11 +160,19 @@ function render({ model, el }) {
   };
   columns.onkeydown = ({ key, target }) =>
     target[{ ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[key]]?.focus();
+  const drawSeconds = () => {
+    const passed = began === null ? 0 : Math.floor((performance.now() - began) / 1000);
+    const seconds = state.querySelector(".seconds");
+    if (seconds) seconds.textContent = passed ? `${passed.toLocaleString("en")} s` : "";
+  };
+  state.onanimationiteration = drawSeconds; // once per second, by the stylesheet
   const drawStatus = () => {
     const { state: now, progress: share } = model.get("status");
     const [mark, word] = STATES[now] ?? STATES.idle;
     const percent = now === "running" && share != null ? ` ${Math.floor(100 * share)} %` : "";
-    state.replaceChildren(node("i", `mark ${now}`, mark), `${word}${percent}`);
+    began = now === "running" ? (began ?? performance.now()) : null;
+    state.replaceChildren(node("i", `mark ${now}`, mark), `${word}${percent}`, node("span", "seconds"));
+    drawSeconds();
     cancel.classList.toggle("hidden", now !== "running");
     progress.className = `progress ${now} ${share == null ? "unknown" : ""}`;
     progress.style.setProperty("--share", now === "running" ? (share ?? 1) : 0);

@@ -198,7 +198,8 @@ function render({ model, el }) {
     for (const level of y)
       if (!Number.isNaN(level)) [low, high] = [Math.min(low, level), Math.max(high, level)];
     range = low > high ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high];
-    hint.textContent = x.length || ids.length ? "" : "No events to draw.";
+    const empty = get("busy") ? "Reading the events …" : get("sampled") || "No events to draw.";
+    hint.textContent = x.length || ids.length ? "" : empty;
     note.textContent = note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
     root.setAttribute("aria-busy", get("busy"));
     marked.hidden = !marks.length;

@@ -11,6 +11,7 @@ import ipywidgets
 
 from cepkit.errors import CepError
 from cepkit.plots.stills.tables import stacked
+from cepkit.widgets.data_bar import DataBar
 from cepkit.widgets.funnel_view import FunnelView
 from cepkit.widgets.match_table import MatchTable
 from cepkit.widgets.nfa_view import NfaView
@@ -35,19 +36,22 @@ class Board:
     """
 
     def __init__(self, text: str, columns: list[dict[str, str]], names: list[str]):
+        self.bar = DataBar()
         self.editor = QueryEditor(text=text, columns=columns, names=names)
-        self.sliders, self.nfa, self.timeline = SliderPanel(), NfaView(), TimelineView()
-        self.table, self.funnel, self.stepper = MatchTable(), FunnelView(), Stepper()
+        self.sliders, self.nfa, self.timeline = SliderPanel(), NfaView(), TimelineView(busy=True)
+        self.table, self.funnel, self.stepper = MatchTable(total=""), FunnelView(), Stepper()
         self.reasons = ReasonView()
-        self.box = ipywidgets.VBox(
-            [
-                self.editor,
-                ipywidgets.HBox([self.sliders, self.nfa]),
-                self.timeline,
-                ipywidgets.HBox([self.table, self.reasons]),  # close to the timeline and its clicks
-                ipywidgets.HBox([self.funnel, self.stepper]),
-            ]
-        )
+        parts = {
+            "bar": self.bar, "editor": self.editor, "sliders": self.sliders, "timeline": self.timeline,
+            "table": self.table, "reasons": self.reasons, "nfa": self.nfa, "funnel": self.funnel,
+            "stepper": self.stepper,
+        }  # fmt: skip
+        for name, part in parts.items():
+            part.layout.grid_area = name  # data_bar.css places the areas by the width of the board
+        self._parts = ipywidgets.VBox(list(parts.values()))
+        self._parts.add_class("cepkit-data_bar-parts")
+        self.box = ipywidgets.VBox([self._parts])
+        self.box.add_class("cepkit-data_bar-board")
         self.box.add_class("cepkit-board")
         self._writing = threading.local()
         self._lock = threading.RLock()  # hold_sync collects the changes of a single thread
@@ -56,7 +60,8 @@ class Board:
         """Add a button below the editor."""
         button = ipywidgets.Button(description=text, tooltip=tooltip)
         button.on_click(lambda _: pressed())
-        self.box.children = [self.box.children[0], button, *self.box.children[1:]]
+        button.layout.grid_area = "more"
+        self._parts.children = [*self._parts.children[:2], button, *self._parts.children[2:]]
 
     def observe(self, widget: Any, trait: str, wish: Callable[[Any], Any]) -> None:
         """Call ``wish`` with the new value when the browser, or the user's Python, sets a trait."""
@@ -104,7 +109,8 @@ class Board:
 
     def still(self) -> str:
         """Return the query, automaton, timeline and table as SVG text for pages without a kernel."""
-        shown = (self.editor, self.nfa, self.timeline, self.table)
+        head = [self.bar] if self.bar.key else []
+        shown = (*head, self.editor, self.nfa, self.timeline, self.table)
         return stacked([widget._still() for widget in shown], "explorer")
 
     def give_reasons(self, title: str, lines: list[dict] | None = None, note: str = "") -> None:

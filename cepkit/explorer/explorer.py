@@ -19,6 +19,15 @@ from cepkit.explorer.automaton import (
     draw_automaton,
 )
 from cepkit.explorer.board import Board
+from cepkit.explorer.choices import (
+    CHOSEN,
+    DRAWN,
+    Data,
+    choose_measures,
+    fields_of,
+    lacks_event_type,
+    language_of,
+)
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.query.code import code_of, name_of_frame
 from cepkit.explorer.query.constants import Slider, move_slider, shape_of, sliders_of, with_ranges_of
@@ -32,8 +41,10 @@ from cepkit.explorer.query.text import (
     text_and_call,
 )
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.keys import BY_NAME
 from cepkit.explorer.running.present import OF_MATCHES, Presenter
 from cepkit.explorer.running.result import NOT_COUNTED
+from cepkit.explorer.running.series import drawable
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -106,9 +117,11 @@ class Explorer:
         self._sliders: tuple[Slider, ...] = ()
         self._shape: tuple = ()
         self._automaton: Automaton = NO_AUTOMATON
-        self.board = Board(text, self._data.columns(), self._names())
+        self._bound: Program | SequenceProgram | None = None  # the newest query without mistakes
+        self.board = Board(text, self._data.columns(has_notes=False), self._names())
         self._present = Presenter(self._data, self.board, engine, self._sampled)
         self._present.value = value
+        self.board.set(self.board.bar, {"rows": f"{self._data.source.n_rows:,} rows"})
         self._listen()
         self._read()
 
@@ -190,9 +203,51 @@ class Explorer:
         if is_running:
             is_opened = self.board.table.total == NOT_COUNTED
             kept = "the first matches are shown, not counted" if is_opened else _OLD_RESULT
+            kept = "no match is shown yet" if self._present.result is None else kept
             self.board.say("cancelled", f"cancelled; {kept}")
 
     # --- actions
+
+    def choose(self, **choices: Any) -> None:
+        """Choose the key columns, the clock, the column of event types, the strategy or the measures.
+
+        The query runs again with the choice, and `code` has it.
+
+        Parameters
+        ----------
+        **choices
+            ``partition_by``, ``order_by``, ``event_type``, ``strategy`` or ``measures``, as for
+            `cepkit.match`; None for no choice.
+
+        Raises
+        ------
+        CepError
+            For unknown columns.
+        TypeError
+            For other keywords.
+        """
+        check_keywords("choose", choices, CHOSEN)
+        _check_columns(self._data.source, choices)
+        before = self._call
+        call = {name: value for name, value in {**before, **choices}.items() if value not in (None, "", [])}
+        if call == before:
+            return
+        self._call = call
+        if "event_type" in choices:
+            self.board.set(self.board.editor, {"names": self._names()})
+        if self._present.result is None:
+            self._present.unmatched = None
+        self._read()
+
+    def show_key(self, name: str) -> None:
+        """Show the events of a key on the timeline, with matches or without.
+
+        Parameters
+        ----------
+        name : str
+            The values of the key columns as text, such as ``"AAA"`` or ``"AAA, 3"``.
+        """
+        self._present.show_key(name=name)
 
     def move(self, id: str, value: float) -> None:
         """Set a constant of the query to another value, as its slider does.
@@ -231,6 +286,7 @@ class Explorer:
         """
         _check_value(self._data.source, name, self._call.get("event_type"))
         self._present.show_value(name)
+        self._show_bar()
 
     def select_state(self, state: int | None) -> None:
         """Mark the events that lead to a state of the automaton, and their names; None to unmark them."""
@@ -267,7 +323,11 @@ class Explorer:
     # --- edits
 
     def _read(self) -> None:
-        """Read the text, then show its mistakes or run it."""
+        """Read the text, then show its mistakes or run it, and show the choices that fit it."""
+        self._read_text()
+        self._show_bar()
+
+    def _read_text(self) -> None:
         text, version = self.text, self.board.editor.edited
         if not text.strip():
             self._present.stop()
@@ -285,6 +345,7 @@ class Explorer:
             self.board.say("failed", f"{head}{kept}", version=version, errors=errors)
             self._preview()
             return
+        self._bound = program
         is_new = self._show_shape(reading, program)
         engine = self._present.engine
         call = applicable(text, self._call) | ({} if engine == "auto" else {"engine": engine})
@@ -298,7 +359,45 @@ class Explorer:
             query = read_text(".", {of: one for of, one in call.items() if one is not None}).query
             if query is not None:
                 with suppress(CepError):  # the editor shows mistakes of the query itself
-                    self._present.preview(self._data.compile(query))
+                    program = self._data.compile(query)
+                    self._bound = self._bound or program
+                    self._present.preview(program)
+
+    def _show_bar(self, note: str = "") -> None:
+        """Show the selectors with their choices, and a note on them."""
+        source, bound, text = self._data.source, self._bound, self.text
+        mistakes = [] if self._reading is None else [one.message for one in self._reading.mistakes]
+        is_needed = lacks_event_type(text, self._call, mistakes)
+        if is_needed:
+            note = "This query names types of events. Choose the column that has them."
+        columns = [] if bound is None else drawable(bound, source)
+        drawn = self._present.value if self._present.value in columns else next(iter(columns), "")
+        query = None if bound is None else bound.query
+        self.board.set(
+            self.board.bar,
+            {
+                "fields": fields_of(self._of_data(), self._call, text, query, (columns, drawn), is_needed),
+                "language": language_of(text), "note": note,
+            },
+        )  # fmt: skip
+
+    def _of_data(self) -> Data:
+        return Data(self._data.schema, self._data.source.duplicates)
+
+    def _choose(self, name: str, values: list[str]) -> None:
+        """Do what a selector wishes; the head shows a mistake."""
+        try:
+            if name == DRAWN:
+                self.show_value(values[0])
+            elif name == "measures":
+                query = None if self._bound is None else self._bound.query
+                self.choose(measures=choose_measures(self._of_data(), self._call, query, values))
+            elif name in ("partition_by", "order_by"):
+                self.choose(**{name: values})
+            else:
+                self.choose(**{name: values[0] if values else None})
+        except CepError as error:
+            self._show_bar(str(error).split("\n")[0])
 
     def _compile(self, text: str) -> tuple[TextReading, Any, list[str]]:
         reading = read_text(text, applicable(text, self._call))
@@ -352,9 +451,19 @@ class Explorer:
             if present.result is not None:
                 self.show_page(int(page or 1), order)
 
+        def shown(wish: dict[str, Any]) -> None:
+            present.show_key(wish.get("id"), wish.get("step", 0))
+
+        def found(wish: dict[str, Any]) -> None:
+            present.find_keys(wish.get("search", ""), wish.get("order", BY_NAME), wish.get("page", 1))
+
         board.observe(board.editor, "text", lambda text: self._read())
         board.observe(board.editor, "cancel", lambda n: self.cancel())
         board.observe(board.sliders, "moved", lambda wish: wish and self.move(wish["id"], wish["value"]))
+        board.observe(board.bar, "chosen", lambda wish: wish and self._choose(wish["name"], wish["values"]))
+        board.observe(board.bar, "wanted_keys", lambda wish: wish and found(wish))
+        board.observe(board.bar, "wanted_key", lambda wish: wish and shown(wish))
+        board.observe(board.bar, "asked", lambda n: board.set(board.bar, {"answered": n}))
         board.observe(board.table, "selected", selected)
         board.observe(board.table, "wanted_page", lambda page: wanted(page, board.table.order))
         board.observe(board.table, "wanted_order", lambda order: wanted("1", order))

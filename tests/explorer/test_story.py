@@ -227,10 +227,11 @@ def test_a_newcomer_finds_the_m_that_was_missed(browser, server, theme, size):
     person.look("timeline_view", "matched")
 
     # Another column beneath the same matches.
-    timeline.locator("select").select_option("volume")
+    drawn = person.part("data_bar").get_by_label("Drawn")
+    drawn.select_option("volume")
     browser.wait_until("explorer.wait(60).board.timeline.y_label", "volume")
     person.look("timeline_view", "volume")
-    timeline.locator("select").select_option("close")
+    drawn.select_option("close")
     browser.wait_until("explorer.wait(60).board.timeline.y_label", "close")
 
     # Home: as a frame, and as a cell that needs no explorer.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cepkit.widgets.data_bar import DataBar
 from cepkit.widgets.funnel_view import FunnelView
 from cepkit.widgets.match_table import MatchTable
 from cepkit.widgets.nfa_view import NfaView
@@ -14,6 +15,7 @@ from cepkit.widgets.stepper import Stepper
 from cepkit.widgets.timeline_view import TimelineView
 
 KINDS = {
+    "data_bar": DataBar,
     "query_editor": QueryEditor,
     "nfa_view": NfaView,
     "timeline_view": TimelineView,
@@ -27,7 +29,40 @@ KINDS = {
 QUERY = "PATTERN SEQ(A a, B b)\nWHERE b.prise > a.price AND b.kind = '𝄞'"
 MARCH = 1_709_287_200_000.0  # 2024-03-01 10:00 UTC in milliseconds
 
+
+def field(name, label, choices, chosen, **more):
+    """Return a selector of the head."""
+    plain = {"many": False, "empty": "none", "locked": "", "needed": False, "takes_text": False}
+    offered = [{"value": value, "note": note} for value, note in choices]
+    return {"name": name, "label": label, "choices": offered, "chosen": chosen, **plain, **more}
+
+
+COLUMNS = [("symbol", "text"), ("venue", "text"), ("lot no", "integer")]
+FIELDS = [
+    field("partition_by", "Key columns", COLUMNS, ["symbol"], many=True),
+    field("order_by", "Clock", [("ts", "time[us]"), ("seq", "integer")], ["ts"], many=True),
+    field("event_type", "Event type", COLUMNS, [], needed=True),
+    field("strategy", "Strategy", [("any", ""), ("next", "")], [], locked="only for PATTERN queries"),
+    field("value", "Drawn", [("price", ""), ("size", "")], ["price"], empty=""),
+    field("measures", "Measures", [("count", "count()")], ["count"], many=True, takes_text=True),
+]
 FULL = {
+    "data_bar": {
+        "fields": FIELDS,
+        "language": "regex",
+        "rows": "1,000,000 rows",
+        "note": "measures: 'x y' is no name",
+        "key": {"text": "symbol = AAA", "place": 1, "n": 40, "matches": "7 matches"},
+        "found": {
+            "search": "",
+            "order": "name",
+            "page": 1,
+            "n_pages": 2,
+            "shown": 0,
+            "told": "40 keys, 1 with matches, 39 without",
+            "rows": [{"id": 0, "text": "AAA", "matches": "7"}, {"id": 4, "text": "AAB", "matches": "0"}],
+        },
+    },
     "query_editor": {
         "text": QUERY,
         "errors": [{"start": 30, "end": 35, "line": 2, "message": "column 'prise' not found\n  ^^^^^"}],

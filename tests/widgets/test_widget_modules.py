@@ -64,6 +64,11 @@ def wait_for_saved(page, n=1):
 
 # A text that each shows, and what to change so that it shows another.
 SHOWN = {
+    "data_bar": (
+        "symbol = AAA, 1 of 40 keys",
+        {"key": {"text": "symbol = AAB", "place": 2, "n": 40, "matches": ""}},
+        "symbol = AAB, 2 of 40 keys",
+    ),
     "query_editor": ("Running 42 %", {"status": {"state": "done", "message": "", "progress": None}}, "Done"),
     "nfa_view": ("1,234", {"live": [{"state": 0, "n": 5678}]}, "5,678"),
     "timeline_view": ("first 3 of 1.2e9 matches", {"span_note": "3 matches"}, "3 matches"),
@@ -407,7 +412,7 @@ def test_timeline_draws_from_bytes_that_begin_anywhere(page, show):
     assert colours(page, 0.1, 0.9) == 1
     page.evaluate("hosts.widget.remove(); hosts = {}")
     root = show("timeline_view")
-    assert colours(page, 0.1, 0.9, 20, 220) > 10
+    assert colours(page, 0.1, 0.9, 20, 110) > 10
     assert "3,600 events, 3 matches, 2024-03-01 10:00:00 to 2024-03-01 10:59:59" in root.locator(
         "canvas"
     ).get_attribute("aria-label")
@@ -418,7 +423,7 @@ def test_timeline_takes_the_theme_of_the_page(page, show):
     settle(page)
     # The mean red of what is painted in the margin, where the ticks' texts are.
     red = """() => {
-      const { data } = document.querySelector("canvas").getContext("2d").getImageData(0, 236, 900, 44);
+      const { data } = document.querySelector("canvas").getContext("2d").getImageData(0, 112, 900, 44);
       const painted = [...data.keys()].filter((k) => k % 4 === 0 && data[k + 3] > 150);
       return painted.reduce((sum, k) => sum + data[k], 0) / painted.length;
     }"""

@@ -109,6 +109,7 @@ def test_a_still_picture_comes_with_the_widget(stem, is_full, monkeypatch):
 
 def test_reprs_say_what_is_in_them():
     assert {stem: repr(full(stem)) for stem in STEMS} == {
+        "data_bar": "DataBar(regex, 1,000,000 rows, symbol = AAA, 1 of 40 keys)",
         "funnel_view": "FunnelView(3 steps)",
         "match_table": "MatchTable(20 rows x 2 columns, page 50000000000000000001 of 100000000000000000000, "
         "2000000000000000000000 matches)",
@@ -214,7 +215,7 @@ def test_every_widget_has_its_files_and_there_are_no_others():
     sheets = {path.stem for path in FOLDER.glob("*.css")}
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "cepkit").rglob("*.py")]
     views = {stem for text in sources for stem in re.findall(r'_css = browser_half\("(\w+)"', text)}
-    assert set(STEMS) < views and len(views) == 12
+    assert set(STEMS) < views and len(views) == 13
     assert sheets - views == {"common"}
     assert modules - views == {"drawing", "query_painting", "time_window", "timeline_painting"}
     assert {path.suffix for path in FOLDER.iterdir()} == {".js", ".css"}

@@ -33,7 +33,7 @@ from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.parsing import is_sase
+from cepkit.language.sequences.parsing import is_sase, parse_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.printing import duration_text, sase_text
 from cepkit.language.sequences.query import SequenceQuery
@@ -166,6 +166,31 @@ def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
     return TextReading(text, None, tuple(mistakes), pieces)
 
 
+@dataclass(frozen=True, slots=True)
+class TextSettings:
+    """The settings that a text contains, which no selector may repeat."""
+
+    strategy: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+
+def settings_in(text: str) -> TextSettings:
+    """Return the settings in the text of a sequence; none for other texts and for mistakes.
+
+    Examples
+    --------
+    >>> settings_in("PATTERN SEQ(A a, B b) WHERE strict_contiguity AND [item]")
+    TextSettings(strategy='strict', partition_by=('item',))
+    """
+    if not is_sase(text):
+        return TextSettings()
+    try:
+        parts = parse_sase(text)
+    except CepError:
+        return TextSettings()
+    return TextSettings(parts.strategy, tuple(parts.partition_by))
+
+
 _FOR_SEQUENCES = frozenset(
     ["event_type", "strategy", "scope", "strict_time", "after_match", "evaluation_order"]
 )
@@ -174,7 +199,8 @@ _FOR_SEQUENCES = frozenset(
 def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
     r"""Return the keywords that apply to the kind of query in a text, and the parameters that it names.
 
-    An edit may turn a regex into a sequence, but cannot change the keywords.
+    An edit may turn a regex into a sequence, or name the keys and the strategy in the text. It cannot change
+    the keywords.
 
     Examples
     --------
@@ -183,6 +209,8 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
     {'order_by': 't', 'params': {'n': 1}}
     """
     dropped = {"define"} if is_sase(text) else _FOR_SEQUENCES
+    settings = settings_in(text)
+    dropped = dropped | {name for name in ("strategy", "partition_by") if getattr(settings, name)}
     kept = {name: value for name, value in call.items() if name not in dropped}
     said = f"{text} {' '.join(map(str, (call.get('measures') or {}).values()))}"
     if kept.get("params"):

@@ -155,12 +155,15 @@ class SearchedFrame:
         step = max(1, self.source.n_rows // SAMPLE)
         return self.source.column(name).take(slice(None, None, step))
 
-    def columns(self) -> list[dict[str, str]]:
-        """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column."""
+    def columns(self, has_notes: bool = True) -> list[dict[str, str]]:
+        """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column.
+
+        Notes read the columns of texts; without them, the schema is enough.
+        """
         described = []
         for name, of in self.schema.items():
             note = "several columns of this name" if name in self.source.duplicates else ""
-            if of.kind == TEXT and not note:
+            if of.kind == TEXT and has_notes and not note:
                 texts = self.texts(name)
                 more = f", … {len(texts):,} in all" if len(texts) > FEW_TEXTS else ""
                 note = ", ".join(map(str, texts[:FEW_TEXTS])) + more

@@ -16,6 +16,7 @@ from cepkit.explorer.moment_traits import moment_traits
 from cepkit.explorer.query.text import collect_warnings
 from cepkit.explorer.reason_traits import reason_traits
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.keys import Keys
 from cepkit.explorer.running.pages import CANONICAL, PAGE, columns_and_rows
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.running.series import describe, drawable, series_of
@@ -26,9 +27,9 @@ from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.part import stoppable
 from cepkit.widgets.stepper import NEXT_MATCH
 
-# Jobs of the thread, the most urgent first; the last three give way to the others.
-KINDS = ("run", "select", "page", "window", "mark", "reasons", "count", "step", "funnel")
-RUN, SELECT, PAGE_OF, WINDOW, MARK, REASONS, COUNT, STEP, FUNNEL = KINDS
+# Jobs of the thread, the most urgent first; the last four give way to the others.
+KINDS = ("run", "select", "page", "window", "keys", "mark", "reasons", "count", "step", "funnel", "notes")
+RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 ROWS_NAMED = 8  # most clicked rows that are explained together
@@ -48,17 +49,23 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
-        self.worker = Worker(KINDS, self._show_failure, n_modest=3)
+        self.worker = Worker(KINDS, self._show_failure, n_modest=4)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
         self.value: str | None = None  # the column of the timeline; None: the query determines it
         self.order = CANONICAL  # of the table, as the user chose it
         self.unmatched: Any = None  # the program whose events are shown before the first result
         self.partition: int | None = None
+        self._kept_key: tuple[tuple[str, ...], int] | None = None  # key columns and key that the user chose
+        self._keys: Keys | None = None
         self.chosen: Chosen | None = None
         self.asked: list[int] = []  # positions of the clicked rows
         self._explained: Result | None = None  # the result of the shown reasons
         self._drawn_events: Any = None  # the events of the shown timeline
+        self._previewed: Any = None  # the events of the timeline before the first result
+        self._banded: Result | None = None  # the result whose matches the timeline shows
+        self._has_notes = False  # whether the columns in the editor have notes
+        self._is_drawn = False  # whether the timeline shows events
         self._has_looked = False  # whether the table shows some matches of an unfinished run
         self._is_cold = True  # whether no query of the newest shape was counted, so that none is compiled
 
@@ -71,14 +78,20 @@ class Presenter:
     # --- wishes
 
     def stop(self) -> None:
-        """Stop the current run; the table returns to the last result."""
+        """Stop the current run; the table returns to the last result, and the events stay."""
         self.worker.cancel()
-        for widget in (self.board.table, self.board.timeline, self.board.funnel):
-            self.board.set(widget, {"busy": False})
+        self._rest()
+        if self.result is None and not self._is_drawn and self.unmatched is not None:
+            self.board.set(self.board.timeline, {"busy": True})
+            self._redraw()
+        result = self.result
+        if result is not None and self._banded is not result:  # the table shows it, the timeline does not yet
+            self.board.set(self.board.timeline, {"busy": True})
+            self.worker.submit(WINDOW, lambda turn: self._draw_bands(turn, result))
         if self._has_looked:
             self._has_looked = False
             if self.result is None:
-                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "0", "limit_note": ""})
+                self.board.set(self.board.table, {"rows": [], "numbers": [], "total": "", "limit_note": ""})
             elif self.result.is_counted:
                 self.show_page(1, CANONICAL)
             else:
@@ -89,6 +102,8 @@ class Presenter:
     def run(self, program: Any, automaton: Automaton, notes: list[str], version: int, is_new: bool) -> None:
         """Run a compiled query; ``is_new`` says whether its shape is new."""
         self._is_cold = is_cold = is_new or self._is_cold
+        if self.result is None:
+            self.unmatched = program
         self.board.say("running", _message(is_cold), version=version, errors=[])
         self.worker.submit(
             RUN,
@@ -139,6 +154,15 @@ class Presenter:
         self.unmatched = program
         self._redraw()
 
+    def show_key(self, partition: int | None = None, step: int = 0, name: str | None = None) -> None:
+        """Show another key: by its number or its values as text, or the neighbour ``step`` keys away."""
+        self.board.set(self.board.timeline, {"busy": True})
+        self.worker.submit(WINDOW, lambda turn: self._show_key(turn, partition, step, name))
+
+    def find_keys(self, search: str, order: str, page: int) -> None:
+        """Show a page of the keys that contain a text."""
+        self.worker.submit(KEYS, lambda turn: self._find_keys(turn, search, order, page))
+
     def select_state(self, state: int | None) -> None:
         """Mark the events that lead to a state of the automaton, and their names; None to unmark them."""
         result = self.result_for("select_state")
@@ -186,9 +210,11 @@ class Presenter:
         began = time.perf_counter()
         events = self.data.events(program)
         checkpoint()
+        if self.result is None and self._previewed is not events:
+            self._draw_unmatched(turn, program, [])
 
         def report(done: float) -> None:
-            turn.deliver(lambda: self.board.say("running", _message(is_cold), progress=done))
+            turn.deliver(lambda: self.board.say("running", "searching", progress=done))
 
         progress = ShareDone(events.n_events, report)
         result = Result(self.data, program, lambda: self.data.run(program, self.engine, progress), automaton)
@@ -271,13 +297,45 @@ class Presenter:
         """Return the first page in the user's order if the result still has its column."""
         return result.pages.traits(1, result.pages.order_or_canonical(self.order))
 
-    def _bands_of(self, result: Result) -> tuple[int | None, dict[str, Any], dict[str, Any]]:
-        """Return the partition to show, its timeline and its marks."""
+    def _bands_of(self, result: Result) -> tuple[int | None, dict, dict, dict]:
+        """Return the partition to show, its timeline, its marks, and the trait of its key."""
         partition = self._partition_for(result)
         window = self._kept_window(result, partition)
         checkpoint()
         told = marks_of(result, self.board.nfa.selected, partition, window)
-        return partition, result.timeline(partition, window), told
+        return partition, result.timeline(partition, window), told, self._key_of(result, partition)
+
+    def _draw_bands(self, turn: Turn, result: Result) -> None:
+        drawn = self._bands_of(result)
+
+        def show() -> None:
+            self._show_bands(result, *drawn)
+            if result.is_counted:
+                self._submit_rest(result)
+
+        turn.deliver(show)
+
+    def _keys_of(self, program: Any, events: Any) -> Keys | None:
+        """Return the keys of the frame by the key columns of a query, or None without keys."""
+        by = program.query.partition_by
+        if not by or not events.n_events:
+            return None
+        if self._keys is None or self._keys.by != by:
+            self._keys = Keys(self.data.source, events, by)
+        return self._keys
+
+    def _key_of(self, result: Result, partition: int | None) -> dict[str, Any]:
+        """Return the trait of a key of a result."""
+        keys = self._keys_of(result.program, result.events)
+        counts = result.counts_by_partition if result.is_counted else None
+        return {} if keys is None else keys.describe(partition or 0, counts)
+
+    def _kept_partition(self, program: Any, events: Any) -> int | None:
+        """Return the key that the user chose, or None."""
+        if self._kept_key is None or events.n_partitions < 2:
+            return None
+        by, partition = self._kept_key
+        return partition if by == program.query.partition_by else None
 
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True
@@ -285,11 +343,20 @@ class Presenter:
         self.board.say("running", f"found some matches, {look['total']}; finding all of them")
 
     def _partition_for(self, result: Result) -> int | None:
-        """Return the shown partition if it still has a match, otherwise the partition of the first match."""
-        is_same = self._drawn_events is result.events and self.partition is not None
+        """Return the key that the user chose.
+
+        Without one, it is the shown key if it still has a match, otherwise the key of the first match.
+        """
+        if (kept := self._kept_partition(result.program, result.events)) is not None:
+            return kept
+        if self.partition is None or result.n_partitions < 2:
+            return result.partition_of_first()
+        is_same = self._drawn_events is result.events
         if is_same and not result.is_counted:
             return self.partition
-        if is_same and (result.events.partition_of_event[result.ends] == self.partition).any():
+        ends = result.ends if result.is_counted else result.opening.block.last
+        is_shown = is_same or self._previewed is result.events
+        if is_shown and (result.events.partition_of_event[ends] == self.partition).any():
             return self.partition
         return result.partition_of_first()
 
@@ -325,8 +392,12 @@ class Presenter:
         said = (self.sampled, f"{count_of_matches(n)} in {took:.2f} s", *notes)
         self.board.say("done", "; ".join(part for part in said if part), version=version)
 
-    def _show_bands(self, result: Result, partition: int | None, timeline: dict, told: dict) -> None:
-        self.partition, self._drawn_events = partition, result.events
+    def _show_bands(
+        self, result: Result, partition: int | None, timeline: dict, told: dict, key: dict
+    ) -> None:
+        self.partition, self._drawn_events, self._is_drawn = partition, result.events, True
+        self._banded = result
+        self.board.set(self.board.bar, {"key": key})
         kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
         self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
         if not self.asked:
@@ -339,6 +410,7 @@ class Presenter:
             self.why_not(self.asked)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
+        self._submit_notes()
 
     def _select(self, turn: Turn, result: Result, number: int) -> None:
         chosen = result.choose(number)
@@ -351,11 +423,14 @@ class Presenter:
         timeline = None if partition == self.partition else result.timeline(partition)
         told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
         points = result.points(chosen, partition)
-        stepping = result.stepping(partition)
+        stepping, key = result.stepping(partition), self._key_of(result, partition)
         position = stepping.index_of(chosen.positions[-1]) + 1
 
         def show() -> None:
+            if self.partition != partition:
+                self._kept_key = None
             self.chosen, self.partition = chosen, partition
+            self.board.set(self.board.bar, {"key": key})
             self.board.set(self.board.table, {**(table or {}), "selected": str(chosen.number)})
             more = {} if timeline is None else {**timeline, "window": [], "busy": False}
             self.board.set(self.board.timeline, {**more, "points": points, "selected": chosen.number})
@@ -402,11 +477,80 @@ class Presenter:
     def _draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
         events, source = self.data.events(program), self.data.source
         checkpoint()
-        series = series_of(program, source, events, 0 if events.n_partitions > 1 else None, self.value)
+        keys = self._keys_of(program, events)
+        partition = self._kept_partition(program, events)
+        if partition is None and keys is not None and events.n_partitions > 1:
+            partition = int(keys.partitions[0])
+        series = series_of(program, source, events, partition, self.value)
         choices = drawable(program, source)
         told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
         timeline = {**describe(series, window), **told}
-        turn.deliver(lambda: self.board.set(self.board.timeline, timeline))
+        key = {} if keys is None else keys.describe(partition or 0)
+
+        def show() -> None:
+            self.partition, self._previewed, self._is_drawn = partition, events, True
+            kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
+            self.board.set(self.board.timeline, {**timeline, **kept})
+            self.board.set(self.board.bar, {"key": key})
+            self._submit_notes()
+
+        turn.deliver(show)
+
+    def _submit_notes(self) -> None:
+        """Describe the values of the columns, once; this reads all columns of texts."""
+        if not self._has_notes:
+            self.worker.submit(NOTES, self._describe_columns)
+
+    def _describe_columns(self, turn: Turn) -> None:
+        columns = self.data.columns()
+
+        def show() -> None:
+            self._has_notes = True
+            self.board.set(self.board.editor, {"columns": columns})
+
+        turn.deliver(show)
+
+    def _show_key(self, turn: Turn, partition: int | None, step: int, name: str | None) -> None:
+        result, program = self.result, self.unmatched if self.result is None else self.result.program
+        keys = None if program is None else self._keys_of(program, self.data.events(program))
+        if keys is None:
+            raise CepError("show_key: the data has no keys; choose key columns first")
+        if name is not None:
+            partition = keys.partition_of(name)
+            if partition is None:
+                raise CepError(f"show_key: there is no key {name!r}")
+        elif partition is None:
+            partition = keys.neighbour(self.partition, step)
+        self._kept_key = keys.by, partition
+        if result is None:
+            self._draw_unmatched(turn, program, [])
+            return
+        shown = partition if result.n_partitions > 1 else None
+        timeline = result.timeline(shown)
+        checkpoint()
+        told = marks_of(result, self.board.nfa.selected, shown, None)
+        asked, key = places_of_events(result, self.asked, shown), self._key_of(result, shown)
+
+        def show() -> None:
+            if self.chosen is not None and shown is not None and self.chosen.partition != shown:
+                self.select(None)
+            self.partition = shown
+            more = {"asked": asked, "window": [], "busy": False}
+            self.board.set(self.board.timeline, {**timeline, **more})
+            self._show_marks(told)
+            self.board.set(self.board.bar, {"key": key})
+            self.worker.submit(STEP, lambda turn: self._step(turn, result, 0))
+
+        turn.deliver(show)
+
+    def _find_keys(self, turn: Turn, search: str, order: str, page: int) -> None:
+        result, program = self.result, self.unmatched if self.result is None else self.result.program
+        keys = None if program is None else self._keys_of(program, self.data.events(program))
+        if keys is None:
+            return
+        counts = result.counts_by_partition if result is not None and result.is_counted else None
+        found = keys.find(search, order, page, self.partition, counts)
+        turn.deliver(lambda: self.board.set(self.board.bar, {"found": found}))
 
     def _mark(self, turn: Turn, result: Result) -> None:
         told = marks_of(result, self.board.nfa.selected, self.partition, list(self.board.timeline.window))
@@ -481,12 +625,18 @@ class Presenter:
 
         turn.deliver(show)
 
+    def _rest(self) -> None:
+        """Say that no part of the board is being computed."""
+        for widget in (self.board.table, self.board.timeline, self.board.funnel):
+            self.board.set(widget, {"busy": False})
+
     def _show_failure(self, turn: Turn, error: BaseException) -> None:
         """Show the error of a job; the thread calls it."""
         if turn.is_cancelled:
             return
-        for widget in (self.board.table, self.board.timeline, self.board.funnel):
-            self.board.set(widget, {"busy": False})
+        self._rest()
+        if not self._is_drawn:
+            self.board.set(self.board.timeline, {"sampled": f"the events cannot be drawn: {error}"})
         if self.board.table.total == COUNTING:
             self.board.set(self.board.table, {"total": NOT_COUNTED})
         if turn.kind in (RUN, COUNT):
@@ -502,7 +652,7 @@ class Presenter:
 
 
 def _message(is_cold: bool) -> str:
-    return "compiling a pattern of a new shape, then running it" if is_cold else "running"
+    return "compiling a pattern of a new shape" if is_cold else "searching"
 
 
 def _has_same_order(before: Result | None, after: Result) -> bool:

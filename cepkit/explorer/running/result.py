@@ -18,6 +18,7 @@ from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.keys import count_by_partition
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
 from cepkit.explorer.running.series import Series, describe, drawable, series_of
 from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
@@ -27,6 +28,7 @@ from cepkit.planning.planner import Engine
 from cepkit.results.arguments import no_such_match
 from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
+from cepkit.widgets.base import counted
 
 SPANS = 2000  # matches drawn as bands
 SHOWN_VALUES = 14  # columns of the event in the stepper
@@ -181,6 +183,15 @@ class Result:
             return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
         return [0, *accumulate(int(count) for count in counts)]
 
+    @cached_property
+    def counts_by_partition(self) -> np.ndarray:
+        """The number of matches of every partition; all matches are counted."""
+        counts = None
+        if self.is_sequence:
+            counts = self._ends[1]
+            counts = list(counts) if self.matches.count() >= _LARGEST else np.asarray(counts, np.int64)
+        return count_by_partition(self.events.partition_of_event[self.ends], counts, self.n_partitions)
+
     def partition_of_first(self) -> int | None:
         """Return the partition of the first match, or of the first event; None for a single partition."""
         if self.n_partitions < 2:
@@ -188,16 +199,6 @@ class Result:
         ends = self.ends if self.is_counted else self.opening.block.last
         position = int(ends[0]) if len(ends) else 0
         return int(self.events.partition_of_event[position]) if self.events.n_events else None
-
-    def key_of(self, partition: int | None) -> str:
-        """Return the key of a partition in words: ``symbol = AAB``."""
-        if partition is None:
-            return ""
-        position = int(np.argmax(self.events.partition_of_event == partition))
-        row = self.events.rows(np.array([position]))
-        by = self.program.query.partition_by
-        values = (cell(self.data.source.arrow(name, row).to_pylist()[0]) or "null" for name in by)
-        return ", ".join(f"{name} = {value}" for name, value in zip(by, values, strict=True))
 
     # --- one match
 
@@ -267,11 +268,8 @@ class Result:
         series = self.series(partition)
         spans, ids, note = self.spans(partition, window)
         drawn = describe(series, window)
-        shown = [drawn["sampled"]] if drawn["sampled"] else []
-        if self.n_partitions > 1 and partition is not None:
-            shown.insert(0, f"{self.key_of(partition)}, one of {self.n_partitions:,} partitions")
         choices = drawable(self.program, self.data.source)
-        bands = {"spans": spans, "span_ids": ids, "span_note": note, "sampled": "; ".join(shown)}
+        bands = {"spans": spans, "span_ids": ids, "span_note": note}
         return {**drawn, **bands, "choices": choices, "value": series.y_label if choices else ""}
 
     def spans(
@@ -291,12 +289,12 @@ class Result:
         spans = self._drawn_bands(series, first, last)
         total = self.matches.count()
         where = " from here on" if window else ""
-        key = " of this partition" if partition is not None and self.n_partitions > 1 else ""
+        key = " of this key" if partition is not None and self.n_partitions > 1 else ""
         note = ""
         if len(first) < n_there:
             note = f"first {len(first):,} of {count_text(n_there)} matches{key}{where}"
         elif n_there < total:
-            note = f"{n_there:,} matches{key}{where}, {count_text(total)} in all"
+            note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
         return spans, ids, note
 
     def _drawn_bands(self, series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -317,7 +315,7 @@ class Result:
         if found is None or not (len(found.block) or found.is_all):
             return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
         where = " from here on" if low else ""
-        key = "" if is_one else " of this partition"
+        key = "" if is_one else " of this key"
         note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
         return self._drawn_bands(series, found.block.first, found.block.last), ids, note
 

@@ -1,0 +1,214 @@
+"""The selectors of the board: which columns, strategies and measures a query can use, and what is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.errors import CepError
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NUMBERS, TEXT, TIME, ColumnType
+from cepkit.explorer.query.text import settings_in
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.printing import print_expression, quoted_name
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.parsing import is_sase
+from cepkit.language.sequences.query import SequenceQuery
+
+CHOSEN = ("partition_by", "order_by", "event_type", "strategy", "measures")
+DRAWN = "value"
+KINDS_OF_KEYS = (TEXT, BOOLEAN, INTEGER)
+KINDS_OF_CLOCKS = (TIME, DURATION, INTEGER, FLOAT, TEXT)
+KINDS_OF_TYPES = (TEXT, INTEGER, BOOLEAN)
+STRATEGIES = {
+    "any": "skips any events",
+    "next": "skips events that cannot continue the match",
+    "partition": "skips no event of the key",
+    "strict": "skips no event",
+}
+_OF_COLUMN = ("first", "last", "min", "max", "avg")  # measures of a number, offered for every match
+_SHOWN_COLUMNS = 6  # columns of numbers with measures
+
+
+@dataclass(frozen=True)
+class Data:
+    """The part of a frame that its selectors need."""
+
+    schema: Mapping[str, ColumnType]
+    duplicates: frozenset[str] = frozenset()
+
+    def columns(self, kinds: tuple[str, ...]) -> list[str]:
+        """Return the columns of some kinds, the first kind first."""
+        return [
+            name
+            for kind in kinds
+            for name, of in self.schema.items()
+            if of.kind == kind and name not in self.duplicates
+        ]
+
+
+def language_of(text: str) -> str:
+    """Return the language of a text: ``"PATTERN"``, ``"regex"``, or an empty text."""
+    return "" if not text.strip() else "PATTERN" if is_sase(text) else "regex"
+
+
+def lacks_event_type(text: str, call: Mapping[str, Any], mistakes: Iterable[str]) -> bool:
+    """Return whether a sequence is not understood because no column has the types of its events."""
+    if not is_sase(text) or call.get("event_type"):
+        return False
+    return any(message.startswith("event_type:") for message in mistakes)
+
+
+def fields_of(
+    data: Data,
+    call: Mapping[str, Any],
+    text: str,
+    query: RegexQuery | SequenceQuery | None,
+    drawn: tuple[list[str], str],
+    needs_event_type: bool = False,
+) -> list[dict[str, Any]]:
+    """Return the traits of the selectors.
+
+    Parameters
+    ----------
+    data : Data
+    call : mapping of str to value
+        The keywords that are chosen now.
+    text : str
+        The text in the editor.
+    query : RegexQuery or SequenceQuery or None
+        The newest query without mistakes.
+    drawn : tuple of (list of str, str)
+        The columns that the timeline can show, and the one that it shows.
+    needs_event_type : bool
+        Whether the query lacks the column of event types.
+    """
+    said, is_sequence = settings_in(text), is_sase(text)
+    keys = _columns(data, KINDS_OF_KEYS, call.get("partition_by"))
+    clocks = _columns(data, KINDS_OF_CLOCKS, call.get("order_by"))
+    types = _columns(data, KINDS_OF_TYPES, call.get("event_type"))
+    strategies = [{"value": name, "note": note} for name, note in STRATEGIES.items()]
+    only = "" if is_sequence or not text.strip() else "only for PATTERN queries"
+    strategy = said.strategy or call.get("strategy") or "any"
+    return [
+        {
+            **_field("partition_by", "Key columns", keys, said.partition_by or call.get("partition_by")),
+            "many": True, "empty": "none",
+            "locked": "the query names them in WHERE [ ]" if said.partition_by else "",
+        },
+        {
+            **_field("order_by", "Clock", clocks, call.get("order_by")),
+            "many": True, "empty": "order of the rows",
+        },
+        {
+            **_field("event_type", "Event type", types, call.get("event_type")),
+            "empty": "none", "needed": needs_event_type, "locked": only,
+        },
+        {
+            **_field("strategy", "Strategy", strategies, None if only else strategy),
+            "empty": "contiguous", "locked": only or ("the query names it in WHERE" if said.strategy else ""),
+        },
+        {**_field(DRAWN, "Drawn", [{"value": name, "note": ""} for name in drawn[0]], drawn[1] or None)},
+        {
+            **_field("measures", "Measures", _measures(data, call, query), _chosen_measures(call, query)),
+            "many": True, "empty": "default", "takes_text": True,
+        },
+    ]  # fmt: skip
+
+
+def _field(name: str, label: str, choices: list[dict[str, str]], chosen: Any) -> dict[str, Any]:
+    values = [chosen] if isinstance(chosen, str) else list(chosen or ())
+    field = {"name": name, "label": label, "choices": choices, "chosen": values}
+    return {**field, "many": False, "empty": "", "locked": "", "needed": False, "takes_text": False}
+
+
+def _columns(data: Data, kinds: tuple[str, ...], chosen: Any) -> list[dict[str, str]]:
+    """Return columns as choices; a chosen column is a choice whatever its type is."""
+    given = [chosen] if isinstance(chosen, str) else list(chosen or ())
+    names = dict.fromkeys([*data.columns(kinds), *(name for name in given if name in data.schema)])
+    return [{"value": name, "note": str(data.schema[name])} for name in names]
+
+
+# --- measures
+
+
+def measures_of_default(query: RegexQuery | SequenceQuery | None) -> dict[str, str]:
+    """Return the measures of a query that names none, as texts by name."""
+    if query is None:
+        return {}
+    if isinstance(query, SequenceQuery):
+        return {name: print_expression(tree) for name, tree in default_measures(query)}
+    ends = {
+        f"{end}_{name}": f"{end}({quoted_name(name)})" for end in ("first", "last") for name in query.order_by
+    }
+    return {**ends, "count": "count()"}
+
+
+def measures_offered(data: Data, query: RegexQuery | SequenceQuery | None) -> dict[str, str]:
+    """Return some measures by name that fit a query: of its clock, and of the columns of numbers."""
+    if query is None:
+        return {}
+    taken = {*query.partition_by, *query.order_by}
+    numbers = [name for name in data.columns(NUMBERS) if name not in taken][:_SHOWN_COLUMNS]
+    offered = measures_of_default(query)
+    if isinstance(query, SequenceQuery):
+        for variable in query.variables:
+            if variable in query.group_variables:
+                offered |= {
+                    f"{variable}_{how}_{name}": f"{how}({variable}.{quoted_name(name)})"
+                    for name in numbers
+                    for how in ("min", "max", "avg")
+                }
+            else:
+                offered |= {f"{variable}_{name}": f"{variable}.{quoted_name(name)}" for name in numbers}
+        return offered
+    offered |= {f"{how}_{name}": f"{how}({quoted_name(name)})" for name in numbers for how in _OF_COLUMN}
+    return offered
+
+
+def _measures(
+    data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | None
+) -> list[dict[str, str]]:
+    own = {name: _as_text(value) for name, value in (call.get("measures") or {}).items()}
+    offered = {
+        **own,
+        **{name: text for name, text in measures_offered(data, query).items() if name not in own},
+    }
+    return [{"value": name, "note": text} for name, text in offered.items()]
+
+
+def _chosen_measures(call: Mapping[str, Any], query: RegexQuery | SequenceQuery | None) -> list[str]:
+    own = call.get("measures")
+    return list(measures_of_default(query) if own is None else own)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else print_expression(value)
+
+
+def choose_measures(
+    data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | None, names: Iterable[str]
+) -> dict[str, Any] | None:
+    """Return the measures with these names; a name may be ``name = expression``. None for the default ones.
+
+    Raises
+    ------
+    CepError
+        For an unknown name, or a mistake in an expression.
+    """
+    known = {**measures_offered(data, query), **(call.get("measures") or {})}
+    chosen: dict[str, Any] = {}
+    for name in names:
+        own, equals, expression = name.partition("=")
+        if not equals:
+            if name not in known:
+                raise CepError(f"measures: {name!r} is not known; write 'name = expression'")
+            chosen[name] = known[name]
+            continue
+        own, expression = own.strip(), expression.strip()
+        if not own.isidentifier():
+            raise CepError(f"measures: {own!r} is no name; write 'name = expression', as in rows = count()")
+        parse_expression(expression, role=f"measure {own!r}")
+        chosen[own] = expression
+    return None if not chosen or list(chosen) == list(measures_of_default(query)) else chosen

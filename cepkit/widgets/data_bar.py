@@ -1,0 +1,103 @@
+"""The head of the explorer: selectors for columns, strategy and measures, and the shown key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from cepkit.plots.stills.tables import lines_svg
+from cepkit.widgets.base import View, browser_half
+
+
+class DataBar(View):
+    """Selectors for the columns of a query, and a control that picks and searches the shown key.
+
+    Parameters
+    ----------
+    fields : list of dict
+        One selector each. ``name``: the keyword that it sets; ``label``; ``many``: whether several choices
+        are possible; ``choices``: list of dict with ``value`` and ``note``; ``chosen``: list of values;
+        ``empty``: the text for no choice; ``locked``: why it cannot be changed, or an empty text;
+        ``needed``: whether the query needs a choice; ``takes_text``: whether the user may add
+        ``name = expression``.
+    language : str
+        The language of the query, such as ``"regex"``. Empty before there is a query.
+    rows : str
+        The size of the data in words.
+    note : str
+        A sentence about a choice, for example a mistake. Empty for nothing.
+    key : dict
+        The shown key: ``text`` such as ``"symbol = AAA"``; ``place``, from 1, and ``n``, the number of keys;
+        ``matches`` in words. Empty if the data has no keys.
+    found : dict
+        A page of keys: ``search``, ``order`` and ``page`` of the wish; ``n_pages``; ``told``: the number of
+        keys in words; ``rows``: list of dict with ``id``, ``text`` and ``matches``; ``shown``: the id of the
+        shown key.
+    answered : int
+        The newest ``asked`` that Python has seen. The browser learns that Python is there.
+    chosen : dict
+        Written by the browser: ``name``, ``values`` and ``n``, which counts the choices.
+    wanted_keys : dict
+        Written by the browser: ``search``, ``order``, ``page`` and ``n`` for the next page of keys.
+    wanted_key : dict
+        Written by the browser: ``id`` of a key, or ``step`` to a neighbour of the shown one, and ``n``.
+    asked : int
+        Written by the browser after an action of the user.
+    """
+
+    _esm, _css = browser_half("data_bar")
+
+    # Python -> browser
+    fields = traitlets.List(traitlets.Dict()).tag(sync=True)
+    language = traitlets.Unicode().tag(sync=True)
+    rows = traitlets.Unicode().tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)
+    key = traitlets.Dict().tag(sync=True)
+    found = traitlets.Dict().tag(sync=True)
+    answered = traitlets.Int().tag(sync=True)
+    # browser -> Python
+    chosen = traitlets.Dict().tag(sync=True)
+    wanted_keys = traitlets.Dict().tag(sync=True)
+    wanted_key = traitlets.Dict().tag(sync=True)
+    asked = traitlets.Int().tag(sync=True)
+
+    def __init__(
+        self, *, fields: Sequence[dict] = (), language: str = "", rows: str = "", note: str = "",
+        key: dict | None = None, found: dict | None = None, answered: int = 0, chosen: dict | None = None,
+        wanted_keys: dict | None = None, wanted_key: dict | None = None, asked: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            fields=list(fields), language=language, rows=rows, note=note, key=key or {}, found=found or {},
+            answered=answered, chosen=chosen or {}, wanted_keys=wanted_keys or {},
+            wanted_key=wanted_key or {}, asked=asked,
+        )  # fmt: skip
+
+    @property
+    def key_text(self) -> str:
+        """The shown key in words; empty without keys."""
+        return key_text(self.key)
+
+    def _summary(self) -> str:
+        said = (self.language, self.rows, self.key_text)
+        return ", ".join(part for part in said if part)
+
+    def _still(self) -> str:
+        chosen = (f"{one['label']}: {', '.join(one['chosen'])}" for one in self.fields if one["chosen"])
+        said = "; ".join([*chosen, self.key_text]).strip("; ")
+        return lines_svg([said or "No columns are chosen."])
+
+
+def key_text(key: dict[str, Any]) -> str:
+    """Return the shown key in words.
+
+    Examples
+    --------
+    >>> key_text({"text": "symbol = AAA", "place": 1, "n": 40, "matches": ""})
+    'symbol = AAA, 1 of 40 keys'
+    """
+    if not key:
+        return ""
+    noun = "key" if key["n"] == 1 else "keys"
+    return f"{key['text']}, {key['place']:,} of {key['n']:,} {noun}"

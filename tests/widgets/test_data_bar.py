@@ -1,0 +1,130 @@
+"""The head of the explorer in a real browser: selectors, the search for keys, a kernel that is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.widget_cases import full
+from tests.support.widget_page import blank_page, mount
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser_page():
+    with blank_page(reduced_motion="reduce") as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser_page):
+    """The one page of this file with a head in a board; afterwards nothing may be left of it."""
+    page = browser_page
+    page.trouble.clear()
+    mount(page, full("data_bar"))
+    page.evaluate("document.body.classList.add('cepkit-data_bar-board')")
+    yield page
+    page.evaluate("hosts.widget.remove()")
+    assert page.trouble == [] and page.requests == []
+    assert (
+        page.evaluate("[left.listeners, left.timers.size, left.frames.size, left.observers.size]") == [0] * 4
+    )
+    page.evaluate("hosts = {}; document.body.replaceChildren()")
+
+
+def receive(page, /, **values):
+    page.evaluate("(values) => hosts.widget.receive(values)", values)
+
+
+def sent(page, name):
+    """Return what the browser sent as this trait."""
+    return [values[name] for values in page.evaluate("hosts.widget.saved") if name in values]
+
+
+def test_one_column_is_chosen(page):
+    page.get_by_label("Event type").select_option("venue")
+    page.get_by_label("Drawn").select_option("size")
+    assert sent(page, "chosen") == [
+        {"name": "event_type", "values": ["venue"], "n": 1},
+        {"name": "value", "values": ["size"], "n": 2},
+    ]
+    assert page.get_by_label("Strategy").is_disabled()
+    needed = page.locator(".needed").inner_text()
+    assert needed.startswith("Event type")
+
+
+def test_several_columns_are_ticked_in_order(page):
+    page.get_by_role("button", name="Key columns").click()
+    panel = page.get_by_role("dialog", name="Key columns")
+    panel.get_by_label("lot no").check()
+    assert sent(page, "chosen")[-1]["values"] == ["symbol", "lot no"]
+    fields = page.evaluate("hosts.widget.model.get('fields')")
+    fields[0]["chosen"] = ["symbol", "lot no"]
+    receive(page, fields=fields)
+    assert panel.is_visible() and panel.get_by_label("lot no").is_checked()
+    panel.get_by_label("symbol").uncheck()
+    assert sent(page, "chosen")[-1]["values"] == ["lot no"]
+    page.keyboard.press("Escape")
+    assert not panel.is_visible()
+    assert page.evaluate("document.activeElement.dataset.opens") == "partition_by"
+
+
+def test_a_measure_is_written(page):
+    page.get_by_role("button", name="Measures").click()
+    page.get_by_label("A measure of your own").fill("top = max(price)")
+    page.keyboard.press("Enter")
+    assert sent(page, "chosen") == [{"name": "measures", "values": ["count", "top = max(price)"], "n": 1}]
+    page.mouse.click(5, 500)  # outside
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_a_key_is_searched_and_chosen_with_the_keyboard(page):
+    page.get_by_role("button", name="Shown key").click()
+    page.keyboard.type("ab", delay=5)
+    page.wait_for_function("hosts.widget.saved.some((one) => one.wanted_keys?.search === 'ab')")
+    assert sent(page, "wanted_keys")[0] == {"search": "", "order": "name", "page": 1, "n": 1}
+    assert len([wish for wish in sent(page, "wanted_keys") if wish["search"]]) == 1  # after a pause
+    page.get_by_label("Order of the keys").select_option("fewest")
+    page.get_by_role("button", name="Next keys").click()
+    assert [(wish["order"], wish["page"]) for wish in sent(page, "wanted_keys")][-2:] == [
+        ("fewest", 1),
+        ("fewest", 2),
+    ]
+    page.get_by_label("Search a key").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert sent(page, "wanted_key") == [{"id": 4, "n": 1}]
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_keys_come_one_after_the_other(page):
+    page.get_by_role("button", name="Next key", exact=True).click()
+    page.get_by_role("button", name="Previous key", exact=True).click()
+    assert [wish["step"] for wish in sent(page, "wanted_key")] == [1, -1]
+    receive(page, key={})
+    assert not page.get_by_role("button", name="Next key", exact=True).is_visible()
+    assert "1,000,000 rows" in page.locator(".cepkit-data_bar").inner_text()
+
+
+def test_a_restarted_kernel_is_said(page):
+    gone = page.get_by_role("alert")
+    assert not gone.is_visible()
+    height = page.locator(".cepkit-data_bar").bounding_box()["height"]
+    page.evaluate("hosts.widget.el.classList.add('jupyter-widgets-disconnected')")
+    gone.wait_for()
+    assert "was restarted" in gone.inner_text() and "run the cell again" in gone.inner_text()
+    assert page.locator(".cepkit-data_bar").bounding_box()["height"] == height
+    page.mouse.click(300, 40)
+    assert sent(page, "asked") == []  # nobody is there to answer
+
+
+def test_an_action_asks_whether_the_kernel_is_there(page):
+    page.locator(".cepkit-data_bar .about").click()
+    page.keyboard.press("Shift")
+    assert sent(page, "asked") == [1]  # one question at a time
+    gone = page.get_by_role("alert")
+    gone.wait_for(timeout=7000)
+    assert "does not answer" in gone.inner_text()
+    receive(page, answered=1)
+    assert not gone.is_visible()
