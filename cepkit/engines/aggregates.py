@@ -142,7 +142,8 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
 
 def _count_aggregate(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
     """Return the aggregate in a tuple if the engine counts it, else None."""
-    if not isinstance(found, CountedMatches):
+    column = None if values is None else values[0]
+    if not isinstance(found, CountedMatches) or not found.can_aggregate(one.function, column):
         return None
     return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
 

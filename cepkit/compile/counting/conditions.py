@@ -51,8 +51,7 @@ class ConditionWriter(TermWriter):
 
     def __init__(self, program: SequenceProgram, graph: StateGraph, dtypes: Mapping[str, str]):
         # Conditions on single events are left out: graphs that differ in these alone share their kernels.
-        terms = [term for link in graph.links for term in link.terms]
-        terms += [term for link in graph.links for absence in link.absences for term in absence.terms]
+        terms = graph.terms
         functions, python = tuple(program.functions), not program.compiled
         used = {leaf.data[-1] for leaf in elements_of(terms)}
         columns = {name: dtype for name, dtype in dtypes.items() if name in used}

@@ -14,8 +14,12 @@ from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.terms import Term
+from cepkit.language.sequences.lines import Component
 
 MOST_STATES = 62
+
+# Conditions by the two components that they link, each with its leaves that read the earlier event.
+Between = dict[tuple[int, int], list[tuple[Term, frozenset[Term]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,13 @@ class StateGraph:
         tests += [absence.test for edge in self.edges for absence in self.links[edge.link].absences]
         return tuple(dict.fromkeys(tests))
 
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The conditions between events, with those on absent events."""
+        own = [term for link in self.links for term in link.terms]
+        own += [term for link in self.links for absence in link.absences for term in absence.terms]
+        return tuple(own)
+
     def pool(self, state: int) -> int:
         """Return the pool of a state's events."""
         return self.tests.index(self.states[state].test)
@@ -160,16 +171,13 @@ def elements_of(terms: Iterable[Term]) -> list[Term]:
 def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | str:
     """Return the state graph of a branch of ``program``, or why it has none, to complete "it …"."""
     components = bound.branch.components
-    for component in components:
-        if component.until is not None:
-            return f"'until' of {component.variable!r} ends its loop"
-        if {component.step, component.inner if component.high != 1 else "any"} != {"any"}:
-            return "may not skip any event between two events of a match (strategy 'any' may)"
-    between: dict[tuple[int, int], list[tuple[Term, frozenset[Term]]]] = {}
+    if reason := why_not_any(bound):
+        return reason
+    between: Between = {}
     for condition in bound.conditions:
         if condition.condition.absence is not None:
             continue
-        link = _link(bound, condition)
+        link = link_of(bound, condition)
         if isinstance(link, str):
             return link
         between.setdefault(link[0], []).append((condition.term, link[1]))
@@ -181,10 +189,21 @@ def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph |
         if isinstance(made, str):
             return made
         absent.setdefault(absence.before, []).append(made)
-    return _graph(program, bound, between, absent)
+    parts = graph_parts(program, bound, between, absent)
+    return parts if isinstance(parts, str) else StateGraph(*parts)
 
 
-def _link(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int], frozenset[Term]] | str:
+def why_not_any(bound: BoundBranch) -> str | None:
+    """Return why the paths of a graph of states cannot be the matches of a branch, or None."""
+    for component in bound.branch.components:
+        if component.until is not None:
+            return f"'until' of {component.variable!r} ends its loop"
+        if {component.step, component.inner if component.high != 1 else "any"} != {"any"}:
+            return "may not skip any event between two events of a match (strategy 'any' may)"
+    return None
+
+
+def link_of(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int], frozenset[Term]] | str:
     """Return the two components that a condition links, and its leaves that read the earlier event."""
     of, components = condition.component_of_variable, bound.branch.components
     leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
@@ -198,14 +217,21 @@ def _link(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int
         return (at, at), frozenset(leaf for leaf in leaves if leaf.data[1] == PREVIOUS)
     if set(of.values()) != {at - 1, at}:
         return reason
-    for leaf in leaves:
-        c, which = of[leaf.data[0]], leaf.data[1]
-        is_neighbour = which == EACH and not components[c].is_group
-        is_neighbour |= components[c].high == 1 and which in (EACH, LAST, 1)
-        is_neighbour |= which == (LAST if c == at - 1 else 1)
-        if not is_neighbour:
-            return reason
+    if not all(reads_neighbour(components[of[leaf.data[0]]], leaf, of[leaf.data[0]] < at) for leaf in leaves):
+        return reason
     return (at - 1, at), frozenset(leaf for leaf in leaves if of[leaf.data[0]] == at - 1)
+
+
+def reads_neighbour(component: Component, leaf: Term, is_earlier: bool) -> bool:
+    """Return whether a leaf reads the event next to the other component: the last or the first one."""
+    which = leaf.data[1]
+    is_single = (which == EACH and not component.is_group) or reads_single(component, leaf)
+    return is_single or which == (LAST if is_earlier else 1)
+
+
+def reads_single(component: Component, leaf: Term) -> bool:
+    """Return whether a leaf reads the only event of its component."""
+    return component.high == 1 and leaf.data[1] in (EACH, LAST, 1)
 
 
 def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> LinkAbsence | str:
@@ -234,7 +260,8 @@ def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> 
     return LinkAbsence(absence.variable, test, terms, sides.pop() if sides else "none")
 
 
-def _graph(program, bound, between, absent) -> StateGraph | str:
+def graph_parts(program: SequenceProgram, bound: BoundBranch, between: Between, absent) -> tuple | str:
+    """Return the fields of the `StateGraph` of a branch with these conditions, or why it has none."""
     components = bound.branch.components
     states: list[GraphState] = []
     first_state, copies_of = [], []
@@ -268,4 +295,4 @@ def _graph(program, bound, between, absent) -> StateGraph | str:
             for copy in range(component.low - 1, n_copies):
                 edge(base + copy, first_state[c + 1], (c, c + 1))
     has_gap = program.window.gap_within is not None
-    return StateGraph(bound, tuple(states), tuple(edges), tuple(links.values()), has_gap)
+    return bound, tuple(states), tuple(edges), tuple(links.values()), has_gap

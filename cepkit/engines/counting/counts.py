@@ -113,10 +113,8 @@ class PathCounter:
     def quick_bound(self, *, exact_windows: bool) -> int:
         """Return a bound that depends only on the number of members within a window."""
         graph = self.graph
-        n_of_pool = [
-            self._most_in_window(pool) if exact_windows else self.layout.n_members(pool)
-            for pool in range(len(graph.tests))
-        ]
+        most = self._most_in_window if exact_windows else self._most_in_any_window
+        n_of_pool = [most(pool) for pool in range(len(graph.tests))]
         bounds = []
         for t, state in enumerate(graph.states):
             bound, loop = int(state.is_first), False
@@ -128,6 +126,10 @@ class PathCounter:
                     bound += bounds[source] * n_of_pool[graph.pool(source)]
             bounds.append(bound << n_of_pool[graph.pool(t)] if loop else bound)
         return sum(bounds[t] for t in graph.finals)
+
+    def _most_in_any_window(self, pool: int) -> int:
+        """Return a bound on the members of a pool in a window that is quick to find."""
+        return self.layout.n_members(pool)
 
     def _most_in_window(self, pool: int) -> int:
         inside = self.layout.n_before(pool, self.last) - self.layout.n_before(pool, self.since)

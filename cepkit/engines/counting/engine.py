@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
+from cepkit.compile.counting.anchored_graph import AnchoredGraph, anchored_graph_of
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.counting.aggregates import aggregate, ratio
+from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
+from cepkit.engines.counting.anchored_walking import AnchoredWalk
 from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk
@@ -25,6 +29,7 @@ from cepkit.engines.shared.sequence_set import (
     joined,
 )
 from cepkit.events import NULL_INTEGER, Events
+from cepkit.language.sequences.lines import Component
 
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
 
@@ -35,8 +40,25 @@ def counting_unsupported(program: BoundQuery) -> str | None:
         return "runs event sequences only"
     if not program.compiled:
         return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
-    found = (state_graph_of(program, bound) for bound in program.branches)
-    return next((reason for reason in found if isinstance(reason, str)), None)
+    graphs = [state_graph_of(program, bound) for bound in program.branches]
+    reasons = [graph for graph in graphs if isinstance(graph, str)]
+    if not reasons or not any(component.high != 1 for component in _components(program)):
+        return reasons[0] if reasons else None
+    anchored = [
+        anchored_graph_of(program, bound)
+        for bound, graph in zip(program.branches, graphs, strict=True)
+        if isinstance(graph, str)
+    ]
+    return reasons[0] if any(isinstance(graph, str) for graph in anchored) else None
+
+
+def _components(program: SequenceProgram) -> Iterator[Component]:
+    return chain.from_iterable(bound.branch.components for bound in program.branches)
+
+
+def _graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | AnchoredGraph:
+    graph = state_graph_of(program, bound)
+    return anchored_graph_of(program, bound) if isinstance(graph, str) else graph
 
 
 def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
@@ -65,16 +87,22 @@ class CountedMatches(SequenceSet):
     def __init__(self, program: SequenceProgram, events: Events):
         self.program, self.events = program, events
         self._places = Places(program, events)
-        self._graphs: list[StateGraph] = [state_graph_of(program, bound) for bound in program.branches]
+        self._graphs = [_graph_of(program, bound) for bound in program.branches]
 
     @cached_property
     def _layouts(self) -> list[Layout]:
         accept = accepted(self._places)
-        return [Layout(graph, self._places, accept) for graph in self._graphs]
+        return [
+            (AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout)(graph, self._places, accept)
+            for graph in self._graphs
+        ]
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
-        return [PathCounter(layout) for layout in self._layouts]
+        return [
+            (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
+            for layout in self._layouts
+        ]
 
     @cached_property
     def _counts(self) -> list[np.ndarray | list[int]]:
@@ -82,8 +110,11 @@ class CountedMatches(SequenceSet):
         return [counter.by_place() for counter in self._counters]
 
     @cached_property
-    def _walks(self) -> list[PathWalk]:
-        return [PathWalk(layout, number) for number, layout in enumerate(self._layouts)]
+    def _walks(self) -> list[PathWalk | AnchoredWalk]:
+        return [
+            (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
+            for number, layout in enumerate(self._layouts)
+        ]
 
     @cached_property
     def _total(self) -> int:
@@ -149,6 +180,12 @@ class CountedMatches(SequenceSet):
             made.append(self.sample_of_branch(number, n_own, seed))
             first += own
         return joined(made).sorted()
+
+    def can_aggregate(self, function: str, values: np.ndarray | None) -> bool:
+        """Return whether `aggregate` computes this; otherwise the matches are enumerated."""
+        if not any(isinstance(graph, AnchoredGraph) for graph in self._graphs):
+            return True
+        return function not in ("min", "max") and (values is None or bool(np.isfinite(values).all()))
 
     def aggregate(
         self, function: str, variable: str, values: np.ndarray | None, present: np.ndarray | None

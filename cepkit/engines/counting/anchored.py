@@ -1,0 +1,185 @@
+"""Matches of an anchored graph: arrays of its anchors and entries, and exact numbers of matches."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+
+import numpy as np
+
+from cepkit.compile.counting.anchored_graph import AnchoredGraph
+from cepkit.compile.counting.anchored_source import (
+    AT_ANCHOR,
+    AT_ENTRY,
+    AnchoredWriter,
+    write_anchored_count,
+    write_reach,
+)
+from cepkit.compile.counting.counting import AT_LEAST
+from cepkit.engines.counting.counts import PathCounter
+from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
+from cepkit.engines.counting.residues import WORD
+from cepkit.engines.shared.kernels import dtypes_of
+from cepkit.engines.shared.places import accepted_places
+from cepkit.progress import checkpoint
+
+
+class AnchoredLayout(Layout):
+    """The events of an anchored graph as kernels read them; see `AnchoredKernel` for the arrays."""
+
+    graph: AnchoredGraph
+
+    @cached_property
+    def writer(self) -> AnchoredWriter:
+        """The writer of kernels. It knows the columns and constants of all kernels of the graph."""
+        return self.write_once(
+            "anchored", write=partial(AnchoredWriter, self.program, self.graph, self.dtypes)
+        )
+
+    @cached_property
+    def anchors(self) -> np.ndarray:
+        """The places where a match may begin, int64."""
+        return self.members(self.graph.pool(0))
+
+    @cached_property
+    def entries(self) -> np.ndarray:
+        """The places that any other state accepts, int64."""
+        return accepted_places((self._states != 0).view(np.uint8))
+
+    @cached_property
+    def _states(self) -> np.ndarray:
+        """The states that accept each place, as a mask."""
+        states = np.zeros(self.places.n, self.writer.mask_dtype)
+        for s in self.writer.states:
+            states |= self.accept[self.graph.states[s].test].astype(states.dtype) << states.dtype.type(s)
+        return states
+
+    @cached_property
+    def widest(self) -> int:
+        """The largest number of entries in the window of an anchor."""
+        return int((self.array("until") - self.array("first")).max(initial=0))
+
+    @cached_property
+    def component(self) -> np.ndarray:
+        """The lowest component that accepts each entry, int16."""
+        mask, found = self.array("mask"), np.zeros(len(self.entries), np.int16)
+        for s in reversed(self.writer.states):
+            found[mask >> s & 1 == 1] = self.graph.states[s].component
+        return found
+
+    def most_in_window(self, pool: int) -> int:
+        """Return the largest number of members of a pool in a window, the anchor included."""
+        members = self.members(pool)
+        inside = n_below(members, self.places.window_end[self.anchors]) - n_below(members, self.anchors)
+        return int(inside.max(initial=0)) + 1
+
+    # --- arrays by their keys
+
+    def _first(self) -> np.ndarray:
+        after = self.places.later[self.anchors] if self.program.window.strict_time else self.anchors + 1
+        return n_below(self.entries, after)
+
+    def _until(self) -> np.ndarray:
+        return n_below(self.entries, self.places.window_end[self.anchors])
+
+    def _near(self) -> np.ndarray:
+        return n_below(self.entries, self.places.gap_end[self.anchors])
+
+    def _mask(self) -> np.ndarray:
+        return self._states[self.entries]
+
+    def _later(self) -> np.ndarray:
+        return n_below(self.entries, self.places.later[self.entries])
+
+    def _gap(self) -> np.ndarray:
+        return n_below(self.entries, self.places.gap_end[self.entries])
+
+    def _anchor(self, number: int) -> np.ndarray:
+        return self.columns[number][self.anchors]
+
+    def _entry(self, number: int) -> np.ndarray:
+        return self.columns[number][self.entries]
+
+    def _reach(self) -> np.ndarray:
+        made = self.write_once("reach", write=partial(write_reach, self.program, self.graph, self.dtypes))
+        out, done = np.full(len(self.anchors) * len(self.graph.states), -1), 0
+        run, arrays = self.function(made), self.arrays_of(made)
+        while done < len(self.anchors):
+            checkpoint()
+            done = run(done, len(self.anchors), WORK_PER_CALL, *arrays, *self.constants, out)
+        return out
+
+
+class AnchoredCounter(PathCounter):
+    """Counts the matches in an anchored layout, by their last entry."""
+
+    layout: AnchoredLayout
+
+    @cached_property
+    def last(self) -> np.ndarray:
+        """The places of the entries, int64."""
+        return self.layout.entries
+
+    def _most_in_window(self, pool: int) -> int:
+        return self.layout.most_in_window(pool)
+
+    def _most_in_any_window(self, pool: int) -> int:
+        return len(self.layout.anchors) if pool == self.graph.pool(0) else self.layout.widest + 1
+
+    def pass_over(
+        self,
+        arithmetic: str,
+        modulus: int = 0,
+        *,
+        component: int | None = None,
+        weight: np.ndarray | None = None,
+    ) -> list[np.ndarray]:
+        """Return the numbers of matches by their last entry, and with ``weight`` the sums of weights."""
+        layout = self.layout
+        made = layout.write_once(
+            "anchored",
+            arithmetic,
+            component,
+            write=partial(
+                write_anchored_count, layout.program, self.graph, layout.dtypes, arithmetic, weighted=component
+            ),
+        )
+        dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
+        n, n_anchors = len(layout.entries), len(layout.anchors)
+        outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
+        arrays = layout.arrays_of(made, **scratch_of(layout, dtype), weight=lambda: self._weights(component, weight))
+        at = fresh_at(layout)
+        run, done = layout.function(made), 0
+        while done < n_anchors:
+            checkpoint()
+            done = run(
+                n_anchors, WORK_PER_CALL, np.uint64(modulus % WORD), at, *arrays, *layout.constants, *outputs
+            )
+        return outputs
+
+    def _weights(self, component: int, weight: np.ndarray) -> np.ndarray:
+        """Return the weights of a component's pool by anchor, or by entry."""
+        if component == 0:
+            return weight
+        out = np.zeros(len(self.layout.entries), np.uint64)
+        out[n_below(self.layout.entries, self.layout.members(self.graph.pool_of_component(component)))] = weight
+        return out
+
+
+def fresh_at(layout: AnchoredLayout) -> np.ndarray:
+    """Return the state of a counting kernel that begins."""
+    at = np.zeros(2 + len(layout.graph.states), np.int64)
+    at[AT_ANCHOR], at[AT_ENTRY] = 0, -1
+    return at
+
+
+def scratch_of(layout: AnchoredLayout, dtype: type) -> dict:
+    """Return functions that make the scratch arrays of a counting kernel."""
+    n = layout.widest + 1
+    limits = {name: lambda s: np.empty(n, np.int64) for name in ("listlater", "listgap")}
+    return {
+        "totals": lambda: np.zeros(2 * len(layout.graph.states), dtype),
+        "listcount": lambda s: np.empty(n, dtype),
+        "listsum": lambda s: np.empty(n, dtype),
+        "listcolumn": lambda s, i: np.empty(n, layout.columns[i].dtype),
+        **limits,
+    }
