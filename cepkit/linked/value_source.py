@@ -34,7 +34,7 @@ def write_values(program: SequenceProgram, terms: Sequence[Term], dtypes: Mappin
     outs = [f"out{i}" for i in range(len(terms))]
     types = ["T.int64", "T.int64", *writer.argument_types()]
     types += [f'T.Array(T.{stored_dtype(term)}, 1, "C")' for term in terms]
-    lines = [*module_header().splitlines(), *writer.similarities]
+    lines = [*module_header().splitlines(), *writer.helpers]
     if not python:
         lines += decorator(types, user_functions=bool(program.functions))
     lines += [f"def values({', '.join(['start', 'stop', *writer.arguments(), *outs])}):"]

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.bound_query import Inputs, used_tables
+from cepkit.compile.shared.terms import Members
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource
@@ -37,7 +38,7 @@ class BatchCoder:
         self._constants = [
             program.constants[i] for i in sorted({t.data for t in terms if t.op == "constant"})
         ]
-        self._tables = [program.tables[i] for i in sorted({t.data for t in terms if t.op == "table"})]
+        self._tables = [program.tables[i] for i in sorted(used_tables(terms))]
         self._known: dict[str, int] = {}  # how many texts of a column the inputs cover
         self._inputs: Inputs | None = None
 
@@ -80,8 +81,8 @@ class BatchCoder:
                 )
             ]
             tables = [
-                np.concatenate([old, new[1:]])
-                for old, new in zip(self._inputs.tables, found.tables, strict=True)
+                new if isinstance(table, Members) else np.concatenate([old, new[1:]])
+                for table, old, new in zip(self._tables, self._inputs.tables, found.tables, strict=True)
             ]
             found = replace(found, constants=tuple(constants), tables=tuple(tables))
         self._inputs = found

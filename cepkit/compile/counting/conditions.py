@@ -155,7 +155,7 @@ class ConditionWriter(TermWriter):
 
     def head(self) -> list[str]:
         """Return the first lines of every module."""
-        return [*module_header().splitlines(), *self.similarities]
+        return [*module_header().splitlines(), *self.helpers]
 
     def compiled(self, types: list[str], options: str = "") -> list[str]:
         """Return the decorator that compiles the next function for these types; none in plain Python."""

@@ -73,7 +73,7 @@ class _MatchingWriter:
         self._list(lines)
         self._end_of_event(lines)
         body = lines
-        lines = _Lines(module_header().splitlines())
+        lines = _Lines([*module_header().splitlines(), *self.terms.helpers])
         lines.extend(follow_tables(self.automaton.follow, self.mask_dtype))
         arguments = [
             "partition",
@@ -346,7 +346,7 @@ def write_labelling(
         StateArray("item_now", "int64", "partition"),
     ]
     state += [StateArray(f"slot{i}", stored_dtype(s), "partition") for i, s in enumerate(slots)]
-    lines = _Lines(module_header().splitlines())
+    lines = _Lines([*module_header().splitlines(), *terms.helpers])
     lines.extend(follow_tables(automaton.follow, mask_dtype))
     arguments = ["partition", *terms.arguments(), *(a.name for a in state)]
     types = ["read_only(T.int32)", *terms.argument_types(), *map(_state_type, state)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import SearchWriter
 from cepkit.compile.shared.kernel_source import KernelSource, decorator, module_header
-from cepkit.compile.shared.term_writing import similarity_lines
+from cepkit.compile.shared.term_writing import helper_lines
 
 
 def write_checking(
@@ -51,8 +51,8 @@ def write_checking(
 class _CheckingWriter(SearchWriter):
     def write_checks(self, conditions: Sequence[int], absences: Sequence[int]) -> KernelSource:
         # A condition's function also exists twice: for Python and for kernels.
-        similarities = similarity_lines(self.program.terms(), python=self.python)
-        self.lines = [*module_header().splitlines(), *similarities]
+        helpers = helper_lines(self.program.terms(), python=self.python)
+        self.lines = [*module_header().splitlines(), *helpers]
         body, k = [], 0
         values = ", ".join(self.writer.arguments())
         values = f", {values}" if values else ""

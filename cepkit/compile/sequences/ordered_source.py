@@ -126,7 +126,7 @@ class _OrderedWriter:
         arguments = [*scalars, *self.name_of_array.values(), *self.writer.arguments()[n_columns:], *scratch]
         types = [*["T.int64"] * 6, *(f"read_only(T.{self._dtype(key)})" for key in keys)]
         types += [*self.writer.argument_types()[n_columns:], *["I1"] * 5, "I2", "I1"]
-        lines = module_header().splitlines()
+        lines = [*module_header().splitlines(), *self.writer.helpers]
         lines += decorator(types, user_functions=bool(self.program.functions))
         lines += [f"def search({', '.join(arguments)}):", *_HEAD.splitlines()]
         lines += [*(f"        {line}" for line in body), *_TAIL.splitlines()]

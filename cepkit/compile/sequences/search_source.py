@@ -60,7 +60,7 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
     """
     python = not program.compiled
     writer = PathWriter(program.terms(), dtypes, tuple(program.functions), is_group=(False,), python=python)
-    lines = [*module_header().splitlines(), *writer.similarities]
+    lines = [*module_header().splitlines(), *writer.helpers]
     types = ["T.int64", "T.int64", *writer.argument_types(), 'T.Array(T.uint8, 2, "C")']
     if not python:
         lines += decorator(types, user_functions=bool(program.functions))
@@ -126,7 +126,7 @@ class SearchWriter:
 
     def write(self) -> KernelSource:
         """Return the kernel of `write_search`."""
-        self.lines = [*module_header().splitlines(), *self.writer.similarities]
+        self.lines = [*module_header().splitlines(), *self.writer.helpers]
         self._tables()
         self._conditions()
         self._absences()

@@ -19,6 +19,7 @@ from cepkit.compile.shared.terms import (
     START,
     Constant,
     Derived,
+    Members,
     Prepared,
     Table,
     Term,
@@ -49,6 +50,7 @@ _MATH = {
     "abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign", "power",
     "least", "greatest", "bit_and", "bit_or", "bit_xor",
 }  # fmt: skip
+_FEW_OPTIONS = 8  # up to this many options of ``in`` are compared one by one
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 
 
@@ -69,7 +71,7 @@ class Binder:
     role: str = "predicate"
     bound: dict[ex.Expression, Term] = field(default_factory=dict)
     constants: list[Constant] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[Table | Members] = field(default_factory=list)
     columns: dict[str, None] = field(default_factory=dict)  # in order of first use
     derived: dict[str, Derived | Prepared] = field(default_factory=dict)
     used_functions: dict[str, object] = field(default_factory=dict)
@@ -172,8 +174,39 @@ class Binder:
 
     @_bind.register
     def _(self, e: ex.In) -> Term:
-        equal = tuple(self.bind(ex.Comparison("==", e.operand, option)) for option in e.options)
+        tests = [ex.Comparison("==", e.operand, option) for option in e.options]
+        if len(tests) <= _FEW_OPTIONS:
+            equal = tuple(map(self.bind, tests))
+        else:
+            self.bind(e.operand)  # first, since what the options leave behind is removed
+            equal = self._look_up(tests)
         return equal[0] if len(equal) == 1 else Term("or", equal, BOOLEAN, None, True, None, level_of(*equal))
+
+    def _look_up(self, tests: list[ex.Comparison]) -> tuple[Term, ...]:
+        """Return terms that hold if one of the tests holds; constants become the values of a table."""
+        n_constants = len(self.constants)
+        found: dict[tuple[Term, str], list[Constant]] = {}
+        others: dict[Term, None] = {}
+        for test in tests:
+            term = self._bind(test)
+            if term.op == "compare" and term.data == "==" and term.args[1].op == "constant":
+                left, right = term.args
+                found.setdefault((left, right.kind), []).append(self.constants[right.data])
+            else:
+                others.setdefault(term)
+        if all(term.op == "never" for term in others):
+            del self.constants[n_constants:]
+        return (*(self._table_of(left, own) for (left, _), own in found.items()), *others)
+
+    def _table_of(self, left: Term, constants: list[Constant]) -> Term:
+        """Return the term that holds if ``left`` is one of the constants, which are of its kind."""
+        if left.kind == TEXT:
+            table: Table | Members = Table(left.unit, "in", frozenset(one.text for one in constants))
+        else:
+            table = Members(tuple(one.value for one in constants), "float64" if left.kind == FLOAT else "int64")
+        op = "table" if left.kind == TEXT else "member"
+        self.tables.append(table)
+        return Term(op, (left,), BOOLEAN, None, left.nullable, len(self.tables) - 1, left.level)
 
     @_bind.register
     def _(self, e: ex.IsNull) -> Term:

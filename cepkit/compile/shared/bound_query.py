@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.shared.terms import Constant, Derived, Prepared, Table, Term
+from cepkit.compile.shared.terms import Constant, Derived, Members, Prepared, Table, Term
 from cepkit.errors import PredicateError
 from cepkit.events import TEXT, Column, ColumnType, shared_categories
 from cepkit.language.expressions.functions import RegisteredFunction
@@ -37,7 +37,7 @@ class BoundQuery(ABC):
     schema: Mapping[str, ColumnType]
     columns: tuple[str, ...]
     constants: tuple[Constant, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[Table | Members, ...]
     derived: Mapping[str, Derived | Prepared]
     text_groups: tuple[frozenset[str], ...]
     ordered_text: frozenset[str]
@@ -75,8 +75,7 @@ class BoundQuery(ABC):
         arrays = {name: np.ascontiguousarray(columns[name].values) for name in self.columns}
         used = {term.data: term for root in self.terms() for term in root.walk() if term.op == "constant"}
         constants = [self._number(self.constants[i], columns) for i in sorted(used)]
-        used_tables = {term.data for root in self.terms() for term in root.walk() if term.op == "table"}
-        tables = [_truth_table(self.tables[i], columns[self.tables[i].column]) for i in sorted(used_tables)]
+        tables = [_table(self.tables[i], columns) for i in sorted(used_tables(self.terms()))]
         texts = self._texts(columns)
         return Inputs(arrays, tuple(constants), tuple(tables), tuple(texts))
 
@@ -120,7 +119,20 @@ class Inputs:
         return replace(self, columns=columns)
 
 
+def used_tables(terms: Iterable[Term]) -> set[int]:
+    """Return the numbers of the tables that terms use."""
+    return {term.data for root in terms for term in root.walk() if term.op in ("table", "member")}
+
+
+def _table(table: Table | Members, columns: Mapping[str, Column]) -> np.ndarray:
+    if isinstance(table, Members):
+        return np.unique(np.array(table.values, table.dtype))
+    return _truth_table(table, columns[table.column])
+
+
 def _truth_table(table: Table, column: Column) -> np.ndarray:
+    if table.test == "in":
+        return np.array([0, *(text in table.text for text in column.categories)], dtype=np.uint8)
     compare = {
         "==": lambda x: x == table.text, "!=": lambda x: x != table.text, "<": lambda x: x < table.text,
         "<=": lambda x: x <= table.text, ">": lambda x: x > table.text, ">=": lambda x: x >= table.text,

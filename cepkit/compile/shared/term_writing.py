@@ -37,18 +37,56 @@ _OF_ROWS = """    s = 0.0
         s += x * x
     return np.sqrt(s)
 """
+# An argument that an operation reads twice would double its code at each level; helpers read it once.
+_HELPER_OF = {
+    "/": "divide", "//": "floor_divide", "%": "modulo", "sqrt": "sqrt_of", "log": "log_of",
+    "log2": "log2_of", "log10": "log10_of", "power": "power_of",
+}  # fmt: skip
 _SIMILARITY = {"corr": _OF_PREPARED, "cosine": _OF_PREPARED, "l2": _OF_ROWS}
+_IS_MEMBER = """    high = stop
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return x == x and (low < stop and values[low] == x) == wanted
+"""
 
 
-def similarity_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
-    """Return the functions that ``terms`` call: ``corr(c, i, d, j)`` takes row i of c and row j of d."""
+def helper_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
+    """Return the functions that ``terms`` call.
+
+    ``corr(c, i, d, j)`` takes row i of c and row j of d. ``is_member(values, low, stop, x, wanted)`` says
+    whether x is among the sorted values from ``low`` to ``stop``. NaN neither is nor is not among them.
+    """
+    terms = list(terms)
     used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
+    helpers = [(f"{name}(c, i, d, j)", _SIMILARITY[name]) for name in sorted(used)]
+    ops = {term.op for root in terms for term in root.walk()}
+    if "member" in ops:
+        helpers.append(("is_member(values, low, stop, x, wanted)", _IS_MEMBER))
+    helpers += [_operation(op) for op in sorted(ops & set(_HELPER_OF)) if _is_nested(terms, op)]
     options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
     lines = []
-    for name in sorted(used):
+    for signature, body in helpers:
         lines += [] if python else [f'@njit(nogil=True, error_model="numpy", {options})']
-        lines += [f"def {name}(c, i, d, j):", *_SIMILARITY[name].splitlines(), "", ""]
+        lines += [f"def {signature}:", *body.splitlines(), "", ""]
     return lines
+
+
+def _operation(op: str) -> tuple[str, str]:
+    """Return the signature and the body of the helper of an operation."""
+    if op in ("/", "//", "%"):
+        return f"{_HELPER_OF[op]}(x, y, null)", f"    return x {op} y if y != 0 else null"
+    names = ("x", "y")[: 2 if op == "power" else 1]
+    return f"{_HELPER_OF[op]}({', '.join(names)})", f"    return {_MATH[op].format(*names)}"
+
+
+def _is_nested(terms: Iterable[Term], op: str) -> bool:
+    """Return whether an argument that the operation reads twice may be more than a name."""
+    used = (term for root in terms for term in root.walk() if term.op == op)
+    return any(arg.args or arg.kind != FLOAT for term in used for arg in term.args)
 
 
 def stored_dtype(term: Term) -> str:
@@ -74,11 +112,13 @@ class TermWriter:
         self.dtypes, self.functions, self.python = dict(dtypes), functions, python
         every = [t for root in (*terms, *slots) for t in root.walk()]
         self.columns, self.slots = list(self.dtypes), slots
-        self.similarities = similarity_lines(every, python=python)
+        self.helpers = helper_lines(every, python=python)
         # Only those in use, numbered again: leftovers of binding must not change the text.
         constants = {t.data: t.kind == FLOAT for t in every if t.op == "constant"}
         self.constants = dict(sorted(constants.items()))
-        self.tables = sorted({t.data for t in every if t.op == "table"})
+        tables = {t.data: t for t in every if t.op in ("table", "member")}
+        self.tables = sorted(tables)
+        self.table_types = [_table_dtype(tables[number]) for number in self.tables]
         self.texts = self._texts_of_functions(every) if python else []
         self.pasts = list(dict.fromkeys((t.args[0], t.data) for t in every if t.op == "previous"))
         self.uses_count = any(t.op == "count" for t in every)
@@ -105,7 +145,7 @@ class TermWriter:
             if self.dtypes[name] != "object"
         ]
         types += ["T.float64" if is_float else "T.int64" for is_float in self.constants.values()]
-        return types + ["read_only(T.uint8)" for _ in self.tables]
+        return types + [f"read_only(T.{dtype})" for dtype in self.table_types]
 
     def past_state(self) -> list[StateArray]:
         """Return the state arrays that hold earlier rows of each partition."""
@@ -210,10 +250,10 @@ class TermWriter:
             return f"(-{parts[0]})"
         if op in ("+", "-", "*"):
             return f"({parts[0]} {op} {parts[1]})"
-        if op == "/":
-            return f"({parts[0]} / {parts[1]} if {parts[1]} != 0 else NAN)"
-        if op in ("//", "%"):
+        if op in ("/", "//", "%"):
             null = "NAN" if term.kind == FLOAT else "NULL"
+            if " " in parts[1]:
+                return f"{_HELPER_OF[op]}({parts[0]}, {parts[1]}, {null})"
             return f"({parts[0]} {op} {parts[1]} if {parts[1]} != 0 else {null})"
         if op in ("least", "greatest"):
             return self._extreme(op, parts, term.kind == FLOAT)
@@ -228,6 +268,8 @@ class TermWriter:
         if op.startswith("bit_"):
             sign = {"bit_and": " & ", "bit_or": " | ", "bit_xor": " ^ "}[op]
             return f"({sign.join(parts)})"
+        if op in _HELPER_OF and any(" " in part for part in parts):
+            return f"{_HELPER_OF[op]}({', '.join(parts)})"
         return _MATH[op].format(*parts)
 
     def _extreme(self, op: str, parts: list[str], is_float: bool) -> str:
@@ -308,10 +350,19 @@ class TermWriter:
             return _join(
                 "and", [*conditions, f"t{self.tables.index(term.data)}[{code} + 1] == {int(wanted)}"]
             )
+        if op == "member":
+            arg = args[0]
+            i = self.tables.index(term.data)
+            test = self.member(i, self.value(arg), wanted)
+            return _join("and", [*self.valid(arg), test], lazy=True)
         if op == "call":
             call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
             return _join("and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True)
         return f"({self.value(term)} == {int(wanted)})"  # a boolean column or a value derived from one
+
+    def member(self, number: int, value: str, wanted: bool) -> str:
+        """Return the code that is true if a value is in a sorted table, or is known and not in it."""
+        return f"is_member(t{number}, 0, len(t{number}), {value}, {wanted})"
 
     def _is_null(self, term: Term, wanted: bool) -> str:
         if term.kind == FLOAT:
@@ -335,7 +386,7 @@ class TermWriter:
 
     def is_costly(self, term: Term) -> bool:
         """Return whether the condition is expensive, so that it is computed only if needed."""
-        return any(part.op in ("call", "similarity") for part in term.walk())
+        return any(part.op in ("call", "similarity", "member") for part in term.walk())
 
     def _function(self, term: Term) -> str:
         return f"u{self.functions.index(term.data)}"
@@ -350,6 +401,12 @@ class TermWriter:
 
     def _arguments_known(self, term: Term) -> list[str]:
         return [c for arg in term.args for c in self.valid(arg) + self._not_nan(arg)]
+
+
+def _table_dtype(term: Term) -> str:
+    if term.op == "table":
+        return "uint8"
+    return "float64" if term.args[0].kind == FLOAT else "int64"
 
 
 def _column_of(term: Term) -> str:

@@ -53,8 +53,16 @@ class Table:
     """One truth value per category of a text column, at index code + 1; index 0 is for null (false)."""
 
     column: str
-    test: str  # "like", "starts_with", "ends_with", "contains", or a comparison sign
-    text: str
+    test: str  # "like", "starts_with", "ends_with", "contains", "in", or a comparison sign
+    text: str | frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A list of numbers, passed to the kernel as a sorted array; other numbers compile nothing."""
+
+    values: tuple[int | float, ...]
+    dtype: str  # "int64" or "float64"
 
 
 @dataclass(frozen=True, slots=True)

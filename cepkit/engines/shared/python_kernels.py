@@ -121,7 +121,7 @@ class PlainConditions:
             if term is not None:
                 of = {component.variable: i for i, component in enumerate(components[: c + 1])}
                 self._add(writer, ("until", c), term, of, top=c)
-        text = [*writer.similarities, *self._text]
+        text = [*writer.helpers, *self._text]
         names = plain_module(places.program, _HEADER + "\n".join(text))
         self._written = {
             key: _Written(names[name], term, of, how) for key, (name, term, of, how) in self._made.items()
@@ -231,7 +231,7 @@ class PlainConditions:
         written = self._written[key]
         writer = self._writer(_SeeingWriter)
         text = writer.write(written.term, written.component_of, **written.how)
-        names = plain_module(self.places.program, "\n".join([_HEADER, *writer.similarities, text]))
+        names = plain_module(self.places.program, "\n".join([_HEADER, *writer.helpers, text]))
         places: dict[int, int] = {}
         outcome: list[tuple] = []
 

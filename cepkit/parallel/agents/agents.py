@@ -181,10 +181,20 @@ class Agents:
         places, inputs = self.places, self.places.inputs
         kinds = columns_by_kind(dtypes_of(inputs))
         floats, integers, vectors = ([inputs.columns[name] for name in names] for names in kinds)
-        tables = [np.asarray(table, np.uint8) for table in inputs.tables]
-        starts = np.cumsum([0, *map(len, tables)])[:-1]
-        fractions = [constant for constant in inputs.constants if isinstance(constant, float)]
+        # Truth tables are in one array, and lists of numbers follow the constants of their kind.
         whole = [constant for constant in inputs.constants if not isinstance(constant, float)]
+        lists: dict[str, list] = {
+            "f": [constant for constant in inputs.constants if isinstance(constant, float)],
+            "i": [*whole, *[0] * 2 * len(inputs.tables)],
+            "u": [],
+        }
+        starts, stops = [], []
+        for table in inputs.tables:
+            own = lists[table.dtype.kind]
+            starts.append(len(own))
+            own.extend(table.tolist())
+            stops.append(len(own))
+        lists["i"][len(whole) : len(whole) + 2 * len(starts)] = [*starts, *stops]
         limits = [places.later, places.gap_end, places.window_end, places.time_start, places.time_end]
         arrays = (
             np.stack(limits).astype(np.int64, copy=False),
@@ -192,9 +202,9 @@ class Agents:
             np.array(floats, np.float64).reshape(len(floats), places.n),
             np.array(integers, np.int64).reshape(len(integers), places.n),
             _stack(vectors, places.n),
-            np.array(fractions, np.float64),
-            np.array([*whole, *starts], np.int64),
-            np.concatenate(tables) if tables else np.zeros(0, np.uint8),
+            np.array(lists["f"], np.float64),
+            np.array(lists["i"], np.int64),
+            np.array(lists["u"], np.uint8),
         )
         return tuple(map(read_only, arrays))
 

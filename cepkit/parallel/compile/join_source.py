@@ -70,10 +70,20 @@ class WorldWriter(PathWriter):
         if term.op != "table":
             return super()._holds(term, wanted)
         code = self.value(term.args[0])
-        n_integers = sum(not floating for floating in self.constants.values())
-        start = f"integer_constants[{n_integers + self.tables.index(term.data)}]"
+        start, _ = self._limits(self.tables.index(term.data))
         tests = [*self.valid(term.args[0]), f"tables[{start} + {code} + 1] == {int(wanted)}"]
         return "(" + " and ".join(f"({test})" for test in tests) + ")"
+
+    def _limits(self, number: int) -> tuple[str, str]:
+        """Return the code of the first cell of a table in its array, and of the first one after it."""
+        first = sum(not floating for floating in self.constants.values()) + number
+        return f"integer_constants[{first}]", f"integer_constants[{first + len(self.tables)}]"
+
+    def member(self, number: int, value: str, wanted: bool) -> str:
+        """Return the code that is true if a value is in a sorted table, or is known and not in it."""
+        array = "float_constants" if self.table_types[number] == "float64" else "integer_constants"
+        start, stop = self._limits(number)
+        return f"is_member({array}, {start}, {stop}, {value}, {wanted})"
 
 
 def columns_by_kind(dtypes: Mapping[str, str]) -> tuple[list[str], list[str], list[str]]:
@@ -127,7 +137,7 @@ class _JoinWriter:
     def write(self) -> KernelSource:
         stages = [(plan, join) for plan in self.plans for join in plan.joins]
         writer = WorldWriter(self.program, self.dtypes, ())
-        self.lines = [*module_header().splitlines(), _ATOMIC, *writer.similarities]
+        self.lines = [*module_header().splitlines(), _ATOMIC, *writer.helpers]
         tables = {
             "N": [len(plan.joins) for plan, _ in stages],
             "COMPONENT": [join.component for _, join in stages],

@@ -1,0 +1,217 @@
+"""Sequences with conditions on their first event: numbers and matches against the definition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.compile.counting.anchored_graph import anchored_graph_of
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
+from cepkit.compile.counting.state_graph import state_graph_of
+from cepkit.compile.sequences.program import compile_sequence
+from cepkit.engines.counting import aggregates, anchored, anchored_walking
+from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
+from cepkit.engines.counting.anchored_walking import AnchoredWalk
+from cepkit.engines.counting.engine import CountedMatches, counting_unsupported, match_by_counting
+from cepkit.engines.shared.kernels import accepted
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.sequence_set import joined
+from cepkit.frames.building import build_events
+from cepkit.frames.pandas import PandasSource
+from tests.engines.test_chain_walk import in_row, plain
+from tests.oracle.generate_anchored import AnchoredCase, drawn_anchored
+from tests.oracle.generate_paths import as_frame, drawn_rows
+from tests.support.sizes import cases
+
+JIT = not numba.config.DISABLE_JIT
+# Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
+SHAPES, STREAMS = (6, 30) if JIT else (120, 4)
+FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (1000, 4)
+
+
+def pytest_generate_tests(metafunc):
+    if "shape_seed" in metafunc.fixturenames:
+        metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
+
+
+def layout_of(case: AnchoredCase, rows: list[dict]) -> AnchoredLayout:
+    source = PandasSource(as_frame(rows))
+    program = compile_sequence(case.query(), source.schema)
+    graph = anchored_graph_of(program, program.branches[0])
+    assert not isinstance(graph, str), graph
+    places = Places(program, build_events(source, program))
+    return AnchoredLayout(graph, places, accepted(places))
+
+
+def case_of(shape: int, seed: int) -> tuple[AnchoredCase, list[dict], Random]:
+    """Return a query, a stream and further random values; most cases have matches, none has very many."""
+    for attempt in range(10):
+        values = Random(f"values {shape} {seed} {attempt}")
+        case = drawn_anchored(Random(f"shape {shape}"), values)
+        rows = drawn_rows(values, values.choice([5, *range(11, 17)]))
+        while (n_matches := len(case.matches(rows))) > 1000:
+            rows = rows[:-2]
+        if n_matches > 1 or seed % 10 == 3:
+            break
+    return case, rows, values
+
+
+def check(case: AnchoredCase, rows: list[dict], values: Random) -> int:
+    expected = in_row(case, rows)
+    layout = layout_of(case, rows)
+    counter, walk = AnchoredCounter(layout), AnchoredWalk(layout)
+    of_end = Counter(positions[-1] for positions, _ in expected)
+    wanted = [of_end[position] for position in layout.places.position_of_place.tolist()]
+    counts = counter.by_place()
+    assert [int(n) for n in counts] == wanted
+    assert counter.total() == len(expected)
+    for size in (1, 3, values.randint(4, 40), 10**9) if len(expected) < 200 else (values.randint(4, 40), 10**9):
+        blocks = list(walk.blocks(size))
+        assert plain(joined(blocks)) == expected
+        assert all(0 < len(block) <= size for block in blocks)
+    low, high = sorted(values.randint(0, len(rows)) for _ in range(2))
+    assert plain(walk.ending(low, high)) == [match for match in expected if low <= match[0][-1] < high]
+    numbers = list(range(len(expected)))
+    drawn = sorted(values.sample(numbers, min(6, len(numbers))))
+    for chosen in (drawn, drawn[::-1], values.choices(numbers, k=3) if numbers else []):
+        assert plain(walk.take(chosen, counts)) == [expected[number] for number in chosen]
+    for n in (0, 1, 4, len(expected) + 1):
+        sample = plain(walk.sample(min(n, 30), values.randint(0, 99), counts))
+        assert len(sample) == min(n, 30, len(expected)) == len(set(sample))
+    with pytest.raises(IndexError, match="no match has the number"):
+        walk.take([len(expected)], counts)
+    return len(expected)
+
+
+@pytest.fixture(params=["as it is", "tight"])
+def limits(request, monkeypatch):
+    """Once more with every array too small, every call cut short, and no match found by listing."""
+    if request.param == "tight":
+        for module in (anchored, anchored_walking):
+            monkeypatch.setattr(module, "WORK_PER_CALL", 1)
+        monkeypatch.setattr(anchored_walking, "_FEW_CELLS", 1)
+        monkeypatch.setattr(anchored_walking, "_ITEMS_PER_BLOCK", 1)
+        monkeypatch.setattr(anchored_walking, "_FEW", 0)
+
+
+def test_agrees_with_the_definition(shape_seed, limits, full):
+    for seed in range(FULL_STREAMS if full else STREAMS):
+        check(*case_of(shape_seed, seed))
+
+
+def test_cases_have_matches_of_every_kind():
+    kinds = dict.fromkeys(["many", "some", "none", "pairs", "several loops", "one type"], 0)
+    for shape in range(200):
+        case, rows, _ = case_of(shape, 0)
+        n = len(case.matches(rows))
+        kinds["none"] += n == 0
+        kinds["some"] += n > 0
+        kinds["many"] += n > 20
+        kinds["pairs"] += n > 2 and any(which in ("pair", "previous") for _, which, *_ in case.anchored)
+        kinds["several loops"] += n > 2 and sum(low != high for _, low, high in case.components) > 1
+        kinds["one type"] += n > 2 and all(kind is None for kind, *_ in case.components)
+    assert min(kinds.values()) >= 8, kinds
+    assert kinds["some"] >= 90, kinds
+
+
+@pytest.mark.parametrize("seed", range(20 if JIT else 150))
+def test_every_arithmetic_counts_the_same(seed):
+    case, rows, _ = case_of(seed % 2 if JIT else seed, seed)
+    counter = AnchoredCounter(layout_of(case, rows))
+    of_end = Counter(match.rows[-1] for match in case.matches(rows))
+    expected = [of_end[p] for p in counter.places.position_of_place[counter.last].tolist()]
+    assert counter.pass_over(WRAPPING)[0].tolist() == expected
+    assert counter.pass_over(MODULAR, 3)[0].tolist() == [n % 3 for n in expected]
+    assert counter.pass_over(MODULAR, (1 << 61) - 1)[0].tolist() == expected
+    assert counter.pass_over(AT_LEAST)[0].tolist() == expected
+    assert counter.bound >= max(expected, default=0)
+
+
+@pytest.mark.parametrize("seed", range(20 if JIT else 150))
+def test_sums_are_those_of_all_matches(seed):
+    case, rows, _ = case_of(seed % 2 if JIT else seed, seed)
+    layout, matches = layout_of(case, rows), case.matches(rows)
+    component = Random(seed).randrange(len(case.components))
+    column = np.random.default_rng(seed).choice([-(2**62), -5, 0, 3, 2**62, 2**63 - 1], len(rows))
+    of = [position for match in matches for position in match.events[component][1]]
+    values = column[layout.places.position_of_place]
+    counter = AnchoredCounter(layout)
+    assert aggregates.aggregate(counter, component, None, "count") == len(of)
+    total = sum(int(column[position]) for position in of)
+    assert aggregates.aggregate(counter, component, values, "sum") == (total if of else None)
+
+
+# --- examples ---------------------------------------------------------------------------------------------
+
+LARGER = "PATTERN SEQ(A a, B+ b, C c) WHERE b[i].x > a.x WITHIN {}"
+
+
+def stream(kinds: str, x=None) -> pd.DataFrame:
+    n = len(kinds)
+    return pd.DataFrame({"t": np.arange(n), "kind": list(kinds), "x": np.arange(n) * 1.0 if x is None else x})
+
+
+def matched(frame: pd.DataFrame, text: str, engine: str = "auto"):
+    return cep.match(frame, text, event_type="kind", order_by="t", engine=engine)
+
+
+@pytest.mark.parametrize("n", [1, 30, 62, 64, 65, 200])
+def test_numbers_of_any_size_are_exact(n):
+    found = matched(stream("A" + "B" * n + "C"), LARGER.format(1000))
+    assert found.count() == 2**n - 1
+    assert isinstance(found._found.whole, CountedMatches)
+    numbers = sorted({0, (2**n - 1) // 2, 2**n - 2})
+    for number in numbers:
+        events = found._found.whole.take([number]).event_of_item.tolist()
+        assert sum(1 << p - 1 for p in events[1:-1]) == number + 1  # b has the bits of the number + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "supported"),
+    [
+        ("SEQ(A a, B+ b, C c) WHERE b[i].x > a.x", True),
+        ("SEQ(A a, B+ b, C c) WHERE b[i].x > a.x AND c.x < a.x", True),
+        ("SEQ(A a, B+ b, C+ c) WHERE b[i].x > a.x AND c[i].x < a.x", True),
+        ("SEQ(A a, B b, C c) WHERE c.x > a.x", False),  # the ordered engine runs it
+        ("SEQ(A a, B+ b, C c) WHERE b[i].x > c.x", False),
+        ("SEQ(A+ a, B+ b, C c) WHERE b[i].x > a[1].x", False),
+        ("SEQ(A a, B+ b, C c) WHERE avg(b.x) > a.x", False),
+        ("SEQ(A a, B+ b, D d, C+ c, E e) WHERE c[i].x > b[1].x", False),
+        ("SEQ(A a, !D d, B+ b, C c) WHERE b[i].x > a.x", False),
+        ("SEQ(_ a, _+ b, _+ c) WHERE b[i].x > a.x", False),
+    ],
+)
+def test_queries_that_the_engine_runs(text, supported):
+    frame = stream("ABCDE")
+    program = cep.match(frame, f"PATTERN {text}", event_type="kind", order_by="t")._program
+    assert (counting_unsupported(program) is None) == supported
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_optional_parts_become_branches(seed):
+    rng = np.random.default_rng(seed)
+    frame = stream("".join(rng.choice([*"ABCD"], 60)), rng.random(60))
+    text = "PATTERN SEQ(A a, B* b, C c, D? d) WHERE b[i].x > a.x WITHIN 12"
+    found, wanted = matched(frame, text, "chain"), matched(frame, text, "search")
+    assert found.count() == wanted.count() > 10
+    pd.testing.assert_frame_equal(found.to_frame("all"), wanted.to_frame("all"))
+    sample = found.sample(8, seed=seed)
+    assert len(sample) == 8
+
+
+def test_aggregates_without_enumeration_and_with():
+    rng = np.random.default_rng(5)
+    frame = stream("".join(rng.choice([*"ABC"], 80)), rng.random(80))
+    wanted = {"n": "count()", "b": "count(b.x)", "s": "sum(b.x)", "least": "min(b.x)", "most": "max(c.x)"}
+    one, other = (matched(frame, LARGER.format(15), engine) for engine in ("chain", "search"))
+    one, other = one.aggregate(**wanted), other.aggregate(**wanted)
+    assert one["n"] == other["n"] > 50
+    assert one["b"] == other["b"]
+    assert one["s"] == pytest.approx(other["s"])
+    assert (one["least"], one["most"]) == (other["least"], other["most"])
