@@ -5,6 +5,7 @@ from __future__ import annotations
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
+from cepkit.engines.counting.engine import counting_unsupported
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.sequences.branches import Branch, Condition
 from cepkit.language.sequences.query import SequenceQuery
@@ -98,6 +99,11 @@ def _counting(program: SequenceProgram) -> str:
     reason = next((reason for reason in reasons if isinstance(reason, str)), None)
     if reason is None:
         return "without enumeration: every condition is on one event or on two successive ones"
+    if counting_unsupported(program) is None:
+        return (
+            "without enumeration, for each first event: every other condition is on the first event and at most "
+            "two successive ones"
+        )
     return f"by enumeration: {reason}"
 
 

@@ -122,6 +122,30 @@ i64 kleene(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c,
     return (i64)total;
 }
 
+/* SEQ(A, B+, C) with b[i].x > a.x, anchor by anchor; numbers modulo 2^64 */
+i64 anchored(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
+    POOL(a, is_a);
+    i64 *entry = malloc((n + 1) * sizeof *entry), *upto = malloc((n + 2) * sizeof *upto), m = 0;
+    for (i64 i = 0; i < n; i++) { upto[i] = m; entry[m] = i; m += is_b[i] | is_c[i]; }
+    upto[n] = m;
+    double *xe = gathered(x, entry, m);
+    u64 *count = calloc(m + 1, sizeof *count), total = 0;
+    uint8_t *is_c_of = malloc(m + 1);
+    for (i64 e = 0; e < m; e++) is_c_of[e] = is_c[entry[e]];
+    for (i64 i = 0, end = 0; i < na; i++) {
+        while (end < n && since[end] <= a[i]) end++;
+        double y = xa[i];
+        u64 z = 0;
+        for (i64 e = upto[a[i]] + is_b[a[i]] + is_c[a[i]]; e < upto[end]; e++) {
+            count[e] += is_c_of[e] ? z : 0;
+            z += !is_c_of[e] & (xe[e] > y) ? z + 1 : 0;
+        }
+    }
+    for (i64 e = 0; e < m; e++) { out[entry[e]] = count[e]; total += count[e]; }
+    FREE(a); free(entry); free(upto); free(xe); free(count); free(is_c_of);
+    return (i64)total;
+}
+
 /* SEQ(A, B, C) without conditions, no event of two types */
 i64 unary(i64 n, const uint8_t *is_a, const uint8_t *is_b, const uint8_t *is_c, const double *x, const i64 *since, u64 *out) {
     u64 ab = 0, a_ = 0, b_ = 0, total = 0; /* paths through A B, A, B of the window */

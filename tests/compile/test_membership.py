@@ -36,7 +36,10 @@ def drawn(kind: str, rng: Random, n: int) -> tuple[pd.DataFrame, list[dict], str
         column = pd.Series(values, dtype="Int64" if kind == "nullable" else "int64")
     else:
         values = [rng.choice([rng.randint(-8, 8) / 2, float("nan"), -0.0, 1e300]) for _ in range(n)]
-        options = [str(number / 2) for number in rng.sample(range(-15, 15), rng.randint(9, 20))] + ["0.0", "7"]
+        options = [str(number / 2) for number in rng.sample(range(-15, 15), rng.randint(9, 20))] + [
+            "0.0",
+            "7",
+        ]
         column = pd.Series(values, dtype="float64")
     if rng.random() < 0.25:
         options.append("null")
@@ -89,7 +92,9 @@ def test_long_lists_are_short_lists(seed, monkeypatch):
         sets = []
         for few in (binding._FEW_OPTIONS, 100):
             monkeypatch.setattr(binding, "_FEW_OPTIONS", few)
-            sets.append(cep.match(frame, text, event_type="kind", order_by="t", engine=chosen).to_frame("all"))
+            sets.append(
+                cep.match(frame, text, event_type="kind", order_by="t", engine=chosen).to_frame("all")
+            )
             monkeypatch.undo()
         pd.testing.assert_frame_equal(*sets)
 
@@ -122,7 +127,9 @@ def test_a_stream_learns_names_that_a_list_has():
     assert sum(map(len, parts)) == cep.match(frame, "a", define=define).count() == 10
 
 
-@pytest.mark.parametrize("of", ["(1 / ({} + 1))", "sqrt({} + 1)", "(7 // ({} + 1))", "power({} + 1, 0.5)", "(9 % ({} + 2))"])
+@pytest.mark.parametrize(
+    "of", ["(1 / ({} + 1))", "sqrt({} + 1)", "(7 // ({} + 1))", "power({} + 1, 0.5)", "(9 % ({} + 2))"]
+)
 def test_code_grows_with_the_query_not_with_its_powers(of):
     frame = pd.DataFrame({"x": np.arange(12), "y": np.arange(12) / 4})
     sizes = []

@@ -71,7 +71,9 @@ def check(case: AnchoredCase, rows: list[dict], values: Random) -> int:
     counts = counter.by_place()
     assert [int(n) for n in counts] == wanted
     assert counter.total() == len(expected)
-    for size in (1, 3, values.randint(4, 40), 10**9) if len(expected) < 200 else (values.randint(4, 40), 10**9):
+    for size in (
+        (1, 3, values.randint(4, 40), 10**9) if len(expected) < 200 else (values.randint(4, 40), 10**9)
+    ):
         blocks = list(walk.blocks(size))
         assert plain(joined(blocks)) == expected
         assert all(0 < len(block) <= size for block in blocks)

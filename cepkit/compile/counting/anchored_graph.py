@@ -96,7 +96,9 @@ def _anchored_link(
     """Return the component whose single events a condition reads beside the anchor, or the linked two."""
     of, components = condition.component_of_variable, bound.branch.components
     leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
-    reason = f"condition {condition.condition.conjunct + 1} links more events than the first and two neighbours"
+    reason = (
+        f"condition {condition.condition.conjunct + 1} links more events than the first and two neighbours"
+    )
     others = [leaf for leaf in leaves if leaf.op == "element" and of[leaf.data[0]] > 0]
     used = sorted({of[leaf.data[0]] for leaf in others})
     if any(leaf.op == "group" for leaf in leaves) or not used or len(used) > 2:
@@ -111,7 +113,9 @@ def _anchored_link(
             return reason
         return (at - 1, at), frozenset(leaf for leaf in others if of[leaf.data[0]] == at - 1)
     which = {leaf.data[1] for leaf in others}
-    if all(reads_single(component, leaf) for leaf in others) or (which == {EACH} and condition.condition.each):
+    if all(reads_single(component, leaf) for leaf in others) or (
+        which == {EACH} and condition.condition.each
+    ):
         return at
     if which <= {EACH, PREVIOUS} and condition.condition.each:
         return (at, at), frozenset(leaf for leaf in others if leaf.data[1] == PREVIOUS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from cepkit.compile.counting.anchored_graph import AnchoredGraph
 from cepkit.compile.counting.conditions import ConditionWriter, Key, indented, over
@@ -261,7 +262,9 @@ class _CountWriter(AnchoredWriter):
                 one = {"z": "ONE", "zw": "weight_of_anchor" if self.weighted == 0 else None}
                 for kind in self.kinds:
                     if one[kind]:
-                        parts[kind].append(one[kind] if test is None else f"({one[kind]} if {test} else ZERO)")
+                        parts[kind].append(
+                            one[kind] if test is None else f"({one[kind]} if {test} else ZERO)"
+                        )
             elif self.is_free(e):
                 for kind in self.kinds:
                     parts[kind].append(self._total(kind, s))
@@ -352,9 +355,7 @@ def next_states(writer: AnchoredWriter, t: int) -> str:
 # --- walking ------------------------------------------------------------------------------------------------
 
 
-def write_reach(
-    program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]
-) -> AnchoredKernel:
+def write_reach(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]) -> AnchoredKernel:
     """Write the kernel that finds the first entry of each state for each anchor.
 
     Returns
@@ -424,26 +425,29 @@ def write_narrowing(
 
 class _WalkWriter(AnchoredWriter):
     def _leads(self, t: int) -> str | None:
-        """Return the code that is true if a path from anchor k to entry e in state t may exist."""
-        ways = []
+        """Return the code that is true if a path from anchor k to entry e in state t may exist; None: always."""
+        tests = [self.enters(e) for e in self.graph.into(t) if self.graph.edges[e].source == 0]
+        if None in tests:
+            return None
+        ways = list(filter(None, tests))
         for e in self.graph.into(t):
             s = self.graph.edges[e].source
-            if s == 0:
-                test = self.enters(e)
-                if test is None:
-                    return None
-                ways.append(test)
-            else:
+            if s > 0:
                 ways.append(f"{self.array('reach')}[k * {self.n_states} + {s}] < e")
         return " | ".join(f"({way})" for way in ways)
 
-    def _new_states(self, of: Callable[[int], str | None]) -> list[str]:
+    @cached_property
+    def _prunes(self) -> bool:
+        """Whether a path may be unable to begin with its anchor; if not, only its last event can mislead."""
+        return any(self._leads(t) is not None for t in self.states if self.graph.out_of(t))
+
+    def _new_states(self, of: Callable[[int], str | None], prunes: bool = True) -> list[str]:
         """Return the lines that compute the states of entry e; ``of`` has the condition on each."""
         bits = []
         for t in self.states:
             if (own := of(t)) is None:
                 continue
-            leads = self._leads(t)
+            leads = self._leads(t) if prunes else None
             test = self.accepts(t, *filter(None, [own, leads]))
             bits.append(f"({1 << t} if {test} else 0)")
         return [f"new = {' | '.join(bits) or '0'}"]
@@ -459,7 +463,7 @@ class _WalkWriter(AnchoredWriter):
     def _finish(self, low: str, high: str, n: str, out_alive: str, out_states: str) -> list[str]:
         """Return the lines that write the anchors that are possible if entry e is the last."""
         body = [*self.load("y", "anchor", "k")]
-        body += self._new_states(lambda t: "True" if self.graph.states[t].is_final else None)
+        body += self._new_states(lambda t: "True" if self.graph.states[t].is_final else None, self._prunes)
         body += ["if new != 0:", f"    {out_alive}[{n}], {out_states}[{n}] = k, new", f"    {n} += 1"]
         return [f"for k in range({low}, {high}):", *indented(body)]
 

@@ -203,7 +203,9 @@ class Binder:
         if left.kind == TEXT:
             table: Table | Members = Table(left.unit, "in", frozenset(one.text for one in constants))
         else:
-            table = Members(tuple(one.value for one in constants), "float64" if left.kind == FLOAT else "int64")
+            table = Members(
+                tuple(one.value for one in constants), "float64" if left.kind == FLOAT else "int64"
+            )
         op = "table" if left.kind == TEXT else "member"
         self.tables.append(table)
         return Term(op, (left,), BOOLEAN, None, left.nullable, len(self.tables) - 1, left.level)

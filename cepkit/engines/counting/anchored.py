@@ -22,6 +22,8 @@ from cepkit.engines.shared.kernels import dtypes_of
 from cepkit.engines.shared.places import accepted_places
 from cepkit.progress import checkpoint
 
+_FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
+
 
 class AnchoredLayout(Layout):
     """The events of an anchored graph as kernels read them; see `AnchoredKernel` for the arrays."""
@@ -75,14 +77,27 @@ class AnchoredLayout(Layout):
     # --- arrays by their keys
 
     def _first(self) -> np.ndarray:
-        after = self.places.later[self.anchors] if self.program.window.strict_time else self.anchors + 1
-        return n_below(self.entries, after)
+        strict = self.program.window.strict_time
+        return self._n_entries_before(self.places.later[self.anchors] if strict else self.anchors + 1)
 
     def _until(self) -> np.ndarray:
-        return n_below(self.entries, self.places.window_end[self.anchors])
+        return self._n_entries_before(self.places.window_end[self.anchors])
 
     def _near(self) -> np.ndarray:
-        return n_below(self.entries, self.places.gap_end[self.anchors])
+        return self._n_entries_before(self.places.gap_end[self.anchors])
+
+    def _n_entries_before(self, places: np.ndarray) -> np.ndarray:
+        """Return how many entries are before each of these places, which ascend."""
+        if len(places) * _FEW_OF <= self.places.n:
+            return n_below(self.entries, places)
+        return self._rank[places]
+
+    @cached_property
+    def _rank(self) -> np.ndarray:
+        """The number of entries before each place, and of all."""
+        rank = np.zeros(self.places.n + 1, np.int64)
+        np.cumsum(self._states != 0, out=rank[1:])
+        return rank
 
     def _mask(self) -> np.ndarray:
         return self._states[self.entries]
@@ -140,13 +155,20 @@ class AnchoredCounter(PathCounter):
             arithmetic,
             component,
             write=partial(
-                write_anchored_count, layout.program, self.graph, layout.dtypes, arithmetic, weighted=component
+                write_anchored_count,
+                layout.program,
+                self.graph,
+                layout.dtypes,
+                arithmetic,
+                weighted=component,
             ),
         )
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
         n, n_anchors = len(layout.entries), len(layout.anchors)
         outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
-        arrays = layout.arrays_of(made, **scratch_of(layout, dtype), weight=lambda: self._weights(component, weight))
+        arrays = layout.arrays_of(
+            made, **scratch_of(layout, dtype), weight=lambda: self._weights(component, weight)
+        )
         at = fresh_at(layout)
         run, done = layout.function(made), 0
         while done < n_anchors:
@@ -161,7 +183,9 @@ class AnchoredCounter(PathCounter):
         if component == 0:
             return weight
         out = np.zeros(len(self.layout.entries), np.uint64)
-        out[n_below(self.layout.entries, self.layout.members(self.graph.pool_of_component(component)))] = weight
+        out[n_below(self.layout.entries, self.layout.members(self.graph.pool_of_component(component)))] = (
+            weight
+        )
         return out
 
 

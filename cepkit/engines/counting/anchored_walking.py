@@ -61,8 +61,6 @@ class AnchoredWalk:
         ends = np.flatnonzero(layout.array("mask") & layout.array("mask").dtype.type(final))
         lowest = n_below(layout.array("until"), ends + 1)
         highest = n_below(layout.array("first"), ends + 1)
-        some = highest > lowest
-        ends, lowest, highest = ends[some], lowest[some], highest[some]
         position = self._position[0][ends]
         if self.places.is_one_partition:
             return ends, position, lowest, highest
@@ -182,7 +180,9 @@ class _Descent:
         self._options = []
         for arithmetic in (WRAPPING, MODULAR):
             made = layout.write_once("options", arithmetic, write=partial(write_options, *of, arithmetic))
-            self._options.append((layout.function(made), layout.arrays_of(made, **scratch_of(layout, np.uint64))))
+            self._options.append(
+                (layout.function(made), layout.arrays_of(made, **scratch_of(layout, np.uint64)))
+            )
         ends, _, lowest, highest = walk._ends
         self.end, low, high = int(ends[end]), int(lowest[end]), int(highest[end])
         room = np.zeros(high - low, np.int64)

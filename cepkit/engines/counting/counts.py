@@ -195,5 +195,7 @@ def total_of(numbers: np.ndarray | list[int]) -> int:
     """Return the sum, of any size."""
     if isinstance(numbers, list):
         return sum(numbers)
+    if numbers.sum(dtype=np.float64) < _SAFE:
+        return int(numbers.sum(dtype=np.uint64))
     low = int((numbers & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
     return (int((numbers >> np.uint64(32)).sum(dtype=np.uint64)) << 32) + low

@@ -56,9 +56,34 @@ def _components(program: SequenceProgram) -> Iterator[Component]:
     return chain.from_iterable(bound.branch.components for bound in program.branches)
 
 
-def _graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | AnchoredGraph:
+def graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | AnchoredGraph | str:
+    """Return the graph by which a branch is counted, or why there is none, to complete "it …"."""
     graph = state_graph_of(program, bound)
     return anchored_graph_of(program, bound) if isinstance(graph, str) else graph
+
+
+def counter_of(graph: StateGraph, places: Places, accept: np.ndarray) -> PathCounter:
+    """Return the counter of the matches of a graph; for the parameters see `Layout`."""
+    return _counter(_layout(graph, places, accept))
+
+
+def walk_of(
+    graph: StateGraph, places: Places, accept: np.ndarray, number: int = 0
+) -> PathWalk | AnchoredWalk:
+    """Return the walk over the matches of a graph; for the parameters see `Layout` and `PathWalk`."""
+    return _walk(_layout(graph, places, accept), number)
+
+
+def _layout(graph: StateGraph, places: Places, accept: np.ndarray) -> Layout:
+    return (AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout)(graph, places, accept)
+
+
+def _counter(layout: Layout) -> PathCounter:
+    return (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
+
+
+def _walk(layout: Layout, number: int) -> PathWalk | AnchoredWalk:
+    return (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
 
 
 def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
@@ -87,22 +112,16 @@ class CountedMatches(SequenceSet):
     def __init__(self, program: SequenceProgram, events: Events):
         self.program, self.events = program, events
         self._places = Places(program, events)
-        self._graphs = [_graph_of(program, bound) for bound in program.branches]
+        self._graphs = [graph_of(program, bound) for bound in program.branches]
 
     @cached_property
     def _layouts(self) -> list[Layout]:
         accept = accepted(self._places)
-        return [
-            (AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout)(graph, self._places, accept)
-            for graph in self._graphs
-        ]
+        return [_layout(graph, self._places, accept) for graph in self._graphs]
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
-        return [
-            (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
-            for layout in self._layouts
-        ]
+        return [_counter(layout) for layout in self._layouts]
 
     @cached_property
     def _counts(self) -> list[np.ndarray | list[int]]:
@@ -111,10 +130,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _walks(self) -> list[PathWalk | AnchoredWalk]:
-        return [
-            (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
-            for number, layout in enumerate(self._layouts)
-        ]
+        return [_walk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
     def _total(self) -> int:
