@@ -13,12 +13,11 @@ import pytest
 import cepkit as cep
 from cepkit.compile.counting.anchored_graph import anchored_graph_of
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
-from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.counting import aggregates, anchored, anchored_walking
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
 from cepkit.engines.counting.anchored_walking import AnchoredWalk
-from cepkit.engines.counting.engine import CountedMatches, counting_unsupported, match_by_counting
+from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import joined

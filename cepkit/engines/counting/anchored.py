@@ -18,7 +18,6 @@ from cepkit.compile.counting.counting import AT_LEAST
 from cepkit.engines.counting.counts import PathCounter
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.residues import WORD
-from cepkit.engines.shared.kernels import dtypes_of
 from cepkit.engines.shared.places import accepted_places
 from cepkit.progress import checkpoint
 
