@@ -101,8 +101,8 @@ def _counting(program: SequenceProgram) -> str:
         return "without enumeration: every condition is on one event or on two successive ones"
     if counting_unsupported(program) is None:
         return (
-            "without enumeration, for each first event: every other condition is on the first event and at most "
-            "two successive ones"
+            "without enumeration, for each first event: every condition is on the first event and on one or "
+            "two successive others"
         )
     return f"by enumeration: {reason}"
 

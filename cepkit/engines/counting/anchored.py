@@ -6,14 +6,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from cepkit.compile.counting.anchored_counting import AT_ANCHOR, AT_ENTRY, write_anchored_count
 from cepkit.compile.counting.anchored_graph import AnchoredGraph
-from cepkit.compile.counting.anchored_source import (
-    AT_ANCHOR,
-    AT_ENTRY,
-    AnchoredWriter,
-    write_anchored_count,
-    write_reach,
-)
+from cepkit.compile.counting.anchored_source import AnchoredWriter
+from cepkit.compile.counting.anchored_walking import write_reach
 from cepkit.compile.counting.counting import AT_LEAST
 from cepkit.engines.counting.counts import PathCounter
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below

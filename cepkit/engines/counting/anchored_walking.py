@@ -8,7 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
-from cepkit.compile.counting.anchored_source import (
+from cepkit.compile.counting.anchored_counting import write_options
+from cepkit.compile.counting.anchored_walking import (
     DEEPER,
     DEPTH,
     DONE,
@@ -19,7 +20,6 @@ from cepkit.compile.counting.anchored_source import (
     N_MATCHES,
     REASON,
     write_narrowing,
-    write_options,
     write_walk,
 )
 from cepkit.compile.counting.counting import MODULAR, WRAPPING
@@ -203,7 +203,7 @@ class _Descent:
 
     def find(self, rank: int) -> MatchBlock:
         """Return the match with this number."""
-        walk, layout = self.walk, self.layout
+        layout = self.layout
         place, anchors = layout.entries, layout.anchors
         x, (alive, states) = self.end, self.first
         path = [x]
