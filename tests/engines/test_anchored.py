@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import numba
@@ -20,10 +21,9 @@ from cepkit.engines.counting.anchored_walking import AnchoredWalk
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.sequence_set import joined
+from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from tests.engines.test_chain_walk import in_row, plain
 from tests.oracle.generate_anchored import AnchoredCase, drawn_anchored
 from tests.oracle.generate_paths import as_frame, drawn_rows
 from tests.support.sizes import cases
@@ -37,6 +37,19 @@ FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (1000, 4)
 def pytest_generate_tests(metafunc):
     if "shape_seed" in metafunc.fixturenames:
         metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
+
+
+def in_row(case: AnchoredCase, rows: list[dict]) -> list[tuple[tuple, tuple]]:
+    """Return (positions, components) of all matches in canonical order."""
+    found = case.matches(rows)
+    components = [[(c,) * len(own) for c, (_, own) in enumerate(match.events)] for match in found]
+    return [(match.rows, sum(own, ())) for match, own in zip(found, components, strict=True)]
+
+
+def plain(block: MatchBlock) -> list[tuple[tuple, tuple]]:
+    bounds = block.first_item_of_match.tolist()
+    events, components = block.event_of_item.tolist(), block.component_of_item.tolist()
+    return [(tuple(events[i:j]), tuple(components[i:j])) for i, j in pairwise(bounds)]
 
 
 def layout_of(case: AnchoredCase, rows: list[dict]) -> AnchoredLayout:
@@ -190,7 +203,7 @@ def test_numbers_of_any_size_are_exact(n):
 )
 def test_queries_that_the_engine_runs(text, supported):
     frame = stream("ABCDE")
-    program = cep.match(frame, f"PATTERN {text}", event_type="kind", order_by="t")._program
+    program = cep.match(frame, f"PATTERN {text}", event_type="kind", order_by="t")._found.program
     assert (counting_unsupported(program) is None) == supported
 
 

@@ -10,7 +10,7 @@ from cepkit.compile.counting.conditions import indented, over
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR
 from cepkit.compile.sequences.program import SequenceProgram
 
-# Indices of ``at``, where kernels keep what they need to go on.
+# Indices of ``at``, where kernels keep what they need to continue.
 AT_ANCHOR, AT_ENTRY = range(2)
 
 
@@ -35,7 +35,7 @@ def write_anchored_count(
     -------
     AnchoredKernel
         ``count(stop, work_limit, modulus, at, *arrays, *constants, out)`` adds the numbers of matches of the
-        anchors before ``stop`` to ``out``, one cell per entry. It goes on at ``at``, and returns the anchor
+        anchors before ``stop`` to ``out``, one cell per entry. It continues at ``at``, and returns the anchor
         where it stopped after about ``work_limit`` steps.
 
     Notes
@@ -46,7 +46,7 @@ def write_anchored_count(
     Source: the counting of GRETA (Poppe et al., VLDB 2017) per event.
     Differs: the graph begins with one given event, so nothing is taken back.
     """
-    return _CountWriter(program, graph, dtypes, arithmetic, weighted).write("count")
+    return _AnchoredCountWriter(program, graph, dtypes, arithmetic, weighted).write("count")
 
 
 def write_options(
@@ -61,10 +61,10 @@ def write_options(
         anchors ``alive[:stop]``. ``states[q]`` are the states in which entry x begins the end of a match of
         anchor ``alive[q]``. The kernel adds to ``out`` how many matches have each entry before x.
     """
-    return _CountWriter(program, graph, dtypes, arithmetic, None).write("options")
+    return _AnchoredCountWriter(program, graph, dtypes, arithmetic, None).write("options")
 
 
-class _CountWriter(AnchoredWriter):
+class _AnchoredCountWriter(AnchoredWriter):
     def __init__(self, program, graph, dtypes, arithmetic, weighted):
         super().__init__(program, graph, dtypes)
         self.arithmetic, self.weighted = arithmetic, weighted

@@ -63,7 +63,8 @@ def anchored_graph_of(program: SequenceProgram, bound: BoundBranch) -> AnchoredG
     if any(component.variable == components[0].variable for component in components[1:]):
         return f"a match may have several events {components[0].variable!r}"
     if bound.branch.absences:
-        return f"the absent event {bound.branch.absences[0].variable!r} stands beside conditions on the first"
+        absent = bound.branch.absences[0].variable
+        return f"the absent event {absent!r} occurs beside conditions on the first event"
     types = [component.event_type for component in components]
     if len(_loops(bound)) > 1 and (None in types or len(set(types)) < len(types)):
         return "events can belong to several loops"

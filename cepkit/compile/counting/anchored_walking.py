@@ -56,7 +56,7 @@ def write_walk(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[s
         ``walk(stop, work_limit, ends, lowest, highest, position, position_of_anchor, place, place_of_anchor,
         component, entry, turn, cursor, begin, alive, states, *arrays, *constants, out_position,
         out_component, out_first, report)``. The matches of end i have the last entry ``ends[i]`` and an
-        anchor from ``lowest[i]`` to ``highest[i]``. The walk goes on at ``report``.
+        anchor from ``lowest[i]`` to ``highest[i]``. The walk continues at ``report``.
 
     Notes
     -----
@@ -65,7 +65,7 @@ def write_walk(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[s
     which the entry can be. Anchors and earlier entries are tried in the order of their places.
     Time O(1) per event of a match and anchor that is alive there.
     """
-    return _WalkWriter(program, graph, dtypes).walk()
+    return _AnchoredWalkWriter(program, graph, dtypes).walk()
 
 
 def write_narrowing(
@@ -76,15 +76,15 @@ def write_narrowing(
     Returns
     -------
     AnchoredKernel
-        ``narrow(x, e, low, stop, alive, states, *arrays, *constants, out_alive, out_states, leaves)``. Of the
-        anchors ``alive[low:stop]``, for which entry x can be in ``states``, it writes those for which entry e
+        ``narrow(x, e, low, stop, alive, states, *arrays, *constants, out_alive, out_states, leaves)`` takes
+        the anchors ``alive[low:stop]``, for which entry x can be in ``states``. It writes those for which entry e
         can come before x, and returns their number. ``leaves[q]`` says whether the anchor itself can come
         before x. With x = -1, entry e is the last of a match, and the anchors are those from low to stop.
     """
-    return _WalkWriter(program, graph, dtypes).narrowing()
+    return _AnchoredWalkWriter(program, graph, dtypes).narrowing()
 
 
-class _WalkWriter(AnchoredWriter):
+class _AnchoredWalkWriter(AnchoredWriter):
     def _leads(self, t: int) -> str | None:
         """Return the code that is true if a path from anchor k to entry e in state t may exist.
 

@@ -178,7 +178,7 @@ class Binder:
         if len(tests) <= _FEW_OPTIONS:
             equal = tuple(map(self.bind, tests))
         else:
-            self.bind(e.operand)  # first, since what the options leave behind is removed
+            self.bind(e.operand)  # first, since the constants of the options are removed
             equal = self._look_up(tests)
         return equal[0] if len(equal) == 1 else Term("or", equal, BOOLEAN, None, True, None, level_of(*equal))
 
