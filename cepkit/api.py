@@ -20,6 +20,7 @@ from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
+from cepkit.frames.empty import with_types
 from cepkit.frames.mistakes import no_frame
 from cepkit.frames.pandas import PandasSource, index_clock
 from cepkit.insight.funnel import FunnelResult
@@ -144,6 +145,7 @@ def match(
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
     source, native = source_of(frame)
+    source = with_types(source, value)
     is_sequence = isinstance(value, SequenceQuery)
     what, n_rows = ("searching", None) if is_sequence else ("events", source.n_rows)
     with show_progress(what, n_rows) as progress:
@@ -255,6 +257,7 @@ def explain(
     value = _query_of(explain, frame, query, keywords)
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
+    source = with_types(source, value)
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
     if isinstance(program, Program):
@@ -562,7 +565,7 @@ def _program_for(
             f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
             f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
         )
-    source = source_of(frame)[0]
+    source = with_types(source_of(frame)[0], value)
     program = compile_checked(value, source)
     return program, source, choose_engine(program, engine)
 

@@ -79,7 +79,7 @@ def write_narrowing(
         ``narrow(x, e, low, stop, alive, states, *arrays, *constants, out_alive, out_states, leaves)`` takes
         the anchors ``alive[low:stop]``, for which entry x can be in ``states``. It writes those for which
         entry e can come before x, and returns their number. ``leaves[q]`` says whether the anchor itself can
-        come before x. With x = -1, entry e is the last of a match, and the anchors are those from low to stop.
+        come before x. If x is -1, entry e is the last of a match, and the anchors are low to stop.
     """
     return _AnchoredWalkWriter(program, graph, dtypes).narrowing()
 

@@ -1,0 +1,74 @@
+"""An empty frame has an empty result, whatever types its columns have."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import cepkit as cep
+
+ROWS = pd.DataFrame({
+    "t": pd.to_datetime([1, 2]), "k": ["A", "B"], "x": [1.0, 2.0], "s": ["p", "q"], "i": [1, 2],
+    "o": [True, False],
+})  # fmt: skip
+FRAMES = {
+    "typed": ROWS.iloc[:0],
+    "categories": ROWS.astype({"k": "category", "s": "category"}).iloc[:0],
+    "objects": ROWS.astype(object).iloc[:0],
+    "names": pd.DataFrame(columns=list(ROWS.columns)),
+    "lists": pd.DataFrame({name: [] for name in ROWS.columns}),
+    "arrow": ROWS.convert_dtypes(dtype_backend="pyarrow").iloc[:0],
+}
+NAMES = ", ".join(f"'{name}'" for name in "abcdefghijk")
+DEFINES = {
+    "numbers and texts": {"a": "x > 1 and s = 'p'", "b": f"x < prev(x) and s in [{NAMES}] and k like 'A%'"},
+    "times": {"a": "t > '2024-01-31' and i % 2 = 1", "b": "delta(t) < '5 min' and s != first(s)"},
+}
+SEQUENCES = {
+    "chain": "SEQ(A a, B b) WHERE a.x < b.x AND a.s = 'p' WITHIN 5 s",
+    "anchored chain": "SEQ(A a, B+ b, A c) WHERE b[i].x > a.x WITHIN 5 s",
+    "ordered": "SEQ(A a, B b, A c) WHERE a.x < c.x WITHIN 5 s",
+    "search": "SEQ(A a, B+ b, !A n, B c) WHERE avg(b.x) > c.i AND n.x < a.x WITHIN 5 s",
+}
+
+
+def check(found, frame: pd.DataFrame) -> None:
+    assert found.count() == 0
+    assert not found
+    assert len(found.to_frame()) == len(found.to_frame("all")) == len(found.lineage()) == 0
+    assert list(found.to_frame("all").columns)[-len(frame.columns) :] == list(frame.columns)
+    assert len(found.head(3)) == len(found.sample(3)) == 0
+    assert "0 matches" in repr(found) or "no match" in repr(found).lower()
+    assert found.aggregate(n="count()")["n"] == 0
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("define", DEFINES)
+@pytest.mark.parametrize("partition_by", [None, "s"])
+def test_regex_queries(kind, define, partition_by):
+    frame = FRAMES[kind]
+    measures = {"n": "count()", "most": "max(x)", "first": "first(s)"}
+    query = {"define": DEFINES[define], "order_by": "t", "measures": measures, "partition_by": partition_by}
+    check(cep.match(frame, "a b", **query), frame)
+    assert len(cep.tag(frame, "a b", **query)) == 0
+    cep.funnel(frame, "a b", **query)
+    assert str(cep.explain(frame, "a b", **query))
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("engine", SEQUENCES)
+@pytest.mark.parametrize("partition_by", [None, "s"])
+def test_sequences(kind, engine, partition_by):
+    frame, text = FRAMES[kind], f"PATTERN {SEQUENCES[engine]}"
+    query = {"event_type": "k", "order_by": "t", "partition_by": partition_by}
+    check(cep.match(frame, text, **query, engine=engine.split()[-1]), frame)
+    check(cep.match(frame, text, **query), frame)
+    cep.funnel(frame, text, **query)
+    assert str(cep.explain(frame, text, **query))
+
+
+def test_a_frame_with_rows_keeps_its_errors():
+    with pytest.raises(cep.CepError, match="cannot be compared"):
+        cep.match(ROWS, "a", define={"a": "x = 'p'"})
+    with pytest.raises(cep.CepError, match="not found"):
+        cep.match(FRAMES["names"], "a", define={"a": "missing > 1"})
