@@ -164,17 +164,21 @@ class _AnchoredWalkWriter(AnchoredWriter):
             "FINISH": self._finish("lowest[number]", "highest[number]", "n", "alive", "states"),
             "NARROW": self._narrow("j", "alive", "states", "n"),
             "ENTRY": self._entry(),
+            "SHORT": _SHORT if self._takes_three else [],
             "TARGET": self.load("w", "entry", "x"),
             "ANCHOR": self.load("y", "anchor", "k"),
             "COMPONENT": self._component(),
         }
-        text = _WALK.replace("IS_LEAF", self._is_leaf()).replace("GOES_ON", str(goes_on))
-        text = text.replace("MASK", mask).replace("FROM", first)
+        text = _WALK.replace("IS_LEAF", self._is_leaf())
         body = []
         for line in text.splitlines():
             name = line.strip()
             indent = (len(line) - len(line.lstrip())) // 4
             body += indented(of[name], indent) if name in of else [line]
+        body = [
+            line.replace("MASK", mask).replace("FROM", first).replace("GOES_ON", str(goes_on))
+            for line in body
+        ]
         outputs = [("out_position", "I1"), ("out_component", 'T.Array(T.int16, 1, "C")')]
         outputs += [("out_first", "I1"), ("report", "I1")]
         arguments = [("stop", "T.int64"), ("work_limit", "T.int64")]
@@ -183,6 +187,11 @@ class _AnchoredWalkWriter(AnchoredWriter):
         arguments += [("component", "read_only(T.int16)")]
         arguments += [(name, "I1") for name in ("entry", "turn", "cursor", "begin", "alive", "states")]
         return self.assemble("walk", arguments, body, outputs)
+
+    @property
+    def _takes_three(self) -> bool:
+        """Whether every match has an entry between its anchor and its last event."""
+        return not any(self.graph.states[self.graph.edges[e].target].is_final for e in self.graph.out_of(0))
 
     def _component(self) -> list[str]:
         """Return the lines that write the component of event number i of the d + 2 events of a match."""
@@ -201,6 +210,16 @@ class _AnchoredWalkWriter(AnchoredWriter):
         return [f"out_component[p] = {code}"]
 
 
+# Skips an end before which no entry can follow an anchor.
+_SHORT = """j = e - 1
+if lowest[number] < highest[number]:
+    low = FROM[lowest[number]]
+    while j >= low and MASK[j] & GOES_ON == 0:
+        j -= 1
+    if j < low:
+        continue
+else:
+    continue""".splitlines()
 # The walk. ``turn[d]`` is the next anchor of depth d, and ``cursor[d]`` the next entry.
 _WALK = """number, d, work = report[0], report[1], 0
 n_matches, n_items, reason = report[2], report[3], 0
@@ -214,9 +233,10 @@ while True:
             number, reason = number - 1, 3
             break
         e, n = ends[number], 0
+        work += highest[number] - lowest[number] + 1
+        SHORT
         ENTRY
         FINISH
-        work += highest[number] - lowest[number] + 1
         if n == 0:
             continue
         entry[0], begin[0], turn[0], begin[1] = e, 0, 0, n

@@ -17,6 +17,7 @@ from cepkit.engines.counting.residues import WORD
 from cepkit.engines.shared.places import accepted_places
 from cepkit.progress import checkpoint
 
+_BITS_PER_PASS = 60
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 
 
@@ -131,6 +132,16 @@ class AnchoredCounter(PathCounter):
 
     def _most_in_window(self, pool: int) -> int:
         return self.layout.most_in_window(pool)
+
+    @cached_property
+    def work(self) -> float:
+        """About how many entries all passes of a count look at."""
+        layout, window = self.layout, self.layout.program.window
+        widths = (layout.array("until") - layout.array("first")).astype(np.float64)
+        links = (self.graph.link(e) for e, edge in enumerate(self.graph.edges) if edge.source > 0)
+        is_linked = window.strict_time or self.graph.has_gap or any(link.terms for link in links)
+        n_passes = 1 + len(self.graph.loops) * (1 + layout.widest // _BITS_PER_PASS)
+        return float((widths**2 if is_linked else widths).sum()) * n_passes
 
     def _most_in_any_window(self, pool: int) -> int:
         return len(self.layout.anchors) if pool == self.graph.pool(0) else self.layout.widest + 1

@@ -24,15 +24,17 @@ from cepkit.compile.counting.anchored_walking import (
 )
 from cepkit.compile.counting.counting import MODULAR, WRAPPING
 from cepkit.engines.counting.anchored import AnchoredLayout, fresh_at, scratch_of
-from cepkit.engines.counting.layout import WORK_PER_CALL, n_below
+from cepkit.engines.counting.layout import WORK_PER_CALL
 from cepkit.engines.counting.ranking import Numbering
 from cepkit.engines.counting.residues import WORD, moduli, number_of
+from cepkit.engines.shared.places import accepted_places
 from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, draw_numbers, joined
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16
 _FEW_CELLS = 1 << 10  # room for the anchors and entries of a path at first
+_FEW_OF = 16  # a search for one entry in 16 is faster than a pass over all
 _FEW = 1 << 12  # up to this many matches with the same last event are listed to find some of them
 
 
@@ -58,9 +60,9 @@ class AnchoredWalk:
         """Entries where matches may end, in stream order; their positions; their first and last anchors."""
         layout = self.layout
         final = sum(1 << s for s in self.graph.finals)
-        ends = np.flatnonzero(layout.array("mask") & layout.array("mask").dtype.type(final))
-        lowest = n_below(layout.array("until"), ends + 1)
-        highest = n_below(layout.array("first"), ends + 1)
+        mask = layout.array("mask")
+        ends = accepted_places(((mask & mask.dtype.type(final)) != 0).view(np.uint8))
+        lowest, highest = (_n_up_to(layout.array(name), ends, len(mask)) for name in ("until", "first"))
         position = self._position[0][ends]
         if self.places.is_one_partition:
             return ends, position, lowest, highest
@@ -263,6 +265,13 @@ class _Descent:
             np.array([0, len(path) + 1], np.int64),
             np.array([walk.number], np.int16),
         )
+
+
+def _n_up_to(values: np.ndarray, bounds: np.ndarray, n: int) -> np.ndarray:
+    """Return how many of the values, from 0 to n, are at most each bound, below n."""
+    if _FEW_OF * len(values) <= n:
+        return np.searchsorted(values, bounds, side="right")
+    return np.cumsum(np.bincount(values, minlength=n + 1))[bounds]
 
 
 def _components(graph, n_events: int) -> list[int]:

@@ -31,6 +31,8 @@ from cepkit.engines.shared.sequence_set import (
 from cepkit.events import NULL_INTEGER, Events
 from cepkit.language.sequences.lines import Component
 
+_MUCH_WORK = 1 << 30  # entries that the counting of anchored matches looks at in about a second
+_MOST_GLANCED = 1 << 14
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
 
 
@@ -106,6 +108,17 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
     return CountedMatches(program, events)
 
 
+def _first_of(walk: PathWalk | AnchoredWalk, n: int) -> MatchBlock:
+    """Return up to ``n`` of the first matches."""
+    made, missing = [], n
+    for block in walk.blocks(n) if n else ():
+        made.append(block if len(block) <= missing else block.take(slice(0, missing)))
+        missing -= len(made[-1])
+        if not missing:
+            break
+    return joined(made)
+
+
 class CountedMatches(SequenceSet):
     """The matches of all branches of a program."""
 
@@ -140,6 +153,23 @@ class CountedMatches(SequenceSet):
         """Return the exact number of matches."""
         return self._total
 
+    @cached_property
+    def _is_slow(self) -> bool:
+        """Whether the matches are not counted yet and counting them takes more than about a second."""
+        own = (counter for counter in self._counters if isinstance(counter, AnchoredCounter))
+        return sum(counter.work for counter in own) > _MUCH_WORK
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is quick to find, and whether it is the exact count."""
+        if "_total" in self.__dict__ or not self._is_slow:
+            return super().at_least()
+        n = len(self.glance(_MOST_GLANCED))
+        return n, n < _MOST_GLANCED
+
+    def any(self) -> bool:
+        """Return whether there is a match."""
+        return len(self.glance(1)) > 0 if self._is_slow else super().any()
+
     def counts_of_branches(self) -> list[int]:
         """Return the exact number of matches of every branch."""
         return [total_of(counts) for counts in self._counts]
@@ -169,15 +199,11 @@ class CountedMatches(SequenceSet):
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
+        if len(self._walks) > 1 and self._is_slow and "_total" not in self.__dict__:
+            return joined([_first_of(walk, n) for walk in self._walks]).sorted().take(slice(0, n))
         if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
             return super().glance(n)  # its kernel compiles in half the time of the walk's
-        made, missing = [], n
-        for block in self._walks[0].blocks(n) if n else ():
-            made.append(block if len(block) <= missing else block.take(slice(0, missing)))
-            missing -= len(made[-1])
-            if not missing:
-                break
-        return joined(made)
+        return _first_of(self._walks[0], n)
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
