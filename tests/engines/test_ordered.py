@@ -421,5 +421,6 @@ def test_auto_takes_it_between_chain_and_search(letters):
 
     assert chosen("PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x") == "chain"
     assert chosen("PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x") == "ordered"
-    assert chosen("PATTERN SEQ(A a, B+ b[], C c) WHERE c.x > a.x") == "search"
+    assert chosen("PATTERN SEQ(A a, B+ b[], C c) WHERE c.x > a.x") == "chain"
+    assert chosen("PATTERN SEQ(A a, B+ b[], C c) WHERE avg(b.x) > a.x") == "search"
     assert chosen("PATTERN SEQ(A a, NEXT B b, C c) WHERE c.x > a.x") == "search"

@@ -719,7 +719,7 @@ def test_what_spark_cannot_run_is_refused(session, events_on_spark):
         found.chunks()
     with pytest.raises(UnsupportedQueryError, match=r"toPandas\(\)\.cep\.match"):
         found.plot()
-    assert found.run is None and found.engine.name == "search"
+    assert found.run is None and found.engine.name == "chain"
     with pytest.raises(cep.CepError, match="rows='many'"):
         found.to_frame("many")
     with pytest.raises(ColumnNotFoundError, match="aggregate 'm': column 'xx' not found"):
