@@ -184,10 +184,16 @@ class Binder:
 
     def _look_up(self, tests: list[ex.Comparison]) -> tuple[Term, ...]:
         """Return terms that hold if one of the tests holds; constants become the values of a table."""
-        n_constants = len(self.constants)
+        n_constants, bound = len(self.constants), dict(self.bound)
         found: dict[tuple[Term, str], list[Constant]] = {}
         others: dict[Term, None] = {}
+        operand = self.bind(tests[0].left)  # known already
+        is_text = operand.kind == TEXT and operand.op != "quoted"
         for test in tests:
+            if is_text and isinstance(test.right, ex.Literal) and isinstance(test.right.value, str):
+                text = Constant(INTEGER, text=test.right.value, column=operand.unit)
+                found.setdefault((operand, TEXT), []).append(text)
+                continue
             term = self._bind(test)
             if term.op == "compare" and term.data == "==" and term.args[1].op == "constant":
                 left, right = term.args
@@ -196,6 +202,7 @@ class Binder:
                 others.setdefault(term)
         if all(term.op == "never" for term in others):
             del self.constants[n_constants:]
+            self.bound = bound  # no term may keep the number of a removed constant
         return (*(self._table_of(left, own) for (left, _), own in found.items()), *others)
 
     def _table_of(self, left: Term, constants: list[Constant]) -> Term:
