@@ -9,6 +9,7 @@ import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.terms import Table
 from cepkit.errors import CepError, TieWarning, warn
 from cepkit.events import DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, Column, Events, Source
 from cepkit.language.expressions.trees import Aggregate, Previous
@@ -105,7 +106,8 @@ def are_numbers(column: Column) -> bool:
 
 def warn_of_numbers_as_text(program: Program | SequenceProgram, events: Events) -> None:
     """Warn of a text column that a condition sorts and whose texts are all numbers: '10' is before '9'."""
-    compared = {table.column for table in program.tables if table.test in ("<", "<=", ">", ">=")}
+    tables = [table for table in program.tables if isinstance(table, Table)]
+    compared = {table.column for table in tables if table.test in ("<", "<=", ">", ">=")}
     for name in sorted(program.ordered_text | compared):
         column = events.columns.get(name)
         if column is None or column.categories is None or column.type.ordered:
