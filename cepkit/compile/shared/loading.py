@@ -9,12 +9,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 from cepkit.cache import cache_folder
+from cepkit.compile.shared.images import read_image, write_image
 from cepkit.progress import checkpoint
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
+_images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _LOOK_S = 0.05  # a thread that waits for the compilation of another one runs a checkpoint this often
 
 
@@ -55,6 +57,11 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     name = f"cepkit_kernel_{key}{own}"
     if name in sys.modules:
         return sys.modules[name]
+    if name in _images:
+        return _images[name]
+    if not names and "numba" not in sys.modules and (image := read_image(name)) is not None:
+        _images[name] = image
+        return image
     path = cache_folder() / f"cepkit_kernel_{key}.py"
     # numba recognises a stale cache by the file's time and size, so the file is never written again.
     if not path.exists():
@@ -76,4 +83,6 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     finally:
         if collecting:
             gc.enable()
+    if not names:
+        write_image(name, module)
     return module
