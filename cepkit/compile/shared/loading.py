@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from cepkit.cache import cache_folder
-from cepkit.compile.shared.images import read_image, write_image
+from cepkit.compile.shared.images import image_path, read_image, write_image
 from cepkit.progress import checkpoint
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
@@ -49,6 +53,34 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
         return _load_once(text, names or {})
     finally:
         _loading.release()
+
+
+def is_ready(text: str) -> bool:
+    """Return whether the module made from kernel source is compiled already, now or by an earlier process."""
+    name = f"cepkit_kernel_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    if name in sys.modules or name in _images:
+        return True
+    path = image_path(name)
+    return path.exists() if path is not None else (cache_folder() / f"{name}.py").exists()
+
+
+@cache
+def load_kernels(name: str) -> Any:
+    """Return the functions of the module ``name`` with hand-written kernels, without numba if possible.
+
+    Every kernel of the module has the types of its arguments in its decorator.
+    """
+    checkpoint()
+    if image_path(name) is None:
+        return importlib.import_module(name)
+    path = Path(importlib.util.find_spec(name).origin)
+    image = f"cepkit_{name.split('.')[-1]}_{hashlib.sha256(path.read_bytes()).hexdigest()[:24]}"
+    with _loading:
+        if (found := read_image(image)) is not None:
+            return found
+        module = importlib.import_module(name)
+        write_image(image, module)
+        return module
 
 
 def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:

@@ -19,6 +19,8 @@ from cepkit.compile.regex.program import (
     State,
 )
 from cepkit.compile.shared.bound_query import Inputs
+from cepkit.engines.interpreted.regex import Interpreter
+from cepkit.engines.regex.tiers import COMPILED, kernel_for, tier_of
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Events
@@ -60,6 +62,12 @@ class Run:
     most_live: int = 0  # live starts of one partition
     n_blocks: int = 0
     threads: int = 1
+    tier: str = COMPILED  # how the query ran: interpreted, or with a kernel of its own
+
+    def note(self, work: int, most_live: int) -> None:
+        """Add the work of a call, and keep the largest number of live starts."""
+        self.work += work
+        self.most_live = max(self.most_live, most_live)
 
 
 def match_regex(
@@ -69,6 +77,7 @@ def match_regex(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
     run: Run | None = None,
+    tier: str = "auto",
 ) -> MatchSet:
     """Find the matches of ``program`` in ``events``.
 
@@ -84,6 +93,8 @@ def match_regex(
         Called now and then with the number of events done since the last call.
     run : Run, optional
         Receives what the run did.
+    tier : str
+        ``"auto"``, ``"interpreted"`` or ``"compiled"``; see `cepkit.engines.regex.tiers`.
 
     Returns
     -------
@@ -104,7 +115,8 @@ def match_regex(
     run = run if run is not None else Run()
     threads = _threads(program, events, threads)
     inputs = program.inputs(events.columns)
-    kernel = program.matching(inputs)
+    kernel = kernel_for(program, inputs, events.n_events, tier)
+    run.tier = tier_of(kernel)
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
         run.n_blocks, run.threads = 1, 1
         state = kernel.new_state(max(1, events.n_partitions))
@@ -131,7 +143,7 @@ def _threads(program: Program, events: Events, threads: int | None) -> int:
 
 
 def advance(
-    kernel: Kernel,
+    kernel: Kernel | Interpreter,
     state: State,
     partition: np.ndarray,
     inputs: Inputs,
@@ -161,6 +173,8 @@ def advance(
         Ordered by ``last``.
     """
     run = run if run is not None else Run()
+    if isinstance(kernel, Interpreter):
+        return kernel.advance(state, partition, inputs, row_base, progress, run.note)
     n_events = len(partition)
     per_call, most_work = _EVENTS_PER_CALL, _WORK_PER_CALL
     if not kernel.is_compiled:
@@ -257,7 +271,7 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
 
 
 def _match_blocks(
-    kernel: Kernel, blocks: PartitionBlocks, threads: int, progress: Callable[[int], None] | None, run: Run
+    kernel: Kernel | Interpreter, blocks: PartitionBlocks, threads: int, progress: Callable[[int], None] | None, run: Run
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1

@@ -1,0 +1,63 @@
+"""Choose how a regex query runs: interpreted at once, or with a kernel of its own, which must be compiled."""
+
+from __future__ import annotations
+
+import os
+
+from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.regex.program import Kernel, Program
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.loading import is_ready
+from cepkit.engines.interpreted.regex import Interpreter
+from cepkit.errors import CepError
+
+AUTO, INTERPRETED, COMPILED = "auto", "interpreted", "compiled"
+# Interpretation takes some 30 ns per event longer than a compiled kernel, and compilation about a second.
+_MOST_EVENTS = 20_000_000
+
+
+def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
+    """Return what runs ``program`` on this many events.
+
+    Parameters
+    ----------
+    program : Program
+        A compiled regex query.
+    inputs : Inputs
+        Their dtypes are part of the kernel.
+    n_events : int
+        Size of the work.
+    tier : str
+        ``"interpreted"`` or ``"compiled"``; ``"auto"`` takes a kernel that was compiled before, and for a new
+        query what answers first.
+
+    Raises
+    ------
+    CepError
+        When ``tier`` is ``"interpreted"`` and the query cannot be interpreted.
+    """
+    if tier == COMPILED or (tier == AUTO and reason_to_compile(program, inputs, n_events)):
+        return program.matching(inputs)
+    code = regex_code_of(program)
+    if isinstance(code, str):
+        raise CepError(f"the query cannot be interpreted: it {code}")
+    return Interpreter(code)
+
+
+def reason_to_compile(program: Program, inputs: Inputs, n_events: int) -> str | None:
+    """Return why a query runs with a kernel of its own, or None if it is interpreted."""
+    if not program.compiled:
+        return "it calls plain Python functions"
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+        return "numba is switched off"
+    if is_ready(program.matching_source(inputs).text):
+        return "its kernel is compiled already"
+    if n_events > _MOST_EVENTS:
+        return "compilation pays for so many events"
+    code = regex_code_of(program)
+    return f"it {code}" if isinstance(code, str) else None
+
+
+def tier_of(kernel: Kernel | Interpreter) -> str:
+    """Return the name of the tier."""
+    return INTERPRETED if isinstance(kernel, Interpreter) else COMPILED
