@@ -8,9 +8,34 @@ from numba import njit
 from numba import types as T
 
 from cepkit.kernels.opcodes import (
-    ABS_FLOAT, ABS_INTEGER, ACTION, ADD_FLOATS, ADD_INTEGERS, AND, CARRIED, COUNT, DIVIDE_FLOATS,
-    FLOAT_OR_NAN, GIVEN, INTEGER_OR_NULL, IS_CODE, IS_FLOAT, IS_NULLABLE, KEEP, KNOWN, MAX, MIN, MULTIPLY_FLOATS,
-    MULTIPLY_INTEGERS, NEGATE_FLOAT, NEGATE_INTEGER, OR, REQUIRE, SUBTRACT_FLOATS, SUBTRACT_INTEGERS, SUM,
+    ABS_FLOAT,
+    ABS_INTEGER,
+    ACTION,
+    ADD_FLOATS,
+    ADD_INTEGERS,
+    AND,
+    CARRIED,
+    COUNT,
+    DIVIDE_FLOATS,
+    FLOAT_OR_NAN,
+    GIVEN,
+    INTEGER_OR_NULL,
+    IS_CODE,
+    IS_FLOAT,
+    IS_NULLABLE,
+    KEEP,
+    KNOWN,
+    MAX,
+    MIN,
+    MULTIPLY_FLOATS,
+    MULTIPLY_INTEGERS,
+    NEGATE_FLOAT,
+    NEGATE_INTEGER,
+    OR,
+    REQUIRE,
+    SUBTRACT_FLOATS,
+    SUBTRACT_INTEGERS,
+    SUM,
     TO_FLOAT,
 )  # fmt: skip
 
@@ -283,5 +308,11 @@ def advance(
                     at_integer += 1
             w += 1
         live[k] = w
-    report[0], report[1], report[2], report[3], report[4] = consumed, n_out, work, max(report[3], most), reason
+    report[0], report[1], report[2], report[3], report[4] = (
+        consumed,
+        n_out,
+        work,
+        max(report[3], most),
+        reason,
+    )
     return n_out

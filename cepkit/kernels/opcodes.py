@@ -27,7 +27,16 @@ CODES = {
     "to float": TO_FLOAT, "float or nan": FLOAT_OR_NAN, "integer or null": INTEGER_OR_NULL,
 }  # fmt: skip
 OF_FLOATS = frozenset(
-    {ADD_FLOATS, SUBTRACT_FLOATS, MULTIPLY_FLOATS, DIVIDE_FLOATS, NEGATE_FLOAT, ABS_FLOAT, TO_FLOAT, FLOAT_OR_NAN}
+    {
+        ADD_FLOATS,
+        SUBTRACT_FLOATS,
+        MULTIPLY_FLOATS,
+        DIVIDE_FLOATS,
+        NEGATE_FLOAT,
+        ABS_FLOAT,
+        TO_FLOAT,
+        FLOAT_OR_NAN,
+    }
 )  # operations with a float as their result
 
 # What a partial match does with a value that it carries.

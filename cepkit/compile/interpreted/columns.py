@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.interpreted.reading import Reader
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs
 from cepkit.compile.shared.terms import Term
 from cepkit.events import FLOAT, NULL_INTEGER
 
@@ -78,6 +79,17 @@ class ColumnReader(Reader):
             held = self.true(term)
             kept &= np.where(held.astype(np.bool_), np.int64(every), np.int64(every & ~mask))
         return kept
+
+
+def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | float], dict[int, np.ndarray]]:
+    """Return the constants and the tables of a query by their numbers."""
+    used = [part for term in bound.terms() for part in term.walk()]
+    constants = sorted({part.data for part in used if part.op == "constant"})
+    tables = sorted({part.data for part in used if part.op == "table"})
+    return (
+        dict(zip(constants, inputs.constants, strict=True)),
+        dict(zip(tables, inputs.tables, strict=True)),
+    )
 
 
 def _divide(left: Values, right: Values) -> Values:

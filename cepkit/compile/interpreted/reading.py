@@ -17,7 +17,19 @@ LEAVES = ("column", "previous", "first", "count_of", "sum", "max", "min", "eleme
 _FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 # Functions whose result may differ in the last digit between numpy and compiled code.
 _ROUNDED = ("exp", "log", "log2", "log10", "power")
-_EXACT = ("abs", "sign", "least", "greatest", "sqrt", "floor", "ceil", "round", "bit_and", "bit_or", "bit_xor")
+_EXACT = (
+    "abs",
+    "sign",
+    "least",
+    "greatest",
+    "sqrt",
+    "floor",
+    "ceil",
+    "round",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+)
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%", "negative")
 _TRUTHS = ("not", "and", "or", "never", "always", "truth", "is_null", "compare", "table")
 

@@ -116,9 +116,7 @@ def regex_code_of(program: Program) -> RegexCode | str:
         [value if not isinstance(value, Register) else number[value.kind, value.index] for value in row]
         for row in rows
     ]
-    constants = [
-        (number["constant", index], *of) for of, index in writer.constants.items()
-    ]
+    constants = [(number["constant", index], *of) for of, index in writer.constants.items()]
     values = sorted(writer.values, key=lambda value: not value.is_float)
     return RegexCode(
         program, plan, writer.code(), tuple(values), np.array(table, np.int64).reshape(-1, 7),

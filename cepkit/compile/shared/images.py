@@ -13,7 +13,6 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -139,7 +138,11 @@ def write_image(name: str, module: ModuleType) -> bool:
         arguments = [_describe(of) for of in compiled.signature.args]
         result = {"int64": "int", "float64": "float", "none": "none"}.get(str(compiled.signature.return_type))
         text = str(getattr(compiled.library, "_final_module", ""))
-        if result is None or None in arguments or f'@{compiled.fndesc.llvm_func_name}(' not in text.replace('"', ""):
+        if (
+            result is None
+            or None in arguments
+            or f"@{compiled.fndesc.llvm_func_name}(" not in text.replace('"', "")
+        ):
             return False
         described[key] = arguments, result
         texts.append(_with_entry(text, key, compiled.fndesc.llvm_func_name, arguments))
@@ -154,7 +157,10 @@ def write_image(name: str, module: ModuleType) -> bool:
             function.linkage = "internal"
     passes = binding.newpassmanagers.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(whole, binding.newpassmanagers.create_pass_builder(machine, binding.newpassmanagers.PipelineTuningOptions()))
+    passes.run(
+        whole,
+        binding.newpassmanagers.create_pass_builder(machine, binding.newpassmanagers.PipelineTuningOptions()),
+    )
     symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
     header = json.dumps({"functions": described, "symbols": symbols}).encode()
     part = path.with_suffix(f".{os.getpid()}.part")
@@ -165,7 +171,11 @@ def write_image(name: str, module: ModuleType) -> bool:
 
 def image_path(name: str) -> Path | None:
     """Return where the image ``name`` for this machine lies, or None if the system cannot use images."""
-    if os.name != "posix" or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" or struct.pack("=H", 1) != b"\1\0":
+    if (
+        os.name != "posix"
+        or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+        or struct.pack("=H", 1) != b"\1\0"
+    ):
         return None
     return cache_folder() / f"{name}.{_fingerprint()}.image"
 

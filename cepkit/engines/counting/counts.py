@@ -11,6 +11,7 @@ from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_
 from cepkit.compile.counting.state_graph import StateGraph
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
+from cepkit.engines.interpreted.counting import count_interpreted
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
@@ -161,6 +162,10 @@ class PathCounter:
                 layout.program, layout.graph, layout.dtypes, arithmetic, weighted=component
             ),
         )
+        if arithmetic == WRAPPING and component is None:
+            tests = layout.tests_if_new(made.text)
+            if not isinstance(tests, str):
+                return [count_interpreted(layout, tests, self.last, self.since)]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

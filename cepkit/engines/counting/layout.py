@@ -12,7 +12,9 @@ from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
 from cepkit.compile.counting.path_source import GraphPathWriter
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
-from cepkit.engines.shared.kernels import dtypes_of, kernel
+from cepkit.compile.interpreted.pairs import PairTest
+from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
+from cepkit.engines.shared.kernels import dtypes_of, kernel, reason_to_compile
 from cepkit.engines.shared.places import Places, accepted_places
 from cepkit.progress import checkpoint
 
@@ -74,6 +76,10 @@ class Layout:
     def function(self, made: CountingKernel) -> Callable:
         """Return the compiled kernel."""
         return kernel(self.program, made.text, made.name)
+
+    def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
+        """Return the tests of every link for interpretation, or why a generated kernel runs."""
+        return reason_to_compile(text) or counting_tests_of(self.graph)
 
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
@@ -185,6 +191,12 @@ class Layout:
     def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
         writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
         made = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
+        tests = reason_to_compile(made.text) or absence_tests_of(absence)
+        if not isinstance(tests, str):
+            ahead, of = absence.side == "earlier", self.graph.links[link]
+            neighbour = self.graph.pool_of_component(of.source if ahead else of.target)
+            pools = self.graph.tests.index(absence.test), neighbour
+            return nearest_interpreted(self, tests, pools, first, stop, ahead=ahead)
         run, arrays = self.function(made), self.arrays_of(made)
         out, done = np.empty(len(first), np.int64), 0
         while done < len(out):

@@ -57,30 +57,31 @@ class Interpreter:
         room = min(len(partition), _EVENTS_PER_CHUNK)
         out = np.empty(room, np.int64), np.empty(room, np.int64)
         code = self.code
-        for low in range(0, len(partition), _EVENTS_PER_CHUNK):
-            checkpoint()
-            high = min(low + _EVENTS_PER_CHUNK, len(partition))
-            own = np.ascontiguousarray(partition[low:high])
-            chunk = _Chunk(code, state, own, inputs, slice(low, high))
-            fulfilled, of_floats, of_integers = chunk.compute()
-            done = 0
-            while done < len(own):
-                arrays = state.arrays
-                n_found = run(
-                    own, done, len(own), row_base + low, room, _WORK_PER_CALL, fulfilled, of_floats,
-                    of_integers, code.code, code.carried, code.follow, code.masks, floats, integers,
-                    arrays["live"], arrays["list_start"], arrays["list_mask"], arrays["list_floats"],
-                    arrays["list_integers"], *out, report,
-                )  # fmt: skip
-                done, _, work, most, reason = report.tolist()
-                note(work, most)
-                if n_found:
-                    found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
-                if reason == _LIST_FULL:
-                    state.grow("list")
+        with np.errstate(all="ignore"):  # without the JIT, kernels warn of overflows
+            for low in range(0, len(partition), _EVENTS_PER_CHUNK):
                 checkpoint()
-            if progress is not None:
-                progress(len(own))
+                high = min(low + _EVENTS_PER_CHUNK, len(partition))
+                own = np.ascontiguousarray(partition[low:high])
+                chunk = _Chunk(code, state, own, inputs, slice(low, high))
+                fulfilled, of_floats, of_integers = chunk.compute()
+                done = 0
+                while done < len(own):
+                    arrays = state.arrays
+                    n_found = run(
+                        own, done, len(own), row_base + low, room, _WORK_PER_CALL, fulfilled, of_floats,
+                        of_integers, code.code, code.carried, code.follow, code.masks, floats, integers,
+                        arrays["live"], arrays["list_start"], arrays["list_mask"], arrays["list_floats"],
+                        arrays["list_integers"], *out, report,
+                    )  # fmt: skip
+                    done, _, work, most, reason = report.tolist()
+                    note(work, most)
+                    if n_found:
+                        found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
+                    if reason == _LIST_FULL:
+                        state.grow("list")
+                    checkpoint()
+                if progress is not None:
+                    progress(len(own))
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])

@@ -271,7 +271,11 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
 
 
 def _match_blocks(
-    kernel: Kernel | Interpreter, blocks: PartitionBlocks, threads: int, progress: Callable[[int], None] | None, run: Run
+    kernel: Kernel | Interpreter,
+    blocks: PartitionBlocks,
+    threads: int,
+    progress: Callable[[int], None] | None,
+    run: Run,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1
