@@ -59,7 +59,7 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
         Returns whether a leaf reads the event of the vector side; the others read the scalar side.
     """
     tests = []
-    for term in (part for term in terms for part in _conjuncts(term)):
+    for term in (conjunct for whole in terms for conjunct in _conjuncts(whole)):
         if reason := reading_unsupported(term):
             return reason
         wanted = True

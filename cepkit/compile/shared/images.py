@@ -26,6 +26,7 @@ from cepkit.cache import cache_folder
 _VERSION = 1  # of this form of images
 _MAGIC = b"cepkit image\n"
 _ENTRY = "cepkit_enter_"
+_RESULTS = {"int64": "int", "float64": "float", "none": "none"}
 _NO_ERROR = (0, -2)  # numba's status codes for a number and for None
 _engines: list[Any] = []  # machine code lives as long as its engine
 
@@ -39,7 +40,7 @@ class ArrayArgument:
     is_read_only: bool
 
     def cells(self, given: Any) -> tuple[int, ...]:
-        """Return what a compiled function reads of an array: no owner, size, width, address, shape, strides."""
+        """Return what machine code reads of an array: no owner, size, width, address, shape, strides."""
         if not isinstance(given, np.ndarray) or given.dtype != self.dtype or given.ndim != self.n_axes:
             kind = f"{given.dtype} with {given.ndim} axes" if isinstance(given, np.ndarray) else type(given)
             raise TypeError(f"a kernel takes an array of {self.dtype} with {self.n_axes} axes, not {kind}")
@@ -87,7 +88,7 @@ class MachineFunction:
 
 
 def read_image(name: str) -> SimpleNamespace | None:
-    """Return the functions of the image ``name`` by their names, or None if there is none for this machine."""
+    """Return the functions of the image ``name`` by their names, or None if this machine has no image."""
     path = image_path(name)
     if path is None or not path.exists():
         return None
@@ -119,14 +120,13 @@ def write_image(name: str, module: ModuleType) -> bool:
     -------
     bool
         Whether an image exists now. There is none if a function takes or returns anything but arrays and
-        numbers, or if numba itself read the function from its cache.
+        numbers.
     """
     path = image_path(name)
     if path is None:
         return False
     if path.exists():
         return True
-    binding = _llvm()
     described, texts = {}, []
     for key, function in vars(module).items():
         overloads = getattr(function, "overloads", None)
@@ -136,37 +136,54 @@ def write_image(name: str, module: ModuleType) -> bool:
             return False
         (compiled,) = overloads.values()
         arguments = [_describe(of) for of in compiled.signature.args]
-        result = {"int64": "int", "float64": "float", "none": "none"}.get(str(compiled.signature.return_type))
-        text = str(getattr(compiled.library, "_final_module", ""))
-        if (
-            result is None
-            or None in arguments
-            or f"@{compiled.fndesc.llvm_func_name}(" not in text.replace('"', "")
-        ):
+        result = _RESULTS.get(str(compiled.signature.return_type))
+        if result is None or None in arguments:
             return False
+        text = _llvm_text(compiled)
+        if text is None:
+            compiled = _compile_again(function, compiled)
+            text = _llvm_text(compiled)
         described[key] = arguments, result
         texts.append(_with_entry(text, key, compiled.fndesc.llvm_func_name, arguments))
-    if not texts:
-        return False
+    if texts:
+        _write(path, described, texts)
+    return bool(texts)
+
+
+def _llvm_text(compiled: Any) -> str | None:
+    """Return the LLVM text of a function that numba compiled, or None if numba read it from its cache."""
+    text = str(getattr(compiled.library, "_final_module", ""))
+    name = compiled.fndesc.llvm_func_name
+    return text if any(line.startswith("define") and name in line for line in text.splitlines()) else None
+
+
+def _compile_again(function: Any, compiled: Any) -> Any:
+    import numba
+
+    options = {name: value for name, value in function.targetoptions.items() if name != "nopython"}
+    again = numba.njit([compiled.signature.args], **options)(function.py_func)
+    (made,) = again.overloads.values()
+    return made
+
+
+def _write(path: Path, described: dict, texts: list[str]) -> None:
+    """Link LLVM texts, drop what no kernel needs, and write the machine code with its description."""
+    binding, machine = _llvm(), _machine()
     whole = binding.parse_assembly(texts[0])
     for text in texts[1:]:
         whole.link_in(binding.parse_assembly(text))
-    machine = _machine()
     for function in whole.functions:
         if not function.is_declaration and not function.name.startswith(_ENTRY):
             function.linkage = "internal"
+    options = binding.newpassmanagers.PipelineTuningOptions()
     passes = binding.newpassmanagers.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(
-        whole,
-        binding.newpassmanagers.create_pass_builder(machine, binding.newpassmanagers.PipelineTuningOptions()),
-    )
+    passes.run(whole, binding.newpassmanagers.create_pass_builder(machine, options))
     symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
     header = json.dumps({"functions": described, "symbols": symbols}).encode()
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_bytes(_MAGIC + header + b"\n" + machine.emit_object(whole))
     os.replace(part, path)
-    return True
 
 
 def image_path(name: str) -> Path | None:

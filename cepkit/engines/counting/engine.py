@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -26,6 +28,8 @@ from cepkit.engines.shared.sequence_set import (
 )
 from cepkit.events import NULL_INTEGER, Events
 
+_FIRST_MATCHES = 100  # a look at so many matches needs few events
+_EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
 
 
@@ -60,17 +64,21 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 class CountedMatches(SequenceSet):
-    """The matches of all branches of a program."""
+    """The matches of all branches of a program.
 
-    def __init__(self, program: SequenceProgram, events: Events):
-        self.program, self.events = program, events
+    ``as_python`` runs kernels that are not compiled yet as Python, for a few events.
+    """
+
+    def __init__(self, program: SequenceProgram, events: Events, *, as_python: bool = False):
+        self.program, self.events, self._as_python = program, events, as_python
         self._places = Places(program, events)
         self._graphs: list[StateGraph] = [state_graph_of(program, bound) for bound in program.branches]
 
     @cached_property
     def _layouts(self) -> list[Layout]:
         accept = accepted(self._places)
-        return [Layout(graph, self._places, accept) for graph in self._graphs]
+        as_python = self._as_python
+        return [Layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
@@ -122,6 +130,8 @@ class CountedMatches(SequenceSet):
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
+        if (block := self._first_of_few_events(n)) is not None:
+            return block
         if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
             return super().glance(n)  # its kernel compiles in half the time of the walk's
         made, missing = [], n
@@ -134,9 +144,33 @@ class CountedMatches(SequenceSet):
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
+        if numbers and (block := self._first_of_few_events(max(numbers) + 1)) is not None:
+            return block.take(np.array(numbers))
         if len(self._walks) > 1:
             return super().take(numbers)
         return self._walks[0].take(numbers, self._counts[0])
+
+    def _first_of_few_events(self, n: int) -> MatchBlock | None:
+        """Return the first ``n`` matches from the events around them, without compiling; None if it cannot.
+
+        All matches that end at an event begin in its window. So the events from the first of these windows to
+        the last of these ends have the same first matches.
+        """
+        is_few = 0 < n <= _FIRST_MATCHES and not self._as_python
+        if not is_few or not all(layout.is_new(write_starts) for layout in self._layouts):
+            return None
+        positions, counts = self.ends()
+        if not len(positions):
+            return None
+        positions = positions[: 1 + np.searchsorted(np.cumsum(counts[:n].astype(np.float64)), n)]
+        places = np.sort(self._places.place_of_position[positions])
+        start = int(self._places.position_of_place[self._places.window_start_of(places)].min())
+        stop = int(positions[-1]) + 1
+        if stop - start > _EVENTS_AS_PYTHON:
+            return None
+        few = CountedMatches(self.program, self.events.between(start, stop), as_python=True)
+        block = few.take(list(range(min(n, few.count()))))
+        return replace(block, event_of_item=block.event_of_item + start)
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""

@@ -16,6 +16,7 @@ from cepkit.compile.interpreted.pairs import PairTest
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
 from cepkit.engines.shared.kernels import dtypes_of, kernel, reason_to_compile
 from cepkit.engines.shared.places import Places, accepted_places
+from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
@@ -37,10 +38,13 @@ class Layout:
         The events.
     accept : ndarray of uint8, shape (n_tests, n_places)
         Which places fulfil the conditions on single events; see `accepted`.
+    as_python : bool
+        Whether kernels that are not compiled yet run as Python. For a few events this is faster.
     """
 
-    def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray):
+    def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False):
         self.graph, self.places, self.accept = graph, places, accept
+        self._load = new_as_python if as_python else kernel
         self.program, self.inputs = places.program, places.inputs
         self.dtypes = dtypes_of(self.inputs)
         self.every = len(graph.tests)
@@ -75,7 +79,7 @@ class Layout:
 
     def function(self, made: CountingKernel) -> Callable:
         """Return the compiled kernel."""
-        return kernel(self.program, made.text, made.name)
+        return self._load(self.program, made.text, made.name)
 
     def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
         """Return the tests of every link for interpretation, or why a generated kernel runs."""
@@ -84,9 +88,15 @@ class Layout:
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
         if (write, name) not in self._path_kernels:
-            text = self.write_once(write, write=partial(write, self.writer))
-            self._path_kernels[write, name] = kernel(self.program, text, name)
+            self._path_kernels[write, name] = self._load(self.program, self._path_text(write), name)
         return self._path_kernels[write, name]
+
+    def _path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
+        return self.write_once(write, write=partial(write, self.writer))
+
+    def is_new(self, write: Callable[[GraphPathWriter], str]) -> bool:
+        """Return whether a kernel that follows paths would have to be compiled."""
+        return reason_to_compile(self._path_text(write)) is None
 
     # --- arrays
 
