@@ -16,7 +16,7 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrap
 POOL, IS_FIRST, IS_FINAL, IS_STORED, COUNTS_AT = range(5)  # of states
 SOURCE, TARGET, LINK, ENDS_AT, BEGINS_AT, ALIVE_AT = range(6)  # of edges
 EARLIER_AT, LOW_AT, WIDTH_AT = range(3)  # of tests
-FEW = 4  # so many changed events are brought to all later ones, one after the other
+FEW = 4  # up to this many changed events are brought to all later ones, one after the other
 
 
 @njit(**_OPTIONS, no_cpython_wrapper=True)
@@ -147,7 +147,8 @@ def count(
                         work += hi_x - lo_x
                         _push(
                             tests, first_test[k], first_test[k + 1], edges[e], a,
-                            changes[states[source, COUNTS_AT] + a], places, numbers, lo_x, hi_x, changes, cells,
+                            changes[states[source, COUNTS_AT] + a], places, numbers, lo_x, hi_x,
+                            changes, cells,
                         )  # fmt: skip
                 for x in range(lo_x, hi_x):
                     z = changes[cells + x]

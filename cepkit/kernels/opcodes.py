@@ -4,7 +4,7 @@ Left and right are numbers of registers. A register holds a float or an integer;
 0 or 1. The target is a register, except in ``REQUIRE``: there it is the mask of the positions that need it.
 """
 
-# 0 to 5: the comparisons ==, !=, <, <=, >, >= of floats; 6 to 11: the same of integers. Null is NaN in
+# 0 to 5: the comparisons ==, !=, <, <=, >, >= of floats; 6 to 11: those of integers. Null is NaN in
 # floats, so each of these is false.
 COMPARE_FLOATS, COMPARE_INTEGERS = 0, 6
 AND, OR, REQUIRE = 12, 13, 14
@@ -20,7 +20,8 @@ CODES = {
     **{f"{sign} floats": COMPARE_FLOATS + i for i, sign in enumerate(SIGNS)},
     **{f"{sign} integers": COMPARE_INTEGERS + i for i, sign in enumerate(SIGNS)},
     "and": AND, "or": OR,
-    "+ floats": ADD_FLOATS, "- floats": SUBTRACT_FLOATS, "* floats": MULTIPLY_FLOATS, "/ floats": DIVIDE_FLOATS,
+    "+ floats": ADD_FLOATS, "- floats": SUBTRACT_FLOATS,
+    "* floats": MULTIPLY_FLOATS, "/ floats": DIVIDE_FLOATS,
     "+ integers": ADD_INTEGERS, "- integers": SUBTRACT_INTEGERS, "* integers": MULTIPLY_INTEGERS,
     "negative floats": NEGATE_FLOAT, "negative integers": NEGATE_INTEGER,
     "abs floats": ABS_FLOAT, "abs integers": ABS_INTEGER,

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import numba
-import numpy as np
 import pytest
 
-import cepkit as cep
 from cepkit.compile.interpreted.regex import regex_code_of
-from cepkit.engines.regex import tiers
-from cepkit.engines.regex.matching import Run, match_regex
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.construction import regex_query
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
+from cepkit.engines.regex import tiers
 from cepkit.engines.shared import kernels
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.regex.construction import regex_query
 from tests.engines.test_chain_counts import case_of_shape, graph_and
 from tests.engines.test_chain_counts import check as check_counts
 from tests.engines.test_engines import check

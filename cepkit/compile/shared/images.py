@@ -199,8 +199,8 @@ def image_path(name: str) -> Path | None:
 
 def _describe(of: Any) -> list | str | None:
     """Return an argument's numba type in the form of the header, or None if images cannot pass it."""
-    if str(of) in ("int64", "float64"):
-        return str(of).removesuffix("64")
+    if str(of) in ("int64", "uint64", "float64"):
+        return "float" if str(of) == "float64" else "int"
     if type(of).__name__ != "Array" or of.layout != "C":
         return None
     return [str(of.dtype), of.ndim, not of.mutable]

@@ -12,6 +12,7 @@ from cepkit.compile.counting.state_graph import StateGraph
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.interpreted.counting import count_interpreted
+from cepkit.engines.shared.kernels import compile_if_it_pays
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
@@ -165,7 +166,10 @@ class PathCounter:
         if arithmetic == WRAPPING and component is None:
             tests = layout.tests_if_new(made.text)
             if not isinstance(tests, str):
-                return [count_interpreted(layout, tests, self.last, self.since)]
+                found = count_interpreted(layout, tests, self.last, self.since)
+                layout.is_interpreted = True
+                compile_if_it_pays(made.text, self.places.n)
+                return [found]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ from cepkit.engines.shared.sequence_set import (
 )
 from cepkit.events import NULL_INTEGER, Events
 
-_FIRST_MATCHES = 100  # a look at so many matches needs few events
+_FIRST_MATCHES = 100  # up to this many first matches lie in few events
 _EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
 
@@ -63,6 +63,13 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
     return CountedMatches(program, events)
 
 
+@dataclass(frozen=True, slots=True)
+class CountingRun:
+    """How sequences were counted so far; ``tier`` is ``"interpreted"`` or ``"compiled"``."""
+
+    tier: str
+
+
 class CountedMatches(SequenceSet):
     """The matches of all branches of a program.
 
@@ -79,6 +86,12 @@ class CountedMatches(SequenceSet):
         accept = accepted(self._places)
         as_python = self._as_python
         return [Layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
+
+    @property
+    def run(self) -> CountingRun:
+        """How the matches were counted so far."""
+        is_interpreted = any(layout.is_interpreted for layout in self.__dict__.get("_layouts", ()))
+        return CountingRun("interpreted" if is_interpreted else "compiled")
 
     @cached_property
     def _counters(self) -> list[PathCounter]:

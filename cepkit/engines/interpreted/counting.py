@@ -11,9 +11,9 @@ from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.compile.interpreted.columns import ColumnReader, constants_of
 from cepkit.compile.interpreted.pairs import PairTest, Tests, numbers_of, pair_tests_of
 from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.shared.kernels import COUNTING
 from cepkit.progress import checkpoint
 
-KERNELS = "cepkit.kernels.interpreted_counting"
 _WORK_PER_CALL = 1 << 24
 
 
@@ -148,7 +148,7 @@ def count_interpreted(
         np.zeros(n_cells, np.uint64), np.zeros(n_cells, np.uint64),
     ]  # fmt: skip
     out, done = np.zeros(len(last), np.uint64), 0
-    run = load_kernels(KERNELS).count
+    run = load_kernels(COUNTING).count
     with np.errstate(all="ignore"):
         while done < len(last):
             checkpoint()
@@ -167,7 +167,8 @@ def nearest_interpreted(
 ) -> np.ndarray:
     """Return the place of the nearest absent event for each neighbour, int64.
 
-    ``pools`` are those of the absent event and of the neighbour, whose events look from ``first`` to ``stop``.
+    ``pools`` are those of the absent event and of its neighbour. Each neighbour looks from ``first`` to
+    ``stop``.
     """
     readers, numbers = PoolReaders(layout), _Buffer(np.uint64)
     members = layout.array("members", pools[0])
@@ -176,7 +177,7 @@ def nearest_interpreted(
     rows = _table(_add_tests(numbers, made), 3)
     first = first if made.alive is None else np.where(made.alive, first, stop)
     out, done = np.empty(len(first), np.int64), 0
-    run = load_kernels(KERNELS).nearest
+    run = load_kernels(COUNTING).nearest
     with np.errstate(all="ignore"):
         while done < len(out):
             checkpoint()

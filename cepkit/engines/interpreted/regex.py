@@ -114,7 +114,7 @@ class _Chunk:
         )
 
     def _earlier(self, arg: Term, distance: int) -> np.ndarray:
-        """Return the values ``distance`` rows before in the partition, and keep the last ones in the state."""
+        """Return the values ``distance`` rows before in the partition; the state keeps the last ones."""
         if (arg, distance) not in self._made:
             self._made[arg, distance] = self._take_earlier(arg, distance)
         return self._made[arg, distance]

@@ -20,7 +20,7 @@ from cepkit.compile.regex.program import (
 )
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.interpreted.regex import Interpreter
-from cepkit.engines.regex.tiers import COMPILED, kernel_for, tier_of
+from cepkit.engines.regex.tiers import COMPILED, INTERPRETED, compile_if_it_pays, kernel_for, tier_of
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Events
@@ -121,10 +121,14 @@ def match_regex(
         run.n_blocks, run.threads = 1, 1
         state = kernel.new_state(max(1, events.n_partitions))
         first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
+        if run.tier == INTERPRETED:
+            compile_if_it_pays(program, inputs, events.n_events)
         return MatchSet(events, first, last)
     blocks = cut_into_blocks(events, inputs, threads)
     run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
     found = _match_blocks(kernel, blocks, threads, progress, run)
+    if run.tier == INTERPRETED:
+        compile_if_it_pays(program, inputs, events.n_events)
     first = np.concatenate([f for f, _ in found]) if found else np.empty(0, np.int64)
     last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
     order = np.argsort(last, kind="stable")

@@ -7,13 +7,14 @@ import os
 from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import Kernel, Program
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import is_ready
-from cepkit.engines.interpreted.regex import Interpreter
+from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready
+from cepkit.engines.interpreted.regex import KERNELS, Interpreter
 from cepkit.errors import CepError
 
 AUTO, INTERPRETED, COMPILED = "auto", "interpreted", "compiled"
 # Interpretation takes some 30 ns per event longer than a compiled kernel, and compilation about a second.
 _MOST_EVENTS = 20_000_000
+_EVENTS_THAT_PAY = 200_000
 
 
 def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
@@ -53,9 +54,17 @@ def reason_to_compile(program: Program, inputs: Inputs, n_events: int) -> str | 
     if is_ready(program.matching_source(inputs).text):
         return "its kernel is compiled already"
     if n_events > _MOST_EVENTS:
-        return "compilation pays for so many events"
+        return "compilation pays for this many events"
     code = regex_code_of(program)
-    return f"it {code}" if isinstance(code, str) else None
+    if isinstance(code, str):
+        return f"it {code}"
+    return None if are_kernels_ready(KERNELS) else "the kernels that interpret queries are not compiled yet"
+
+
+def compile_if_it_pays(program: Program, inputs: Inputs, n_events: int) -> None:
+    """Compile the kernel of an interpreted query in the background if such work will come again."""
+    if n_events >= _EVENTS_THAT_PAY:
+        compile_later(program.matching_source(inputs).text)
 
 
 def tier_of(kernel: Kernel | Interpreter) -> str:

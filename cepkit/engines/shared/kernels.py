@@ -12,11 +12,13 @@ from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import is_ready, load
+from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready, load
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
+COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
+_EVENTS_THAT_PAY = 200_000
 _EVENTS_PER_CHUNK = 1 << 16  # whose columns fit the cache
 _EVENTS_PER_CALL = 1 << 20  # tested between two checkpoints
 _WORK_PER_CALL_AS_PYTHON = 1 << 10
@@ -46,7 +48,15 @@ def reason_to_compile(text: str) -> str | None:
     """Return why a generated kernel runs, or None if the query is new and may be interpreted."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
         return "numba is switched off"
-    return "its kernel is compiled already" if is_ready(text) else None
+    if is_ready(text):
+        return "its kernel is compiled already"
+    return None if are_kernels_ready(COUNTING) else "the kernels that interpret queries are not compiled yet"
+
+
+def compile_if_it_pays(text: str, n_events: int) -> None:
+    """Compile a generated kernel in the background if such work will come again."""
+    if n_events >= _EVENTS_THAT_PAY:
+        compile_later(text)
 
 
 def _reading_unsupported(program: SequenceProgram) -> str | None:
