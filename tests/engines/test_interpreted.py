@@ -27,7 +27,7 @@ def interpreted(monkeypatch):
     """Interpret every query that can be interpreted, and collect the reasons of the others."""
     reasons: list[str | None] = []
 
-    def reason(program, inputs, n_events):
+    def reason(program, source, n_events):
         code = regex_code_of(program)
         reasons.append(code if isinstance(code, str) else None)
         return reasons[-1]

@@ -55,6 +55,10 @@ class Program(BoundQuery):
         """Return the text of the matching kernel for these inputs."""
         return self._source(write_matching, inputs)
 
+    def labelling_source(self, inputs: Inputs) -> KernelSource:
+        """Return the text of the labelling kernel for these inputs."""
+        return self._source(write_labelling, inputs)
+
     def _source(self, write, inputs: Inputs) -> KernelSource:
         dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
         return write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled)

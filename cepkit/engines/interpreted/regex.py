@@ -15,6 +15,7 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term
 from cepkit.events import FLOAT
+from cepkit.kernels.opcodes import IS_FLOAT
 from cepkit.progress import checkpoint
 
 _EVENTS_PER_CHUNK = 1 << 15  # the columns of a chunk fit the cache
@@ -85,6 +86,49 @@ class Interpreter:
         if not found:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+
+    def label(
+        self, partition: np.ndarray, n_partitions: int, inputs: Inputs, event_of_item: np.ndarray,
+        first_item: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """Return the mask of positions that each row of given matches reaches, int64, (n_items,).
+
+        Parameters
+        ----------
+        partition, n_partitions, inputs
+            All events from the first one on.
+        event_of_item, first_item
+            The rows of the matches; see `Lineage`.
+
+        Notes
+        -----
+        Time O(n_events + n_items x instructions); memory O(n_items x values).
+        """
+        code, state, n = self.code, self.new_state(n_partitions), len(event_of_item)
+        n_floats = sum(value.is_float for value in code.values)
+        fulfilled, mask = np.empty(n, np.int64), np.zeros(n, np.int64)
+        of_floats = np.empty((n_floats, n))
+        of_integers = np.empty((len(code.values) - n_floats, n), np.int64)
+        order = np.argsort(event_of_item, kind="stable")
+        rising = event_of_item[order]
+        with np.errstate(all="ignore"):
+            for low in range(0, len(partition), _EVENTS_PER_CHUNK):
+                checkpoint()
+                rows = slice(low, min(low + _EVENTS_PER_CHUNK, len(partition)))
+                own = np.ascontiguousarray(partition[rows])
+                whole = _Chunk(code, state, own, inputs, rows).compute()
+                begin, end = np.searchsorted(rising, [rows.start, rows.stop])
+                items, events = order[begin:end], rising[begin:end] - low
+                fulfilled[items] = whole[0][events]
+                of_floats[:, items] = whole[1][:, events]
+                of_integers[:, items] = whole[2][:, events]
+            n_carried = int(code.carried[:, IS_FLOAT].sum())
+            load_kernels(KERNELS).reach(
+                first_item.astype(np.int64), fulfilled, of_floats, of_integers, code.code, code.carried,
+                code.follow, code.masks, *self._registers(inputs), np.empty((n_carried, 1)),
+                np.empty((len(code.carried) - n_carried, 1), np.int64), mask,
+            )  # fmt: skip
+        return mask
 
     def _registers(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the registers with the constants of the query."""

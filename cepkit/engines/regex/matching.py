@@ -20,7 +20,14 @@ from cepkit.compile.regex.program import (
 )
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.interpreted.regex import Interpreter
-from cepkit.engines.regex.tiers import COMPILED, INTERPRETED, compile_if_it_pays, kernel_for, tier_of
+from cepkit.engines.regex.tiers import (
+    COMPILED,
+    INTERPRETED,
+    compile_if_it_pays,
+    kernel_for,
+    labeller_for,
+    tier_of,
+)
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Events
@@ -321,26 +328,11 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
     from cepkit.kernels.lineage import choose_positions
 
     lineage = matches.lineage
-    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
     position = np.zeros(len(lineage.event_of_item), np.int64)
     if len(matches):
         events = matches.events
         inputs = program.inputs(events.columns)
-        kernel = program.labelling(inputs)
-        state = kernel.new_state(max(1, events.n_partitions))
-        head, follow = matches.chains()
-        with np.errstate(all="ignore"):
-            kernel.run(
-                events.partition_of_event,
-                *inputs.arguments(),
-                *state.arguments(),
-                head,
-                matches.first,
-                matches.last,
-                follow,
-                lineage.first_item_of_match[:-1].copy(),
-                item_mask,
-            )
+        item_mask = _reached(program, matches, inputs)
         automaton = program.automaton
         follow_of_position = np.array(automaton.follow, np.int64)
         complete = choose_positions(
@@ -348,3 +340,30 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
         )
         assert complete, "the rows of a match do not spell its pattern"
     return position
+
+
+def _reached(program: Program, matches: MatchSet, inputs: Inputs) -> np.ndarray:
+    """Return the mask of positions that each row of each match reaches, int64, along the lineage."""
+    events, lineage = matches.events, matches.lineage
+    own = labeller_for(program, inputs, events.n_events)
+    if isinstance(own, Interpreter):
+        return own.label(
+            events.partition_of_event, max(1, events.n_partitions), inputs,
+            lineage.event_of_item, lineage.first_item_of_match,
+        )  # fmt: skip
+    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
+    state = own.new_state(max(1, events.n_partitions))
+    head, follow = matches.chains()
+    with np.errstate(all="ignore"):
+        own.run(
+            events.partition_of_event,
+            *inputs.arguments(),
+            *state.arguments(),
+            head,
+            matches.first,
+            matches.last,
+            follow,
+            lineage.first_item_of_match[:-1].copy(),
+            item_mask,
+        )
+    return item_mask

@@ -7,6 +7,7 @@ import os
 from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import Kernel, Program
 from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.kernel_source import KernelSource
 from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready
 from cepkit.engines.interpreted.regex import KERNELS, Interpreter
 from cepkit.errors import CepError
@@ -37,7 +38,9 @@ def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO
     CepError
         When ``tier`` is ``"interpreted"`` and the query cannot be interpreted.
     """
-    if tier == COMPILED or (tier == AUTO and reason_to_compile(program, inputs, n_events)):
+    if tier == COMPILED or (
+        tier == AUTO and reason_to_compile(program, program.matching_source(inputs), n_events)
+    ):
         return program.matching(inputs)
     code = regex_code_of(program)
     if isinstance(code, str):
@@ -45,13 +48,22 @@ def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO
     return Interpreter(code)
 
 
-def reason_to_compile(program: Program, inputs: Inputs, n_events: int) -> str | None:
+def labeller_for(program: Program, inputs: Inputs, n_events: int) -> Kernel | Interpreter:
+    """Return what finds the positions of the rows of matches."""
+    if not reason_to_compile(program, program.labelling_source(inputs), n_events):
+        code = regex_code_of(program)
+        if not isinstance(code, str):
+            return Interpreter(code)
+    return program.labelling(inputs)
+
+
+def reason_to_compile(program: Program, source: KernelSource, n_events: int) -> str | None:
     """Return why a query runs with a kernel of its own, or None if it is interpreted."""
     if not program.compiled:
         return "it calls plain Python functions"
     if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
         return "numba is switched off"
-    if is_ready(program.matching_source(inputs).text):
+    if is_ready(source.text):
         return "its kernel is compiled already"
     if n_events > _MOST_EVENTS:
         return "compilation pays for this many events"
