@@ -57,6 +57,13 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
         _loading.release()
 
 
+def reason_not_to_interpret() -> str | None:
+    """Return why no query is interpreted in this process, or None. ``CEPKIT_TIER=compiled`` is one reason."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+        return "numba is switched off"
+    return "CEPKIT_TIER says so" if os.environ.get("CEPKIT_TIER") == "compiled" else None
+
+
 def is_ready(text: str) -> bool:
     """Return whether the module made from kernel source is compiled already, now or by an earlier process."""
     name = _name_of(text)

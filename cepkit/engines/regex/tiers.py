@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import Kernel, Program
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.kernel_source import KernelSource
-from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready
+from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready, reason_not_to_interpret
 from cepkit.engines.interpreted.regex import KERNELS, Interpreter
 from cepkit.errors import CepError
 
@@ -61,8 +59,8 @@ def reason_to_compile(program: Program, source: KernelSource, n_events: int) -> 
     """Return why a query runs with a kernel of its own, or None if it is interpreted."""
     if not program.compiled:
         return "it calls plain Python functions"
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
-        return "numba is switched off"
+    if reason := reason_not_to_interpret():
+        return reason
     if is_ready(source.text):
         return "its kernel is compiled already"
     if n_events > _MOST_EVENTS:

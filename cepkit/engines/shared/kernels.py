@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +11,13 @@ from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready, load
+from cepkit.compile.shared.loading import (
+    are_kernels_ready,
+    compile_later,
+    is_ready,
+    load,
+    reason_not_to_interpret,
+)
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
@@ -46,8 +51,8 @@ def per_call(run: Callable, amount: int) -> int:
 
 def reason_to_compile(text: str) -> str | None:
     """Return why a generated kernel runs, or None if the query is new and may be interpreted."""
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
-        return "numba is switched off"
+    if reason := reason_not_to_interpret():
+        return reason
     if is_ready(text):
         return "its kernel is compiled already"
     return None if are_kernels_ready(COUNTING) else "the kernels that interpret queries are not compiled yet"
