@@ -13,6 +13,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets import load_sample
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.shared.kernels import COUNTING
+from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 
@@ -29,7 +30,7 @@ def warmup() -> Iterator[tuple[str, float]]:
     >>> name
     'interpreting'
     """
-    for name in (REGEX, COUNTING):
+    for name in (REGEX, COUNTING, LINEAGE):
         began = time.perf_counter()
         load_kernels(name)
         yield name.rsplit(".", 1)[-1], time.perf_counter() - began

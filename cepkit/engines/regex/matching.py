@@ -19,6 +19,7 @@ from cepkit.compile.regex.program import (
     State,
 )
 from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.regex import Interpreter
 from cepkit.engines.regex.tiers import (
     COMPILED,
@@ -28,7 +29,7 @@ from cepkit.engines.regex.tiers import (
     labeller_for,
     tier_of,
 )
-from cepkit.engines.shared.match_set import MatchSet
+from cepkit.engines.shared.match_set import LINEAGE, MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
@@ -325,8 +326,6 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
     -----
     One pass over all events and one over the rows of matches.
     """
-    from cepkit.kernels.lineage import choose_positions
-
     lineage = matches.lineage
     position = np.zeros(len(lineage.event_of_item), np.int64)
     if len(matches):
@@ -335,7 +334,7 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
         item_mask = _reached(program, matches, inputs)
         automaton = program.automaton
         follow_of_position = np.array(automaton.follow, np.int64)
-        complete = choose_positions(
+        complete = load_kernels(LINEAGE).choose_positions(
             lineage.first_item_of_match, item_mask, follow_of_position, automaton.accepting, position
         )
         assert complete, "the rows of a match do not spell its pattern"
