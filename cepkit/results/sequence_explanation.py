@@ -64,7 +64,7 @@ def sequence_lines(
         lines.append(f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}")
     if engine.details is None:
         lines.append(f"counting     {_counting(program)}")
-    if engine.name == "counting":
+    if engine.name == "chain":
         lines.append(f"new query    {new_query(_reason_to_compile(program))}")
     lines += [f"{label:12} {text}" for label, text in notes]
     return lines

@@ -13,6 +13,8 @@ import json
 import os
 import struct
 import sys
+import weakref
+from array import array
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,7 +48,7 @@ class ArrayArgument:
             raise TypeError(f"a kernel takes an array of {self.dtype} with {self.n_axes} axes, not {kind}")
         if not given.flags.c_contiguous or not (self.is_read_only or given.flags.writeable):
             raise TypeError("a kernel takes contiguous arrays, and writes to some of them")
-        return 0, 0, given.size, given.itemsize, given.ctypes.data, *given.shape, *given.strides
+        return 0, 0, given.size, given.itemsize, _address(given), *given.shape, *given.strides
 
 
 class MachineFunction:
@@ -68,19 +70,25 @@ class MachineFunction:
         # ctypes releases the interpreter's lock during the call.
         self._enter = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
         self._arguments, self._result = arguments, result
+        # The cells of the last arrays: most calls pass the same ones again.
+        self._known: list[tuple[Any, tuple[int, ...]] | None] = [None] * len(arguments)
 
     def __call__(self, *given: Any) -> int | float | None:
         """Run the kernel."""
         cells = [0]
-        for argument, value in zip(self._arguments, given, strict=True):
+        for i, (argument, value) in enumerate(zip(self._arguments, given, strict=True)):
             if argument == "int":
-                cells.append(int(value))
+                cells.append(_signed(int(value)))
             elif argument == "float":
                 cells.append(_bits(value))
             else:
-                cells.extend(argument.cells(value))
-        memory = (ctypes.c_int64 * len(cells))(*cells)
-        if (status := self._enter(ctypes.addressof(memory))) not in _NO_ERROR:
+                known = self._known[i]
+                if known is None or known[0]() is not value:
+                    own = argument.cells(value)
+                    known = self._known[i] = weakref.ref(value), own
+                cells.extend(known[1])
+        memory = array("q", cells)
+        if (status := self._enter(memory.buffer_info()[0])) not in _NO_ERROR:
             raise RuntimeError(f"a kernel ended with status {status}")
         if self._result == "none":
             return None
@@ -262,6 +270,14 @@ def _machine() -> Any:
         cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3,
         reloc="static" if triple.startswith("x86") else "default", codemodel="jitdefault", jit=True,
     )  # fmt: skip
+
+
+def _address(values: np.ndarray) -> int:
+    return values.__array_interface__["data"][0]
+
+
+def _signed(value: int) -> int:
+    return value if value < 2**63 else value - 2**64
 
 
 def _bits(value: float) -> int:
