@@ -14,6 +14,7 @@ from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import compile_regex
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
+from cepkit.engines.regex import matching as engine
 from cepkit.engines.regex import tiers
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.engines.shared import kernels, python_kernels
@@ -94,22 +95,47 @@ QUERIES = {
 }
 
 
+def define_all(pattern: str, define: dict[str, str]) -> dict[str, str]:
+    return {"a": "x > 0", **define} if "a" in pattern.split() else define
+
+
+def stream(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(7)
+    return pd.DataFrame({
+        "k": rng.integers(0, 5, n), "t": np.sort(rng.integers(0, 3 * n, n)), "x": rng.integers(0, 10, n),
+        "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)), "g": rng.integers(0, 3, n) / 2,
+    })  # fmt: skip
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_tiers_agree_on_long_streams(name, threads):
     pattern, define = QUERIES[name]
-    rng, n = np.random.default_rng(7), 100_000 if JIT else 3000
-    frame = pd.DataFrame({
-        "k": rng.integers(0, 5, n), "t": np.sort(rng.integers(0, 3 * n, n)), "x": rng.integers(0, 10, n),
-        "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)), "g": rng.integers(0, 3, n) / 2,
-    })  # fmt: skip
-    define = {"a": "x > 0", **define} if "a" in pattern.split() else define
-    program, events = prepared(pattern, define, frame, partition_by="k", order_by="t")
+    frame = stream(100_000 if JIT else 3000)
+    program, events = prepared(pattern, define_all(pattern, define), frame, partition_by="k", order_by="t")
     run = Run()
     found = match_regex(program, events, tier="interpreted", threads=threads, run=run)
     expected = match_regex(program, events, tier="compiled", threads=threads)
     assert run.tier == "interpreted"
     assert len(expected) > 10
+    np.testing.assert_array_equal(found.first, expected.first)
+    np.testing.assert_array_equal(found.last, expected.last)
+
+
+@pytest.mark.parametrize("name", ["carried", "earlier", "merged"])
+def test_a_compiled_kernel_takes_over(name, monkeypatch):
+    pattern, define = QUERIES[name]
+    program, events = prepared(
+        pattern, define_all(pattern, define), stream(4000), partition_by="k", order_by="t"
+    )
+    expected = match_regex(program, events, tier="compiled", threads=1)
+    batches = iter([False, False, True])
+    monkeypatch.setattr(tiers, "is_ready", lambda text: next(batches))
+    monkeypatch.setattr(engine, "compile_if_it_pays", lambda *_: None)
+    monkeypatch.setattr(engine, "_EVENTS_PER_BATCH", 700)
+    run = Run()
+    found = match_regex(program, events, tier="interpreted", threads=1, run=run)
+    assert run.tier == "interpreted, then compiled"
     np.testing.assert_array_equal(found.first, expected.first)
     np.testing.assert_array_equal(found.last, expected.last)
 

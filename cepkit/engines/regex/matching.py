@@ -27,6 +27,7 @@ from cepkit.engines.regex.tiers import (
     compile_if_it_pays,
     kernel_for,
     labeller_for,
+    take_over,
     tier_of,
 )
 from cepkit.engines.shared.match_set import LINEAGE, MatchSet
@@ -42,6 +43,7 @@ _FEWEST_EVENTS_PER_THREAD = 250_000
 _EVENTS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 24
 _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
+_EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take over
 _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
@@ -128,9 +130,10 @@ def match_regex(
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
         run.n_blocks, run.threads = 1, 1
         state = kernel.new_state(max(1, events.n_partitions))
-        first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
-        if run.tier == INTERPRETED:
-            compile_if_it_pays(program, inputs, events.n_events)
+        if isinstance(kernel, Interpreter):
+            first, last = _interpret(program, kernel, state, events, inputs, progress, run)
+        else:
+            first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
         return MatchSet(events, first, last)
     blocks = cut_into_blocks(events, inputs, threads)
     run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
@@ -141,6 +144,35 @@ def match_regex(
     last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
     order = np.argsort(last, kind="stable")
     return MatchSet(events, first[order], last[order])
+
+
+def _interpret(
+    program: Program,
+    interpreter: Interpreter,
+    state: State,
+    events: Events,
+    inputs: Inputs,
+    progress: Callable[[int], None] | None,
+    run: Run,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interpret ``program`` batch by batch. Once its kernel is compiled, the kernel takes over the state."""
+    kernel: Kernel | Interpreter = interpreter
+    n, found = events.n_events, []
+    if n > _EVENTS_PER_BATCH:
+        compile_if_it_pays(program, inputs, n)
+    for low in range(0, n, _EVENTS_PER_BATCH):
+        is_interpreted = low > 0 and isinstance(kernel, Interpreter)
+        if is_interpreted and (taken := take_over(program, interpreter, state, inputs)):
+            kernel, state = taken
+            run.tier = f"{INTERPRETED}, then {COMPILED}"
+        rows = slice(low, min(low + _EVENTS_PER_BATCH, n))
+        columns = {name: values[rows] for name, values in inputs.columns.items()}
+        own = inputs.with_columns(columns)
+        found.append(advance(kernel, state, events.partition_of_event[rows], own, low, progress, run))
+    compile_if_it_pays(program, inputs, n)
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
 
 
 def _threads(program: Program, events: Events, threads: int | None) -> int:

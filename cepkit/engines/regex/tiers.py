@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cepkit.compile.interpreted.regex import regex_code_of
-from cepkit.compile.regex.program import Kernel, Program
+from cepkit.compile.regex.program import Kernel, Program, State
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.kernel_source import KernelSource
 from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready, reason_not_to_interpret
 from cepkit.engines.interpreted.regex import KERNELS, Interpreter
 from cepkit.errors import CepError
+from cepkit.events import FLOAT
 
 AUTO, INTERPRETED, COMPILED = "auto", "interpreted", "compiled"
 # Interpretation takes some 30 ns per event longer than a compiled kernel, and compilation about a second.
@@ -69,6 +72,30 @@ def reason_to_compile(program: Program, source: KernelSource, n_events: int) -> 
     if isinstance(code, str):
         return f"it {code}"
     return None if are_kernels_ready(KERNELS) else "the kernels that interpret queries are not compiled yet"
+
+
+def take_over(
+    program: Program, interpreter: Interpreter, state: State, inputs: Inputs
+) -> tuple[Kernel, State] | None:
+    """Return the query's own kernel and its state after the same events; None while it is not compiled.
+
+    A kernel with queues keeps its starts in another order, so it does not take over.
+    """
+    if program.plan.queues or not is_ready(program.matching_source(inputs).text):
+        return None
+    kernel = program.matching(inputs)
+    arrays = dict(state.arrays)
+    n_floats, n_integers = 0, 0
+    for i, slot in enumerate(interpreter.code.plan.slots):
+        if slot.kind == FLOAT:
+            arrays[f"list_s{i}"] = arrays["list_floats"][:, n_floats]
+            n_floats += 1
+        else:
+            arrays[f"list_s{i}"] = arrays["list_integers"][:, n_integers]
+            n_integers += 1
+    layout = kernel.source.state
+    made = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
+    return kernel, State(layout, made)
 
 
 def compile_if_it_pays(program: Program, inputs: Inputs, n_events: int) -> None:
