@@ -106,10 +106,11 @@ def _counting(program: SequenceProgram) -> str:
 
 
 def _reason_to_compile(program: SequenceProgram) -> str | None:
-    graphs = [state_graph_of(program, bound) for bound in program.branches]
+    found = [state_graph_of(program, bound) for bound in program.branches]
+    graphs = [graph for graph in found if not isinstance(graph, str)]
     absences = [absence for graph in graphs for link in graph.links for absence in link.absences]
-    found = (*map(counting_tests_of, graphs), *map(absence_tests_of, absences))
-    return next((reason for reason in found if isinstance(reason, str)), None)
+    tests = (*map(counting_tests_of, graphs), *map(absence_tests_of, absences))
+    return next((reason for reason in tests if isinstance(reason, str)), None)
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:

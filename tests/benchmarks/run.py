@@ -27,6 +27,8 @@ from cepkit.engines.regex.matching import advance, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 
+os.environ.setdefault("CEPKIT_TIER", "compiled")  # the figures are those of compiled kernels
+
 FINANCE1 = {
     "rise": "price > first(price) and price >= prev(price)",
     "drop": "price >= first(price) and price < prev(price)",
