@@ -109,6 +109,14 @@ class Events:
         """Return the frame's row numbers of these stream positions."""
         return positions if self.row_of_event is None else self.row_of_event[positions]
 
+    def between(self, start: int, stop: int) -> Events:
+        """Return the events at the positions from ``start`` to before ``stop``, with the same partitions."""
+        rows = slice(start, stop)
+        columns = {name: column.take(rows) for name, column in self.columns.items()}
+        row_of_event = None if self.row_of_event is None else self.row_of_event[rows]
+        partition = self.partition_of_event[rows]
+        return Events(stop - start, columns, partition, self.n_partitions, row_of_event)
+
     @cached_property
     def by_partition(self) -> np.ndarray:
         """Positions sorted by partition, in stream order within each, int64, (n_events,)."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.sizes import is_full, tenth
+
+# Tests compile what they run, in the foreground; tests/engines/test_interpreted.py has interpretation.
+os.environ.setdefault("CEPKIT_TIER", "compiled")
+os.environ.setdefault("CEPKIT_BACKGROUND", "0")
 
 
 def pytest_addoption(parser):

@@ -34,8 +34,8 @@ FLOORS = (
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
     "language": (("expressions",), ("regex",), ("sequences",)),
-    "compile": (("shared",), ("regex", "sequences"), ("counting",)),
-    "engines": (("shared",), ("measures",), ("regex", "search", "ordered", "counting")),
+    "compile": (("shared",), ("regex", "sequences"), ("counting", "interpreted")),
+    "engines": (("shared",), ("measures", "interpreted"), ("regex", "search", "ordered", "counting")),
     "parallel": (
         ("compile", "trace"),
         ("model",),

@@ -264,7 +264,8 @@ class Task:
         program = compile_regex(self.query, self.schema)
         events = build_events(source, program)
         check_total_order(source, events, self.query)
-        matches = match_regex(program, events, threads=1)  # Spark already runs one task per core
+        # Spark already runs one task per core, and a kernel serves all of them.
+        matches = match_regex(program, events, threads=1, tier="compiled")
         if self.limit is not None and len(matches) > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
         found = TaskMatches(program, source, matches, self.columns)

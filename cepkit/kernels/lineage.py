@@ -1,9 +1,14 @@
 """Kernels that find the rows of matches and the pattern positions of those rows."""
 
 from numba import njit
+from numba import types as T
+
+_PARTITION = T.Array(T.int32, 1, "C", readonly=True)
+_READ = T.Array(T.int64, 1, "C", readonly=True)
+_I1, _SHORT = T.Array(T.int64, 1, "C"), T.Array(T.int32, 1, "C")
 
 
-@njit(cache=True, nogil=True)
+@njit([(_PARTITION, _I1, _READ, _READ, _READ, _I1)], cache=True, nogil=True)
 def count_rows(partition, current, first, last, next_match, n_rows_of_match):
     """Count the events of each match.
 
@@ -19,8 +24,7 @@ def count_rows(partition, current, first, last, next_match, n_rows_of_match):
                 current[partition[e]] = next_match[m]
 
 
-@njit(cache=True, nogil=True)
-def fill_rows(partition, current, first, last, next_match, cursor, event_of_item):
+def _fill_rows(partition, current, first, last, next_match, cursor, event_of_item):
     """Write the events of each match in stream order from ``cursor[m]`` on. O(n_events)."""
     for e in range(len(partition)):
         m = current[partition[e]]
@@ -31,12 +35,18 @@ def fill_rows(partition, current, first, last, next_match, cursor, event_of_item
                 current[partition[e]] = next_match[m]
 
 
-@njit(cache=True, nogil=True)
+_FILLED = (_PARTITION, _I1, _READ, _READ, _READ, _I1)
+# Events have numbers of 32 or 64 bits.
+fill_short_rows = njit([(*_FILLED, _SHORT)], cache=True, nogil=True)(_fill_rows)
+fill_long_rows = njit([(*_FILLED, _I1)], cache=True, nogil=True)(_fill_rows)
+
+
+@njit([(_READ, _I1, _READ, T.int64, _I1)], cache=True, nogil=True)
 def choose_positions(first_item_of_match, item_mask, follow, accepting, position_of_item):
     """Choose one position per row: among all ways through the pattern, the one with the smallest positions.
 
     ``item_mask`` holds the positions that each row can be at. A backward pass keeps only those that lead to
-    the end of the match; then each row takes the smallest possible position. Return False if a row has none
+    the end of the match; then each row takes the smallest possible position. Return 1, or 0 if a row has none
     left, which cannot happen with the masks of a match. O(rows x positions).
     """
     n_positions = len(follow)
@@ -52,11 +62,11 @@ def choose_positions(first_item_of_match, item_mask, follow, accepting, position
         allowed = item_mask[start]
         for i in range(start, stop):
             if allowed == 0:
-                return False
+                return 0
             p = 0
             while not allowed >> p & 1:
                 p += 1
             position_of_item[i] = p
             if i + 1 < stop:
                 allowed = follow[p] & item_mask[i + 1]
-    return True
+    return 1

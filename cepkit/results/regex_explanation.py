@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.automaton import ANY, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.terms import START, Term
@@ -28,6 +29,9 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
     lines.append(f"automaton    {states(automaton).n_states} states, {len(automaton.names)} positions")
     lines.append(f"engine       {engine.name}: {engine.summary}")
     lines.append(f"kernel       {_kernel(program)}")
+    if program.compiled:
+        code = regex_code_of(program)
+        lines.append(f"new query    {new_query(code if isinstance(code, str) else None)}")
     remembered = [f"{slot.op}({_columns_of(slot)})" if slot.args else "start number" for slot in plan.slots]
     lines.append(f"remembers    per partial match: {', '.join(['start', 'positions', *remembered])}")
     for queue in plan.queues:
@@ -43,6 +47,13 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
             "warning      a partial match may wait forever: nothing bounds the loop; consider within=…"
         )
     return lines
+
+
+def new_query(reason: str | None) -> str:
+    """Return how a query runs until it has a kernel; ``reason`` is why it cannot be interpreted."""
+    if reason is None:
+        return "is interpreted until its kernel is compiled"
+    return f"is compiled first, since it {reason}"
 
 
 def _class_of(program: Program, name: str) -> str:

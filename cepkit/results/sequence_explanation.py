@@ -6,11 +6,13 @@ from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.counting.engine import counting_unsupported
+from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.sequences.branches import Branch, Condition
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine, automatic_engines
+from cepkit.results.regex_explanation import new_query
 
 _STRATEGIES = {
     "any": "any: any events may be skipped between two events of a match; every combination is a match",
@@ -63,6 +65,8 @@ def sequence_lines(
         lines.append(f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}")
     if engine.details is None:
         lines.append(f"counting     {_counting(program)}")
+    if engine.name == "chain":
+        lines.append(f"new query    {new_query(_reason_to_compile(program))}")
     lines += [f"{label:12} {text}" for label, text in notes]
     return lines
 
@@ -105,6 +109,16 @@ def _counting(program: SequenceProgram) -> str:
             "two successive others"
         )
     return f"by enumeration: {reason}"
+
+
+def _reason_to_compile(program: SequenceProgram) -> str | None:
+    found = [state_graph_of(program, bound) for bound in program.branches]
+    if any(isinstance(graph, str) for graph in found):
+        return "has conditions on the first event and others"
+    graphs = [graph for graph in found if not isinstance(graph, str)]
+    absences = [absence for graph in graphs for link in graph.links for absence in link.absences]
+    tests = (*map(counting_tests_of, graphs), *map(absence_tests_of, absences))
+    return next((reason for reason in tests if isinstance(reason, str)), None)
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:

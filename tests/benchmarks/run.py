@@ -27,6 +27,8 @@ from cepkit.engines.regex.matching import advance, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 
+os.environ.setdefault("CEPKIT_TIER", "compiled")  # the figures are those of compiled kernels
+
 FINANCE1 = {
     "rise": "price > first(price) and price >= prev(price)",
     "drop": "price >= first(price) and price < prev(price)",
@@ -106,7 +108,9 @@ def kernels(frame: pd.DataFrame, repeats: int, table: Table, ratios: dict) -> No
     rates = {}
     for name in QUERIES:
         program, events = prepared(frame, name)
-        cost, matches = seconds(lambda p=program, e=events: match_regex(p, e, threads=1), repeats)
+        cost, matches = seconds(
+            lambda p=program, e=events: match_regex(p, e, threads=1, tier="compiled"), repeats
+        )
         rates[name] = table.add(f"{name}: kernel", len(frame), cost, len(matches))
         if twin is not None and name in peers.TWINS:
             price, ticks = frame["price"].to_numpy(), frame["ts"].to_numpy().view(np.int64)
@@ -158,7 +162,7 @@ def frames(frame: pd.DataFrame, repeats: int, table: Table, ratios: dict) -> Non
 def many_keys(n_events: int, repeats: int, table: Table, ratios: dict, few: float) -> None:
     frame = trades(n_events, n_symbols=1_000_000, zipf=0, **PAPER_TRADES)
     program, events = prepared(frame, "finance1")
-    cost, matches = seconds(lambda: match_regex(program, events, threads=1), repeats)
+    cost, matches = seconds(lambda: match_regex(program, events, threads=1, tier="compiled"), repeats)
     name = f"finance1: {events.n_partitions:,} keys"
     ratios["finance1: 1 M keys / 390 keys"] = table.add(name, n_events, cost, len(matches)) / few
 
@@ -188,7 +192,7 @@ def threads(frame: pd.DataFrame, repeats: int, table: Table, ratios: dict) -> No
         times = []
         for _ in range(repeats + 1):
             began = time.perf_counter()
-            matches = match_regex(program, events, threads=n)
+            matches = match_regex(program, events, threads=n, tier="compiled")
             times.append(time.perf_counter() - began)
         rates.append(
             table.add(

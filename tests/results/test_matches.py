@@ -365,6 +365,7 @@ measure      start: first(ts)
 automaton    4 states, 3 positions
 engine       regex: generated kernel over contiguous rows of a partition
 kernel       machine code, threads over partitions
+new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions, first(ts)
 queue        partial matches wait at 'up' in order of their starts""",
     ),
@@ -383,6 +384,7 @@ predicate    jump: price > first(price) * 1.05  [looks at the match so far]
 automaton    3 states, 3 positions
 engine       regex: generated kernel over contiguous rows of a partition
 kernel       machine code, threads over partitions
+new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions, first(ts), first(price)
 queue        partial matches wait at 'calm' in order of their starts""",
     ),
@@ -398,6 +400,7 @@ measure      count: count()
 automaton    3 states, 2 positions
 engine       regex: generated kernel over contiguous rows of a partition
 kernel       machine code, threads over partitions
+new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions
 dominance    at up only the earliest start is kept""",
     ),
@@ -412,6 +415,7 @@ predicate    apart: bit_and(size, first(size)) == 0  [looks at the match so far]
 automaton    3 states, 2 positions
 engine       regex: generated kernel over contiguous rows of a partition
 kernel       machine code, threads over partitions
+new query    is compiled first, since it computes 'bit_and' with values of the match
 remembers    per partial match: start, positions, first(size)
 queue        partial matches wait at '.' in order of their starts
 warning      a partial match may wait forever: nothing bounds the loop; consider within=…""",

@@ -51,11 +51,20 @@ class Program(BoundQuery):
         """Return the kernel that finds the positions of the rows of matches."""
         return self._kernel("reach", write_labelling, inputs)
 
-    def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
+    def matching_source(self, inputs: Inputs) -> KernelSource:
+        """Return the text of the matching kernel for these inputs."""
+        return self._source(write_matching, inputs)
+
+    def labelling_source(self, inputs: Inputs) -> KernelSource:
+        """Return the text of the labelling kernel for these inputs."""
+        return self._source(write_labelling, inputs)
+
+    def _source(self, write, inputs: Inputs) -> KernelSource:
         dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
-        source: KernelSource = write(
-            self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled
-        )
+        return write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled)
+
+    def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
+        source = self._source(write, inputs)
         user = {f"u{i}": function.call for i, function in enumerate(self.functions.values())}
         function = getattr(load(source.text, user), name)
         # numba's own switch (NUMBA_DISABLE_JIT) makes all of them Python functions.
@@ -80,8 +89,7 @@ class Kernel:
         capacity : int
             Waiting starts per partition before the arrays grow.
         """
-        arrays = {a.name: _make_array(a, n_partitions, capacity) for a in self.source.state}
-        return State(self.source.state, arrays)
+        return new_state(self.source.state, n_partitions, capacity)
 
 
 class State:
@@ -101,10 +109,10 @@ class State:
         cache sets (measured: a factor of two).
         """
         for array in self.layout:
-            if array.per == per:
+            if array.per == per or (array.per, per) == ("slots", "list"):
                 old = self.arrays[array.name]
-                new = np.zeros((old.shape[0], 2 * old.shape[1] + 8), old.dtype)
-                new[:, : old.shape[1]] = old
+                new = np.zeros((*old.shape[:-1], 2 * old.shape[-1] + 8), old.dtype)
+                new[..., : old.shape[-1]] = old
                 self.arrays[array.name] = new
 
     def add_partitions(self, n_partitions: int) -> None:
@@ -112,7 +120,7 @@ class State:
         for array in self.layout:
             old = self.arrays[array.name]
             if old.shape[0] < n_partitions:
-                capacity = old.shape[1] if old.ndim == 2 else 1
+                capacity = old.shape[-1] if old.ndim > 1 else 1
                 new = _make_array(array, n_partitions, capacity)
                 new[: old.shape[0]] = old
                 self.arrays[array.name] = new
@@ -136,6 +144,11 @@ class State:
                 front = self.arrays[f"{q}_start"][np.arange(len(head)), cell]
                 earliest = np.minimum(earliest, np.where(head < tail, front, none))
         return earliest
+
+
+def new_state(layout: tuple[StateArray, ...], n_partitions: int, capacity: int = 8) -> State:
+    """Return the state before any event, with room for ``capacity`` waiting starts per partition."""
+    return State(layout, {a.name: _make_array(a, n_partitions, capacity) for a in layout})
 
 
 def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
@@ -245,4 +258,6 @@ def _make_array(array: StateArray, n_partitions: int, capacity: int) -> np.ndarr
         return np.full(n_partitions, array.fill, array.dtype)
     if array.per == "ring":
         return np.full((n_partitions, array.width), array.fill, array.dtype)
+    if array.per == "slots":
+        return np.empty((n_partitions, array.width, capacity), array.dtype)
     return np.empty((n_partitions, capacity), array.dtype)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from cepkit.cache import cache_folder
+from cepkit.compile.shared.background import compile_in_background
+from cepkit.compile.shared.images import image_path, read_image, write_image
 from cepkit.progress import checkpoint
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
+_kernels: dict[str, Any] = {}  # modules of the package by their names
+_images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _LOOK_S = 0.05  # a thread that waits for the compilation of another one runs a checkpoint this often
 
 
@@ -49,18 +57,79 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
         _loading.release()
 
 
+def reason_not_to_interpret() -> str | None:
+    """Return why no query is interpreted in this process, or None. ``CEPKIT_TIER=compiled`` is one reason."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+        return "numba is switched off"
+    return "CEPKIT_TIER says so" if os.environ.get("CEPKIT_TIER") == "compiled" else None
+
+
+def is_ready(text: str) -> bool:
+    """Return whether the module made from kernel source is compiled already, now or by an earlier process."""
+    name = _name_of(text)
+    if name in sys.modules or name in _images:
+        return True
+    path = image_path(name)
+    if path is not None and path.exists():
+        return True
+    return any((cache_folder() / "__pycache__").glob(f"{name}.*.nbi"))  # numba's own cache
+
+
+def compile_later(text: str) -> None:
+    """Compile kernel source in the background unless that was done before; a later `load` finds it."""
+    if not is_ready(text):
+        compile_in_background("text", str(_write_text(_name_of(text), text)))
+
+
+def are_kernels_ready(name: str) -> bool:
+    """Return whether `load_kernels` is quick. If not, begin to compile the module in the background."""
+    if name in _kernels or image_path(name) is None or image_path(_image_of(name)).exists():
+        return True
+    compile_in_background("kernels", name)
+    return False
+
+
+def load_kernels(name: str) -> Any:
+    """Return the functions of the module ``name`` with hand-written kernels, without numba if possible.
+
+    Every kernel of the module has the types of its arguments in its decorator.
+    """
+    if name not in _kernels:
+        checkpoint()
+        with _loading:
+            _kernels[name] = _load_kernels(name)
+    return _kernels[name]
+
+
+def _load_kernels(name: str) -> Any:
+    if image_path(name) is None:
+        return importlib.import_module(name)
+    if (found := read_image(_image_of(name))) is not None:
+        return found
+    module = importlib.import_module(name)
+    write_image(_image_of(name), module)
+    return module
+
+
+@cache
+def _image_of(name: str) -> str:
+    """Return the name of the image of a module of the package, which changes with the text of its room."""
+    path = Path(importlib.util.find_spec(name).origin)
+    texts = b"".join(own.read_bytes() for own in (path, path.with_name("opcodes.py")))
+    return f"cepkit_{path.stem}_{hashlib.sha256(texts).hexdigest()[:24]}"
+
+
 def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
-    key = hashlib.sha256(text.encode()).hexdigest()[:24]
     own = "".join(f"_{id(function):x}" for function in names.values())
-    name = f"cepkit_kernel_{key}{own}"
+    name = f"{_name_of(text)}{own}"
     if name in sys.modules:
         return sys.modules[name]
-    path = cache_folder() / f"cepkit_kernel_{key}.py"
-    # numba recognises a stale cache by the file's time and size, so the file is never written again.
-    if not path.exists():
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text)
-        os.replace(part, path)
+    if name in _images:
+        return _images[name]
+    if not names and "numba" not in sys.modules and (image := read_image(name)) is not None:
+        _images[name] = image
+        return image
+    path = _write_text(_name_of(text), text)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(names)
@@ -76,4 +145,21 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     finally:
         if collecting:
             gc.enable()
+    if not names:
+        write_image(name, module)
     return module
+
+
+def _name_of(text: str) -> str:
+    return f"cepkit_kernel_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def _write_text(name: str, text: str) -> Path:
+    """Write the file of a module unless it exists, and return its path."""
+    path = cache_folder() / f"{name}.py"
+    # numba recognises a stale cache by the file's time and size, so the file is never written again.
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(text)
+        os.replace(part, path)
+    return path

@@ -18,10 +18,11 @@ class StateArray:
     per : str
         ``partition``: shape (n_partitions,). ``ring``: (n_partitions, width), the last rows of each
         partition. ``list`` and ``queue``: (n_partitions, capacity), one cell per waiting start; they grow.
+        ``slots``: (n_partitions, width, capacity), several values per waiting start; they grow with lists.
     fill : int or float
         Value before any event.
     width : int
-        Width of a ring.
+        Width of a ring, or number of values per waiting start.
     """
 
     name: str

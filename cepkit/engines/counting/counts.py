@@ -11,10 +11,13 @@ from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_
 from cepkit.compile.counting.state_graph import StateGraph
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
+from cepkit.engines.interpreted.counting import count_interpreted
+from cepkit.engines.shared.kernels import compile_if_it_pays
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
+_PAIRS_TO_INTERPRET = 1 << 31  # about as many as are looked at while a kernel compiles
 _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
 _SLACK = 1.01  # rounding of floats loses less than this factor
 
@@ -143,6 +146,14 @@ class PathCounter:
 
     # --- passes
 
+    def _is_quick_to_interpret(self) -> bool:
+        """Return whether interpretation looks at few pairs of events, and no other pass needs a kernel."""
+        graph = self.graph
+        widest = max(self._most_in_window(pool) for pool in range(len(graph.tests)))
+        # Taking back looks at all pairs in a window if states follow each other more than twice.
+        per_event = widest**2 if graph.has_loop or len(graph.states) > 3 else widest
+        return len(self.last) * per_event <= _PAIRS_TO_INTERPRET and self.bound < _SAFE
+
     def pass_over(
         self,
         arithmetic: str,
@@ -163,6 +174,13 @@ class PathCounter:
                 layout.program, layout.graph, layout.dtypes, arithmetic, weighted=component
             ),
         )
+        if arithmetic == WRAPPING and component is None and self._is_quick_to_interpret():
+            tests = layout.tests_if_new(made.text)
+            if not isinstance(tests, str):
+                found = count_interpreted(layout, tests, self.last, self.since)
+                layout.is_interpreted = True
+                compile_if_it_pays(made.text, self.places.n)
+                return [found]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

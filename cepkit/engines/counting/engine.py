@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
 from cepkit.compile.counting.anchored_graph import AnchoredGraph, anchored_graph_of
+from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -33,6 +35,8 @@ from cepkit.language.sequences.lines import Component
 
 _MUCH_WORK = 1 << 30  # entries that the counting of anchored matches looks at in about a second
 _MOST_GLANCED = 1 << 14
+_FIRST_MATCHES = 100  # up to this many first matches lie in few events
+_EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
 
 
@@ -76,8 +80,9 @@ def walk_of(
     return _walk(_layout(graph, places, accept), number)
 
 
-def _layout(graph: StateGraph, places: Places, accept: np.ndarray) -> Layout:
-    return (AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout)(graph, places, accept)
+def _layout(graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False) -> Layout:
+    own = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
+    return own(graph, places, accept, as_python=as_python)
 
 
 def _counter(layout: Layout) -> PathCounter:
@@ -119,18 +124,35 @@ def _first_of(walk: PathWalk | AnchoredWalk, n: int) -> MatchBlock:
     return joined(made)
 
 
-class CountedMatches(SequenceSet):
-    """The matches of all branches of a program."""
+@dataclass(frozen=True, slots=True)
+class CountingRun:
+    """How sequences were counted so far; ``tier`` is ``"interpreted"`` or ``"compiled"``."""
 
-    def __init__(self, program: SequenceProgram, events: Events):
-        self.program, self.events = program, events
+    tier: str
+
+
+class CountedMatches(SequenceSet):
+    """The matches of all branches of a program.
+
+    ``as_python`` runs kernels that are not compiled yet as Python, for a few events.
+    """
+
+    def __init__(self, program: SequenceProgram, events: Events, *, as_python: bool = False):
+        self.program, self.events, self._as_python = program, events, as_python
         self._places = Places(program, events)
         self._graphs = [graph_of(program, bound) for bound in program.branches]
 
     @cached_property
     def _layouts(self) -> list[Layout]:
         accept = accepted(self._places)
-        return [_layout(graph, self._places, accept) for graph in self._graphs]
+        as_python = self._as_python
+        return [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
+
+    @property
+    def run(self) -> CountingRun:
+        """How the matches were counted so far."""
+        is_interpreted = any(layout.is_interpreted for layout in self.__dict__.get("_layouts", ()))
+        return CountingRun("interpreted" if is_interpreted else "compiled")
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
@@ -199,6 +221,8 @@ class CountedMatches(SequenceSet):
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
+        if (block := self._first_of_few_events(n)) is not None:
+            return block
         if len(self._walks) > 1 and self._is_slow and "_total" not in self.__dict__:
             return joined([_first_of(walk, n) for walk in self._walks]).sorted().take(slice(0, n))
         if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
@@ -207,9 +231,35 @@ class CountedMatches(SequenceSet):
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
+        if numbers and (block := self._first_of_few_events(max(numbers) + 1)) is not None:
+            return block.take(np.array(numbers))
         if len(self._walks) > 1:
             return super().take(numbers)
         return self._walks[0].take(numbers, self._counts[0])
+
+    def _first_of_few_events(self, n: int) -> MatchBlock | None:
+        """Return the first ``n`` matches from the events around them, without compiling; None if it cannot.
+
+        All matches that end at an event begin in its window. So the events from the first of these windows to
+        the last of these ends have the same first matches.
+        """
+        is_few = 0 < n <= _FIRST_MATCHES and not self._as_python
+        if not is_few or any(isinstance(layout, AnchoredLayout) for layout in self._layouts):
+            return None
+        if not all(layout.is_new(write_starts) for layout in self._layouts):
+            return None
+        positions, counts = self.ends()
+        if not len(positions):
+            return None
+        positions = positions[: 1 + np.searchsorted(np.cumsum(counts[:n].astype(np.float64)), n)]
+        places = np.sort(self._places.place_of_position[positions])
+        start = int(self._places.position_of_place[self._places.window_start_of(places)].min())
+        stop = int(positions[-1]) + 1
+        if stop - start > _EVENTS_AS_PYTHON:
+            return None
+        few = CountedMatches(self.program, self.events.between(start, stop), as_python=True)
+        block = few.take(list(range(min(n, few.count()))))
+        return replace(block, event_of_item=block.event_of_item + start)
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""

@@ -12,8 +12,11 @@ from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
 from cepkit.compile.counting.path_source import GraphPathWriter
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
-from cepkit.engines.shared.kernels import dtypes_of, kernel
+from cepkit.compile.interpreted.pairs import PairTest
+from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
+from cepkit.engines.shared.kernels import dtypes_of, kernel, reason_to_compile
 from cepkit.engines.shared.places import Places, accepted_places
+from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
@@ -35,10 +38,14 @@ class Layout:
         The events.
     accept : ndarray of uint8, shape (n_tests, n_places)
         Which places fulfil the conditions on single events; see `accepted`.
+    as_python : bool
+        Whether kernels that are not compiled yet run as Python. For a few events this is faster.
     """
 
-    def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray):
+    def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False):
         self.graph, self.places, self.accept = graph, places, accept
+        self.is_interpreted = False  # whether a count was interpreted
+        self._load = new_as_python if as_python else kernel
         self.program, self.inputs = places.program, places.inputs
         self.dtypes = dtypes_of(self.inputs)
         self.every = len(graph.tests)
@@ -73,14 +80,24 @@ class Layout:
 
     def function(self, made: CountingKernel) -> Callable:
         """Return the compiled kernel."""
-        return kernel(self.program, made.text, made.name)
+        return self._load(self.program, made.text, made.name)
+
+    def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
+        """Return the tests of every link for interpretation, or why a generated kernel runs."""
+        return reason_to_compile(text) or counting_tests_of(self.graph)
 
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
         if (write, name) not in self._path_kernels:
-            text = self.write_once(write, write=partial(write, self.writer))
-            self._path_kernels[write, name] = kernel(self.program, text, name)
+            self._path_kernels[write, name] = self._load(self.program, self._path_text(write), name)
         return self._path_kernels[write, name]
+
+    def _path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
+        return self.write_once(write, write=partial(write, self.writer))
+
+    def is_new(self, write: Callable[[GraphPathWriter], str]) -> bool:
+        """Return whether a kernel that follows paths would have to be compiled."""
+        return reason_to_compile(self._path_text(write)) is None
 
     # --- arrays
 
@@ -185,6 +202,12 @@ class Layout:
     def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
         writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
         made = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
+        tests = reason_to_compile(made.text) or absence_tests_of(absence)
+        if not isinstance(tests, str):
+            ahead, of = absence.side == "earlier", self.graph.links[link]
+            neighbour = self.graph.pool_of_component(of.source if ahead else of.target)
+            pools = self.graph.tests.index(absence.test), neighbour
+            return nearest_interpreted(self, tests, pools, first, stop, ahead=ahead)
         run, arrays = self.function(made), self.arrays_of(made)
         out, done = np.empty(len(first), np.int64), 0
         while done < len(out):

@@ -19,7 +19,18 @@ from cepkit.compile.regex.program import (
     State,
 )
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.engines.shared.match_set import MatchSet
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.interpreted.regex import Interpreter
+from cepkit.engines.regex.tiers import (
+    COMPILED,
+    INTERPRETED,
+    compile_if_it_pays,
+    kernel_for,
+    labeller_for,
+    take_over,
+    tier_of,
+)
+from cepkit.engines.shared.match_set import LINEAGE, MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
@@ -32,6 +43,7 @@ _FEWEST_EVENTS_PER_THREAD = 250_000
 _EVENTS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 24
 _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
+_EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take over
 _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
@@ -60,6 +72,12 @@ class Run:
     most_live: int = 0  # live starts of one partition
     n_blocks: int = 0
     threads: int = 1
+    tier: str = COMPILED  # how the query ran: interpreted, or with a kernel of its own
+
+    def note(self, work: int, most_live: int) -> None:
+        """Add the work of a call, and keep the largest number of live starts."""
+        self.work += work
+        self.most_live = max(self.most_live, most_live)
 
 
 def match_regex(
@@ -69,6 +87,7 @@ def match_regex(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
     run: Run | None = None,
+    tier: str = "auto",
 ) -> MatchSet:
     """Find the matches of ``program`` in ``events``.
 
@@ -84,6 +103,8 @@ def match_regex(
         Called now and then with the number of events done since the last call.
     run : Run, optional
         Receives what the run did.
+    tier : str
+        ``"auto"``, ``"interpreted"`` or ``"compiled"``; see `cepkit.engines.regex.tiers`.
 
     Returns
     -------
@@ -104,19 +125,54 @@ def match_regex(
     run = run if run is not None else Run()
     threads = _threads(program, events, threads)
     inputs = program.inputs(events.columns)
-    kernel = program.matching(inputs)
+    kernel = kernel_for(program, inputs, events.n_events, tier)
+    run.tier = tier_of(kernel)
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
         run.n_blocks, run.threads = 1, 1
         state = kernel.new_state(max(1, events.n_partitions))
-        first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
+        if isinstance(kernel, Interpreter):
+            first, last = _interpret(program, kernel, state, events, inputs, progress, run)
+        else:
+            first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
         return MatchSet(events, first, last)
     blocks = cut_into_blocks(events, inputs, threads)
     run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
     found = _match_blocks(kernel, blocks, threads, progress, run)
+    if run.tier == INTERPRETED:
+        compile_if_it_pays(program, inputs, events.n_events)
     first = np.concatenate([f for f, _ in found]) if found else np.empty(0, np.int64)
     last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
     order = np.argsort(last, kind="stable")
     return MatchSet(events, first[order], last[order])
+
+
+def _interpret(
+    program: Program,
+    interpreter: Interpreter,
+    state: State,
+    events: Events,
+    inputs: Inputs,
+    progress: Callable[[int], None] | None,
+    run: Run,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interpret ``program`` batch by batch. Once its kernel is compiled, the kernel takes over the state."""
+    kernel: Kernel | Interpreter = interpreter
+    n, found = events.n_events, []
+    if n > _EVENTS_PER_BATCH:
+        compile_if_it_pays(program, inputs, n)
+    for low in range(0, n, _EVENTS_PER_BATCH):
+        is_interpreted = low > 0 and isinstance(kernel, Interpreter)
+        if is_interpreted and (taken := take_over(program, interpreter, state, inputs)):
+            kernel, state = taken
+            run.tier = f"{INTERPRETED}, then {COMPILED}"
+        rows = slice(low, min(low + _EVENTS_PER_BATCH, n))
+        columns = {name: values[rows] for name, values in inputs.columns.items()}
+        own = inputs.with_columns(columns)
+        found.append(advance(kernel, state, events.partition_of_event[rows], own, low, progress, run))
+    compile_if_it_pays(program, inputs, n)
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
 
 
 def _threads(program: Program, events: Events, threads: int | None) -> int:
@@ -131,7 +187,7 @@ def _threads(program: Program, events: Events, threads: int | None) -> int:
 
 
 def advance(
-    kernel: Kernel,
+    kernel: Kernel | Interpreter,
     state: State,
     partition: np.ndarray,
     inputs: Inputs,
@@ -161,6 +217,8 @@ def advance(
         Ordered by ``last``.
     """
     run = run if run is not None else Run()
+    if isinstance(kernel, Interpreter):
+        return kernel.advance(state, partition, inputs, row_base, progress, run.note)
     n_events = len(partition)
     per_call, most_work = _EVENTS_PER_CALL, _WORK_PER_CALL
     if not kernel.is_compiled:
@@ -257,7 +315,11 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
 
 
 def _match_blocks(
-    kernel: Kernel, blocks: PartitionBlocks, threads: int, progress: Callable[[int], None] | None, run: Run
+    kernel: Kernel | Interpreter,
+    blocks: PartitionBlocks,
+    threads: int,
+    progress: Callable[[int], None] | None,
+    run: Run,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1
@@ -296,33 +358,43 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
     -----
     One pass over all events and one over the rows of matches.
     """
-    from cepkit.kernels.lineage import choose_positions
-
     lineage = matches.lineage
-    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
     position = np.zeros(len(lineage.event_of_item), np.int64)
     if len(matches):
         events = matches.events
         inputs = program.inputs(events.columns)
-        kernel = program.labelling(inputs)
-        state = kernel.new_state(max(1, events.n_partitions))
-        head, follow = matches.chains()
-        with np.errstate(all="ignore"):
-            kernel.run(
-                events.partition_of_event,
-                *inputs.arguments(),
-                *state.arguments(),
-                head,
-                matches.first,
-                matches.last,
-                follow,
-                lineage.first_item_of_match[:-1].copy(),
-                item_mask,
-            )
+        item_mask = _reached(program, matches, inputs)
         automaton = program.automaton
         follow_of_position = np.array(automaton.follow, np.int64)
-        complete = choose_positions(
+        complete = load_kernels(LINEAGE).choose_positions(
             lineage.first_item_of_match, item_mask, follow_of_position, automaton.accepting, position
         )
         assert complete, "the rows of a match do not spell its pattern"
     return position
+
+
+def _reached(program: Program, matches: MatchSet, inputs: Inputs) -> np.ndarray:
+    """Return the mask of positions that each row of each match reaches, int64, along the lineage."""
+    events, lineage = matches.events, matches.lineage
+    own = labeller_for(program, inputs, events.n_events)
+    if isinstance(own, Interpreter):
+        return own.label(
+            events.partition_of_event, max(1, events.n_partitions), inputs,
+            lineage.event_of_item, lineage.first_item_of_match,
+        )  # fmt: skip
+    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
+    state = own.new_state(max(1, events.n_partitions))
+    head, follow = matches.chains()
+    with np.errstate(all="ignore"):
+        own.run(
+            events.partition_of_event,
+            *inputs.arguments(),
+            *state.arguments(),
+            head,
+            matches.first,
+            matches.last,
+            follow,
+            lineage.first_item_of_match[:-1].copy(),
+            item_mask,
+        )
+    return item_mask

@@ -7,7 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
+
+LINEAGE = "cepkit.kernels.lineage"
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,16 @@ class MatchSet:
         """The rows of every match; one pass over the events, 4 or 8 bytes per matched row."""
         if not len(self):  # do not load numba for this
             return Lineage(np.empty(0, np.int64), np.zeros(1, np.int64))
-        from cepkit.kernels.lineage import count_rows, fill_rows
-
+        kernels = load_kernels(LINEAGE)
         n_rows = np.zeros(len(self), np.int64)
         head, follow = self.chains()
         partition = self.events.partition_of_event
-        count_rows(partition, head.copy(), self.first, self.last, follow, n_rows)
+        kernels.count_rows(partition, head.copy(), self.first, self.last, follow, n_rows)
         first_item = np.zeros(len(self) + 1, np.int64)
         np.cumsum(n_rows, out=first_item[1:])
         dtype = np.int32 if self.events.n_events < 2**31 else np.int64
         event_of_item = np.empty(first_item[-1], dtype)
+        fill_rows = kernels.fill_short_rows if dtype is np.int32 else kernels.fill_long_rows
         fill_rows(partition, head, self.first, self.last, follow, first_item[:-1].copy(), event_of_item)
         return Lineage(event_of_item, first_item)
 

@@ -16,7 +16,7 @@ from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.kernel_source import module_header
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.shared.kernels import dtypes_of
+from cepkit.engines.shared.kernels import dtypes_of, kernel, reason_to_compile
 from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
 
@@ -29,6 +29,13 @@ def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "cepkit_plain", **user}
     exec(_code(text), names)
     return names
+
+
+def new_as_python(program: SequenceProgram, text: str, name: str) -> Callable[..., Any]:
+    """Return function ``name`` of a generated module: compiled if it was before, otherwise as Python."""
+    if reason_to_compile(text) is not None:
+        return kernel(program, text, name)
+    return np.errstate(all="ignore")(plain_module(program, text)[name])
 
 
 @lru_cache(maxsize=512)

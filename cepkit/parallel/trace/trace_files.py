@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cepkit.errors import CepError
 
@@ -39,6 +38,8 @@ def write_tables(
     words : mapping of str to sequence of str
         Names of the codes, for every column of codes.
     """
+    import pyarrow.parquet as pq  # takes long to import, and most processes write no trace
+
     if path.exists() and not _is_trace(path):
         raise CepError(f"trace: {str(path)!r} exists and is not a trace. Give the path of a new folder")
     head = {_FORMAT: json.dumps({"version": VERSION, **about})}
@@ -61,6 +62,8 @@ def write_tables(
 
 def read_tables(path: Path) -> tuple[dict[str, Any], list[pa.Table]]:
     """Return ``about`` and the tables that `write_tables` wrote; `columns_of` converts a table."""
+    import pyarrow.parquet as pq
+
     if not _is_trace(path):
         raise CepError(f"trace: {str(path)!r} is not a trace. Trace.save writes a folder of {list(FILES)}")
     tables = [pq.read_table(path / name) for name in FILES]

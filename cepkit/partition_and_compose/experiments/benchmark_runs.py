@@ -43,7 +43,7 @@ def count_matches(benchmark: Benchmark, frame: pd.DataFrame, run: Run | None = N
     """Return the number of matches that one thread finds in the output of all stages (twitter0: of rows)."""
     if benchmark.pattern is None:
         return len(frame)
-    return len(match_regex(*compile_benchmark(benchmark, frame), threads=1, run=run))
+    return len(match_regex(*compile_benchmark(benchmark, frame), threads=1, tier="compiled", run=run))
 
 
 def calibrate(
@@ -218,8 +218,10 @@ def live_starts(prepared: Iterable[Prepared]) -> pd.DataFrame:
             continue
         program, events = compile_benchmark(benchmark, frame)
         plain, ours = Run(), Run()
-        n_matches = len(match_regex(one_record_per_start(program), events, threads=1, run=plain))
-        if n_matches != len(match_regex(program, events, threads=1, run=ours)):
+        n_matches = len(
+            match_regex(one_record_per_start(program), events, threads=1, tier="compiled", run=plain)
+        )
+        if n_matches != len(match_regex(program, events, threads=1, tier="compiled", run=ours)):
             raise AssertionError(f"{benchmark.name}: the short cuts change the matches")
         rows.append(
             {

@@ -94,7 +94,7 @@ def _seconds(benchmark: Benchmark, data: pd.DataFrame, width: int, parse: Callab
     for stage in benchmark.stages:
         frame = parse(frame) if stage is parse_tweets else stage(frame)
     if benchmark.pattern is not None:
-        match_regex(*compile_benchmark(benchmark, frame), threads=width)
+        match_regex(*compile_benchmark(benchmark, frame), threads=width, tier="compiled")
     return time.perf_counter() - started
 
 
@@ -170,7 +170,7 @@ def measured_costs(
         program = one_record_per_start(program)
     inputs = program.inputs(events.columns)
     kernel = program.matching(inputs)
-    found = match_regex(program, events, threads=1)
+    found = match_regex(program, events, threads=1, tier="compiled")
     call = _fastest(repeats, _run_on(kernel, inputs, np.zeros(0, np.int64)))
     for k, rows in enumerate(np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])):
         of_key.iloc[k] += max(0.0, _fastest(repeats, _run_on(kernel, inputs, rows)) - call)

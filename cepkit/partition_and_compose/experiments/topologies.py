@@ -129,7 +129,7 @@ def _hash(text: str) -> int:
 
 
 def _match_alone(benchmark: Benchmark, frame: pd.DataFrame) -> list[Match]:
-    found = match_regex(*compile_benchmark(benchmark, frame), threads=1)
+    found = match_regex(*compile_benchmark(benchmark, frame), threads=1, tier="compiled")
     return list(zip(found.first.tolist(), found.last.tolist(), strict=True))
 
 

@@ -1,0 +1,62 @@
+"""Compile kernels in a process of its own, so that the next run finds them. It has the lowest priority.
+
+A thread would not do: numba holds the interpreter's lock while it compiles, and loads into this process.
+``CEPKIT_BACKGROUND=0`` switches this off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_PROGRAM = """
+import json, os, sys
+sys.path[:], what, name = json.loads(sys.argv[1])
+if hasattr(os, "nice"):
+    os.nice(10)
+from cepkit.compile.shared import loading
+if what == "kernels":
+    loading.load_kernels(name)
+else:
+    with open(name) as file:
+        loading.load(file.read())
+"""
+_running: list[subprocess.Popen] = []
+_begun: set[str] = set()
+
+
+def compile_in_background(what: str, name: str) -> bool:
+    """Begin to compile a module of kernels, and return whether this began now.
+
+    Parameters
+    ----------
+    what : str
+        ``"kernels"`` for a module of the package, ``"text"`` for a file with generated text.
+    name : str
+        The module's name, or the file.
+
+    Notes
+    -----
+    At most one such process runs at a time. A module whose turn does not come is compiled after a later run.
+    """
+    if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or name in _begun:
+        return False
+    _running[:] = [process for process in _running if process.poll() is None]
+    if _running:
+        return False
+    _begun.add(name)
+    paths = [str(Path(path).resolve()) for path in sys.path]
+    environment = {**os.environ, "CEPKIT_BACKGROUND": "0"}
+    none = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, json.dumps([paths, what, name])],
+            env=environment, stdin=none, stdout=none, stderr=none, start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return False  # the next run compiles
+    _running.append(process)
+    return True

@@ -1,0 +1,284 @@
+"""Machine code of kernels on disk, called without numba. Importing numba takes longer than most queries.
+
+numba compiles a kernel once and this module keeps the machine code as an *image*. Later processes load the
+image with LLVM alone. An image is only an addition: where one cannot be made or read, numba loads the kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import json
+import os
+import struct
+import sys
+import weakref
+from array import array
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cepkit.cache import cache_folder
+
+_VERSION = 1  # of this form of images
+_MAGIC = b"cepkit image\n"
+_ENTRY = "cepkit_enter_"
+_RESULTS = {"int64": "int", "float64": "float", "none": "none"}
+_NO_ERROR = (0, -2)  # numba's status codes for a number and for None
+_engines: list[Any] = []  # machine code lives as long as its engine
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArgument:
+    """An array that a kernel takes: C-contiguous, of this dtype and number of axes."""
+
+    dtype: np.dtype
+    n_axes: int
+    is_read_only: bool
+
+    def cells(self, given: Any) -> tuple[int, ...]:
+        """Return what machine code reads of an array: no owner, size, width, address, shape, strides."""
+        if not isinstance(given, np.ndarray) or given.dtype != self.dtype or given.ndim != self.n_axes:
+            kind = f"{given.dtype} with {given.ndim} axes" if isinstance(given, np.ndarray) else type(given)
+            raise TypeError(f"a kernel takes an array of {self.dtype} with {self.n_axes} axes, not {kind}")
+        if not given.flags.c_contiguous or not (self.is_read_only or given.flags.writeable):
+            raise TypeError("a kernel takes contiguous arrays, and writes to some of them")
+        return 0, 0, given.size, given.itemsize, _address(given), *given.shape, *given.strides
+
+
+class MachineFunction:
+    """A kernel in machine code; call it as the function that numba compiled.
+
+    Parameters
+    ----------
+    address : int
+        Of the function that takes all arguments as one array of 64-bit cells.
+    arguments : tuple
+        An `ArrayArgument`, ``"int"`` or ``"float"`` for each argument.
+    result : str
+        ``int``, ``float`` or ``none``.
+    """
+
+    py_func = None  # numba's functions have this name, too; functions in plain Python do not
+
+    def __init__(self, address: int, arguments: tuple[ArrayArgument | str, ...], result: str):
+        # ctypes releases the interpreter's lock during the call.
+        self._enter = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
+        self._arguments, self._result = arguments, result
+        # The cells of the last arrays: most calls pass the same ones again.
+        self._known: list[tuple[Any, tuple[int, ...]] | None] = [None] * len(arguments)
+
+    def __call__(self, *given: Any) -> int | float | None:
+        """Run the kernel."""
+        cells = [0]
+        for i, (argument, value) in enumerate(zip(self._arguments, given, strict=True)):
+            if argument == "int":
+                cells.append(_signed(int(value)))
+            elif argument == "float":
+                cells.append(_bits(value))
+            else:
+                known = self._known[i]
+                if known is None or known[0]() is not value:
+                    own = argument.cells(value)
+                    known = self._known[i] = weakref.ref(value), own
+                cells.extend(known[1])
+        memory = array("q", cells)
+        if (status := self._enter(memory.buffer_info()[0])) not in _NO_ERROR:
+            raise RuntimeError(f"a kernel ended with status {status}")
+        if self._result == "none":
+            return None
+        return memory[0] if self._result == "int" else struct.unpack("<d", struct.pack("<q", memory[0]))[0]
+
+
+def read_image(name: str) -> SimpleNamespace | None:
+    """Return the functions of the image ``name`` by their names, or None if this machine has no image."""
+    path = image_path(name)
+    if path is None or not path.exists():
+        return None
+    binding = _llvm()
+    content = path.read_bytes()
+    if not content.startswith(_MAGIC):
+        return None
+    header, _, code = content.removeprefix(_MAGIC).partition(b"\n")
+    described = json.loads(header)
+    if any(binding.address_of_symbol(symbol) is None for symbol in described["symbols"]):
+        return None
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    functions = {}
+    for function, (arguments, result) in described["functions"].items():
+        kinds = tuple(
+            a if isinstance(a, str) else ArrayArgument(np.dtype(a[0]), a[1], a[2]) for a in arguments
+        )
+        functions[function] = MachineFunction(engine.get_function_address(_ENTRY + function), kinds, result)
+    return SimpleNamespace(**functions)
+
+
+def write_image(name: str, module: ModuleType) -> bool:
+    """Keep the machine code of the functions of ``module`` that numba has just compiled.
+
+    Returns
+    -------
+    bool
+        Whether an image exists now. There is none if a function takes or returns anything but arrays and
+        numbers.
+    """
+    path = image_path(name)
+    if path is None:
+        return False
+    if path.exists():
+        return True
+    described, texts = {}, []
+    for key, function in vars(module).items():
+        overloads = getattr(function, "overloads", None)
+        if not overloads or function.targetoptions.get("no_cpython_wrapper"):
+            continue  # only other kernels call it, so their code contains it
+        if len(overloads) > 1:
+            return False
+        (compiled,) = overloads.values()
+        arguments = [_describe(of) for of in compiled.signature.args]
+        result = _RESULTS.get(str(compiled.signature.return_type))
+        if result is None or None in arguments:
+            return False
+        text = _llvm_text(compiled)
+        if text is None:
+            compiled = _compile_again(function, compiled)
+            text = _llvm_text(compiled)
+        described[key] = arguments, result
+        texts.append(_with_entry(text, key, compiled.fndesc.llvm_func_name, arguments))
+    if texts:
+        _write(path, described, texts)
+    return bool(texts)
+
+
+def _llvm_text(compiled: Any) -> str | None:
+    """Return the LLVM text of a function that numba compiled, or None if numba read it from its cache."""
+    text = str(getattr(compiled.library, "_final_module", ""))
+    name = compiled.fndesc.llvm_func_name
+    return text if any(line.startswith("define") and name in line for line in text.splitlines()) else None
+
+
+def _compile_again(function: Any, compiled: Any) -> Any:
+    import numba
+
+    options = {name: value for name, value in function.targetoptions.items() if name != "nopython"}
+    again = numba.njit([compiled.signature.args], **options)(function.py_func)
+    (made,) = again.overloads.values()
+    return made
+
+
+def _write(path: Path, described: dict, texts: list[str]) -> None:
+    """Link LLVM texts, drop what no kernel needs, and write the machine code with its description."""
+    binding, machine = _llvm(), _machine()
+    whole = binding.parse_assembly(texts[0])
+    for text in texts[1:]:
+        whole.link_in(binding.parse_assembly(text))
+    for function in whole.functions:
+        if not function.is_declaration and not function.name.startswith(_ENTRY):
+            function.linkage = "internal"
+    options = binding.newpassmanagers.PipelineTuningOptions()
+    passes = binding.newpassmanagers.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(whole, binding.newpassmanagers.create_pass_builder(machine, options))
+    symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    header = json.dumps({"functions": described, "symbols": symbols}).encode()
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_bytes(_MAGIC + header + b"\n" + machine.emit_object(whole))
+    os.replace(part, path)
+
+
+def image_path(name: str) -> Path | None:
+    """Return where the image ``name`` for this machine lies, or None if the system cannot use images."""
+    if (
+        os.name != "posix"
+        or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+        or struct.pack("=H", 1) != b"\1\0"
+    ):
+        return None
+    return cache_folder() / f"{name}.{_fingerprint()}.image"
+
+
+def _describe(of: Any) -> list | str | None:
+    """Return an argument's numba type in the form of the header, or None if images cannot pass it."""
+    if str(of) in ("int64", "uint64", "float64"):
+        return "float" if str(of) == "float64" else "int"
+    if type(of).__name__ != "Array" or of.layout != "C":
+        return None
+    return [str(of.dtype), of.ndim, not of.mutable]
+
+
+def _with_entry(text: str, key: str, function: str, arguments: list) -> str:
+    """Return LLVM text with a function that reads all arguments from one array; cell 0 gets the result."""
+    loads, given, cell = [], ["ptr %cells", "ptr %error"], 1
+    for argument in arguments:
+        n_axes = 0 if isinstance(argument, str) else argument[1]
+        kinds = {"int": ["i64"], "float": ["double"]}.get(argument) if isinstance(argument, str) else None
+        for kind in kinds or ["ptr", "ptr", "i64", "i64", "ptr", *["i64"] * (2 * n_axes)]:
+            loads.append(f"  %at{cell} = getelementptr i64, ptr %cells, i64 {cell}")
+            loads.append(f"  %x{cell} = load {kind}, ptr %at{cell}")
+            given.append(f"{kind} %x{cell}")
+            cell += 1
+    body = "\n".join(loads)
+    return f"""{text}
+define i32 @{_ENTRY}{key}(ptr %cells) {{
+  %error = alloca ptr
+{body}
+  %status = call i32 @"{function}"({", ".join(given)})
+  ret i32 %status
+}}
+"""
+
+
+@lru_cache(maxsize=1)
+def _fingerprint() -> str:
+    """Return a short name for everything that machine code depends on besides its source."""
+    import llvmlite
+
+    binding = _llvm()
+    numba = importlib.util.find_spec("numba")
+    version = Path(numba.origin).with_name("_version.py").read_text()
+    switches = sorted(
+        f"{name}={value}" for name, value in os.environ.items()
+        if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"
+    )  # fmt: skip
+    parts = [_VERSION, version, llvmlite.__version__, sys.platform, binding.get_host_cpu_name()]
+    parts += [binding.get_host_cpu_features().flatten(), *switches]
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def _llvm() -> Any:
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+def _machine() -> Any:
+    """Return a target machine like the one that numba uses. Each engine owns one."""
+    binding = _llvm()
+    triple = binding.get_process_triple()
+    return binding.Target.from_triple(triple).create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3,
+        reloc="static" if triple.startswith("x86") else "default", codemodel="jitdefault", jit=True,
+    )  # fmt: skip
+
+
+def _address(values: np.ndarray) -> int:
+    return values.__array_interface__["data"][0]
+
+
+def _signed(value: int) -> int:
+    return value if value < 2**63 else value - 2**64
+
+
+def _bits(value: float) -> int:
+    return struct.unpack("<q", struct.pack("<d", value))[0]

@@ -1,0 +1,109 @@
+"""Choose how a regex query runs: interpreted at once, or with a kernel of its own, which must be compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.regex.program import Kernel, Program, State
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.kernel_source import KernelSource
+from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready, reason_not_to_interpret
+from cepkit.engines.interpreted.regex import KERNELS, Interpreter
+from cepkit.errors import CepError
+from cepkit.events import FLOAT
+
+AUTO, INTERPRETED, COMPILED = "auto", "interpreted", "compiled"
+# Interpretation takes some 30 ns per event longer than a compiled kernel, and compilation about a second.
+_MOST_EVENTS = 20_000_000
+_EVENTS_THAT_PAY = 200_000
+
+
+def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
+    """Return what runs ``program`` on this many events.
+
+    Parameters
+    ----------
+    program : Program
+        A compiled regex query.
+    inputs : Inputs
+        Their dtypes are part of the kernel.
+    n_events : int
+        Size of the work.
+    tier : str
+        ``"interpreted"`` or ``"compiled"``; ``"auto"`` takes a kernel that was compiled before, and for a new
+        query what answers first.
+
+    Raises
+    ------
+    CepError
+        When ``tier`` is ``"interpreted"`` and the query cannot be interpreted.
+    """
+    if tier == COMPILED or (
+        tier == AUTO and reason_to_compile(program, program.matching_source(inputs), n_events)
+    ):
+        return program.matching(inputs)
+    code = regex_code_of(program)
+    if isinstance(code, str):
+        raise CepError(f"the query cannot be interpreted: it {code}")
+    return Interpreter(code)
+
+
+def labeller_for(program: Program, inputs: Inputs, n_events: int) -> Kernel | Interpreter:
+    """Return what finds the positions of the rows of matches."""
+    if not reason_to_compile(program, program.labelling_source(inputs), n_events):
+        code = regex_code_of(program)
+        if not isinstance(code, str):
+            return Interpreter(code)
+    return program.labelling(inputs)
+
+
+def reason_to_compile(program: Program, source: KernelSource, n_events: int) -> str | None:
+    """Return why a query runs with a kernel of its own, or None if it is interpreted."""
+    if not program.compiled:
+        return "it calls plain Python functions"
+    if reason := reason_not_to_interpret():
+        return reason
+    if is_ready(source.text):
+        return "its kernel is compiled already"
+    if n_events > _MOST_EVENTS:
+        return "compilation pays for this many events"
+    code = regex_code_of(program)
+    if isinstance(code, str):
+        return f"it {code}"
+    return None if are_kernels_ready(KERNELS) else "the kernels that interpret queries are not compiled yet"
+
+
+def take_over(
+    program: Program, interpreter: Interpreter, state: State, inputs: Inputs
+) -> tuple[Kernel, State] | None:
+    """Return the query's own kernel and its state after the same events; None while it is not compiled.
+
+    A kernel with queues keeps its starts in another order, so it does not take over.
+    """
+    if program.plan.queues or not is_ready(program.matching_source(inputs).text):
+        return None
+    kernel = program.matching(inputs)
+    arrays = dict(state.arrays)
+    n_floats, n_integers = 0, 0
+    for i, slot in enumerate(interpreter.code.plan.slots):
+        if slot.kind == FLOAT:
+            arrays[f"list_s{i}"] = arrays["list_floats"][:, n_floats]
+            n_floats += 1
+        else:
+            arrays[f"list_s{i}"] = arrays["list_integers"][:, n_integers]
+            n_integers += 1
+    layout = kernel.source.state
+    made = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
+    return kernel, State(layout, made)
+
+
+def compile_if_it_pays(program: Program, inputs: Inputs, n_events: int) -> None:
+    """Compile the kernel of an interpreted query in the background if such work will come again."""
+    if n_events >= _EVENTS_THAT_PAY:
+        compile_later(program.matching_source(inputs).text)
+
+
+def tier_of(kernel: Kernel | Interpreter) -> str:
+    """Return the name of the tier."""
+    return INTERPRETED if isinstance(kernel, Interpreter) else COMPILED

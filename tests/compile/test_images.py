@@ -1,0 +1,120 @@
+"""Images: machine code on disk that runs without numba and gives the same results."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numba
+import numpy as np
+import pytest
+from numba import types as T
+
+from cepkit.compile.shared.images import image_path, read_image, write_image
+
+pytestmark = pytest.mark.skipif(
+    numba.config.DISABLE_JIT or os.name != "posix", reason="images hold machine code"
+)
+_F1, _READ = T.Array(T.float64, 1, "C"), T.Array(T.int32, 2, "C", readonly=True)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def scaled(values, table, factor, shift, out):
+    for i in range(len(out)):
+        out[i] = values[i] * factor + table[i, 0] + shift + np.floor(np.sin(values[i]))
+    return len(out) + shift
+
+
+def half(x):
+    return x / 2
+
+
+def module():
+    return SimpleNamespace(
+        scaled=numba.njit([(_F1, _READ, T.float64, T.int64, _F1)], nogil=True)(scaled),
+        half=numba.njit([(T.float64,)])(half),
+        np=np,
+    )
+
+
+def test_an_image_gives_the_same_results(folder):
+    assert read_image("m") is None
+    assert write_image("m", module())
+    found = read_image("m")
+    values, table = np.linspace(-3, 3, 50), np.arange(100, dtype=np.int32).reshape(50, 2)
+    table.flags.writeable = False
+    expected, out = np.empty(50), np.empty(50)
+    n = scaled(values, table, 1.5, -7, expected)
+    assert found.scaled(values, table, 1.5, -7, out) == n
+    np.testing.assert_array_equal(out, expected)
+    assert found.half(-5.0) == -2.5
+    assert vars(found).keys() == {"scaled", "half"}
+
+
+def test_an_image_checks_its_arguments(folder):
+    write_image("m", module())
+    run = read_image("m").scaled
+    values, table = np.zeros(4), np.zeros((4, 1), np.int32)
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    for wrong in (
+        (values.astype(np.float32), table, 1.0, 0, values), (values[::2], table, 1.0, 0, values),
+        (values, table[:, 0], 1.0, 0, values), (values, table, 1.0, 0, frozen),
+        ([1.0], table, 1.0, 0, values),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="a kernel takes"):
+            run(*wrong)
+    with pytest.raises(ValueError, match="argument"):
+        run(values, table)
+
+
+def test_what_cannot_be_an_image_has_none(folder):
+    text = numba.njit([(T.boolean,)])(lambda x: x)
+    assert not write_image("b", SimpleNamespace(text=text))
+    assert read_image("b") is None
+
+
+def test_a_broken_image_is_left_out(folder):
+    write_image("m", module())
+    image_path("m").write_bytes(b"something else")
+    assert read_image("m") is None
+
+
+_QUERY = """
+import sys
+import pandas as pd
+import cepkit as cep
+frame = pd.DataFrame({"x": [1, 2, 3, 1, 2, 5, 1]})
+found = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x) - %s"})
+print(found.count(), "numba" in sys.modules, found.run.tier)
+"""
+
+
+def answer(how_much: str, **environment: str) -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", _QUERY % how_much], env={**os.environ, **environment},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return run.stdout.split()
+
+
+def test_a_second_process_needs_no_numba(folder):
+    assert answer("1") == ["2", "True", "compiled"]
+    assert answer("1") == ["2", "False", "compiled"]
+    assert answer("1", NUMBA_DISABLE_JIT="1") == ["2", "True", "compiled"]
+
+
+@pytest.mark.slow
+def test_a_new_query_needs_no_numba_after_warmup(folder):
+    warm = (
+        "from itertools import islice; from cepkit.commands.warmup import warmup; list(islice(warmup(), 1))"
+    )
+    subprocess.run([sys.executable, "-c", warm], check=True)
+    assert answer("1", CEPKIT_TIER="auto") == ["2", "False", "interpreted"]

@@ -1,0 +1,211 @@
+"""Interpreted queries against the definition, and against the same queries compiled."""
+
+from __future__ import annotations
+
+import warnings
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.regex.program import compile_regex
+from cepkit.engines.counting import layout
+from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
+from cepkit.engines.regex import matching as engine
+from cepkit.engines.regex import tiers
+from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.engines.shared import kernels, python_kernels
+from cepkit.errors import CepError
+from cepkit.frames.building import build_events
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.regex.construction import regex_query
+from tests.engines.test_chain_counts import case_of_shape, graph_and
+from tests.engines.test_chain_counts import check as check_counts
+from tests.engines.test_engines import check
+from tests.oracle import generate
+from tests.oracle.generate_paths import as_frame
+from tests.support.sizes import cases
+
+JIT = not numba.config.DISABLE_JIT
+SIZE = 25  # cases of a block
+
+
+def pytest_generate_tests(metafunc):
+    if "block" in metafunc.fixturenames:
+        blocks = cases(metafunc.config, range(0, 10 * SIZE, SIZE), range(0, 40 * SIZE, SIZE))
+        metafunc.parametrize("block", blocks)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Interpret every regex query that can be interpreted, and collect the reasons of the others."""
+    reasons: list[str | None] = []
+
+    def reason(program, source, n_events):
+        code = regex_code_of(program)
+        reasons.append(code if isinstance(code, str) else None)
+        return reasons[-1]
+
+    monkeypatch.setattr(tiers, "reason_to_compile", reason)
+    return reasons
+
+
+def prepared(pattern, define, frame, **keywords):
+    source = PandasSource(frame)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=cep.CepWarning)  # of dead suffixes
+        program = compile_regex(regex_query(pattern, define=define, **keywords), source.schema)
+    return program, build_events(source, program)
+
+
+def test_random_regex_queries(block, interpreted):
+    for seed in range(block, block + SIZE):
+        case = generate.case(seed)
+        keywords = {**case.keywords(), "partition_by": case.partition_by}
+        program, _ = prepared(case.pattern, case.define, generate.to_frame(case.rows), **keywords)
+        if isinstance(regex_code_of(program), str):
+            continue  # test_engines.py has these
+        try:
+            check(case.pattern, case.define, case.rows, **keywords)
+        except BaseException as error:
+            error.add_note(f"generate.case({seed})")
+            raise
+    assert interpreted and not any(interpreted)
+
+
+def test_most_random_queries_can_be_interpreted():
+    n_interpreted = 0
+    for seed in range(100):
+        case = generate.case(seed)
+        keywords = {**case.keywords(), "partition_by": case.partition_by}
+        program, _ = prepared(case.pattern, case.define, generate.to_frame(case.rows), **keywords)
+        n_interpreted += not isinstance(regex_code_of(program), str)
+    assert n_interpreted >= 75
+
+
+# A state with queues, values that partial matches carry, rows further back, and a window.
+QUERIES = {
+    "queue": (". calm* spike", {"calm": "delta(t) < 40", "spike": "x > first(x) + 3 and delta(t) < 40"}),
+    "carried": ("a b+ c", {"b": "x > avg(x) or y < min(y)", "c": "sum(g) > 3 and count() >= 3"}),
+    "earlier": ("a b+", {"a": "x > prev(x, 2)", "b": "x >= prev(x - prev(x)) and x != first(x)"}),
+    "merged": (". a+ b", {"a": "x > 1", "b": "x < prev(x)"}),
+}
+
+
+def define_all(pattern: str, define: dict[str, str]) -> dict[str, str]:
+    return {"a": "x > 0", **define} if "a" in pattern.split() else define
+
+
+def stream(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(7)
+    return pd.DataFrame({
+        "k": rng.integers(0, 5, n), "t": np.sort(rng.integers(0, 3 * n, n)), "x": rng.integers(0, 10, n),
+        "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)), "g": rng.integers(0, 3, n) / 2,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_tiers_agree_on_long_streams(name, threads):
+    pattern, define = QUERIES[name]
+    frame = stream(100_000 if JIT else 3000)
+    program, events = prepared(pattern, define_all(pattern, define), frame, partition_by="k", order_by="t")
+    run = Run()
+    found = match_regex(program, events, tier="interpreted", threads=threads, run=run)
+    expected = match_regex(program, events, tier="compiled", threads=threads)
+    assert run.tier == "interpreted"
+    assert len(expected) > 10
+    np.testing.assert_array_equal(found.first, expected.first)
+    np.testing.assert_array_equal(found.last, expected.last)
+
+
+@pytest.mark.parametrize("name", ["carried", "earlier", "merged"])
+def test_a_compiled_kernel_takes_over(name, monkeypatch):
+    pattern, define = QUERIES[name]
+    program, events = prepared(
+        pattern, define_all(pattern, define), stream(4000), partition_by="k", order_by="t"
+    )
+    expected = match_regex(program, events, tier="compiled", threads=1)
+    batches = iter([False, False, True])
+    monkeypatch.setattr(tiers, "is_ready", lambda text: next(batches))
+    monkeypatch.setattr(engine, "compile_if_it_pays", lambda *_: None)
+    monkeypatch.setattr(engine, "_EVENTS_PER_BATCH", 700)
+    run = Run()
+    found = match_regex(program, events, tier="interpreted", threads=1, run=run)
+    assert run.tier == "interpreted, then compiled"
+    np.testing.assert_array_equal(found.first, expected.first)
+    np.testing.assert_array_equal(found.last, expected.last)
+
+
+def test_a_query_that_cannot_be_interpreted_says_why():
+    frame = pd.DataFrame({"x": [1.0, 2.0]})
+    program, events = prepared("up", {"up": "exp(x) > 2"}, frame)
+    assert "exp()" in regex_code_of(program)
+    with pytest.raises(CepError, match=r"cannot be interpreted: it computes exp\(\)"):
+        match_regex(program, events, tier="interpreted")
+    assert len(match_regex(program, events)) == 2
+
+
+# --- sequences -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Interpret every count that can be interpreted, and collect the reasons of the others."""
+    reasons: list[str | None] = []
+
+    def tests_of(graph):
+        tests = counting_tests_of(graph)
+        reasons.append(tests if isinstance(tests, str) else None)
+        return tests
+
+    monkeypatch.setattr(layout, "counting_tests_of", tests_of)
+    for module in (layout, kernels):
+        monkeypatch.setattr(module, "reason_to_compile", lambda text: None)
+    return reasons
+
+
+def test_random_counts(block, counted):
+    for seed in range(block, block + SIZE):
+        drawn, rows = case_of_shape(seed, seed)
+        graph, _, _ = graph_and(drawn.query(), as_frame(rows))
+        absences = (absence for link in graph.links for absence in link.absences)
+        if any(isinstance(t, str) for t in (counting_tests_of(graph), *map(absence_tests_of, absences))):
+            continue  # test_chain_counts.py has these
+        try:
+            check_counts(drawn, rows)
+        except BaseException as error:
+            error.add_note(f"case_of_shape({seed}, {seed})")
+            raise
+    assert counted and not any(counted)
+
+
+@pytest.mark.skipif(not JIT, reason="needs compiled kernels")
+@pytest.mark.parametrize("text", [
+    "SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > b.x",
+    "SEQ(A a, B b, C c) WHERE [k] AND b.y >= a.y * 0.5 AND c.x != b.x",
+    "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x",
+    "SEQ(A a, !B b, C c) WHERE b.x > a.x",
+])  # fmt: skip
+def test_the_tiers_agree_on_sequences(text, monkeypatch):
+    rng, n = np.random.default_rng(8), 50_000
+    frame = pd.DataFrame({
+        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
+        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
+    })  # fmt: skip
+    text = f"PATTERN {text} WITHIN 60"
+
+    def answers():
+        matches = cep.match(frame, text, event_type="kind", order_by="t")
+        return matches.count(), matches.head(20), matches.run.tier
+
+    compiled = answers()
+    for module in (layout, kernels, python_kernels):
+        monkeypatch.setattr(module, "reason_to_compile", lambda text: None)
+    found = answers()
+    assert (compiled[2], found[2]) == ("compiled", "interpreted")
+    assert found[0] == compiled[0] > 1000
+    pd.testing.assert_frame_equal(found[1], compiled[1])
