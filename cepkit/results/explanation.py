@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cepkit.compile.regex.automaton import States, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.language.saying import say_query
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine
 from cepkit.results.regex_explanation import regex_lines
@@ -112,6 +113,19 @@ class Explanation:
         if isinstance(self.program, SequenceProgram):
             return {}
         return {name: str(expression) for name, expression in self.program.query.define}
+
+    @property
+    def sentence(self) -> str:
+        """The query in one plain sentence.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a)").sentence
+        'any event a'
+        """
+        return say_query(self.program.query)
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

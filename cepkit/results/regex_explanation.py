@@ -7,8 +7,8 @@ from cepkit.compile.regex.automaton import ANY, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.terms import START, Term
 from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.language.saying import say_query
 from cepkit.planning.planner import Engine
-
 
 def regex_lines(program: Program, engine: Engine) -> list[str]:
     """Return the lines of the explanation of a regex query."""
@@ -16,6 +16,7 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
     by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
     lines = [
         f"pattern      {query.pattern}",
+        f"in words     {say_query(query)}",
         f"partitions   {f'by {by}' if by else 'none: one stream'}",
         f"order        {f'by {order}' if order else 'of the rows'}",
     ]

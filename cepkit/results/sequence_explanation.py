@@ -8,6 +8,7 @@ from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.counting.engine import counting_unsupported
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
 from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.language.saying import say_query
 from cepkit.language.sequences.branches import Branch, Condition
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder
@@ -33,6 +34,7 @@ def sequence_lines(
     by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
     lines = [
         f"pattern      {query.pattern}",
+        f"in words     {say_query(query)}",
         f"strategy     {_STRATEGIES[query.strategy]}{_scope(query)}",
         f"partitions   {f'by {by}' if by else 'none: one stream'}",
         f"order        {f'by {order}' if order else 'of the rows'}",

@@ -352,6 +352,8 @@ EXPLANATIONS = [
         {**PEAK, "within": "10 min"},
         """\
 pattern      . up+ down
+in words     any row, then one or more up rows in a row, then a down row, within 10 minutes, per symbol; \
+up means that price rises; down means that price falls
 partitions   by symbol
 order        by ts
 window       10 min
@@ -376,6 +378,8 @@ queue        partial matches wait at 'up' in order of their starts""",
         },
         """\
 pattern      . calm* jump
+in words     any row, then any number of calm rows in a row (or none), then a jump; calm means that \
+delta(ts) is below '5 min'; jump means that price is above 1.05 times its first value
 partitions   none: one stream
 order        by ts
 predicate    .: any event  [looks at the event alone]
@@ -392,6 +396,8 @@ queue        partial matches wait at 'calm' in order of their starts""",
         {"query": "up+ down", "define": {"up": "size > 3", "down": "price < 9"}},
         """\
 pattern      up+ down
+in words     one or more up rows in a row, then a down row; up means that size is above 3; down means \
+that price is below 9
 partitions   none: one stream
 order        of the rows
 predicate    up: size > 3  [looks at the event alone]
@@ -408,6 +414,7 @@ dominance    at up only the earliest start is kept""",
         {"query": ".+ apart", "define": {"apart": "bit_and(size, first(size)) == 0"}, "measures": {}},
         """\
 pattern      .+ apart
+in words     one or more rows, then an apart row; apart means that bit_and(size, first(size)) is 0
 partitions   none: one stream
 order        of the rows
 predicate    .: any event  [looks at the event alone]
