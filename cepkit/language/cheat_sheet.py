@@ -1,0 +1,201 @@
+"""The cheat sheet of both query languages: one entry for every construct and every built-in function.
+
+The entries are examples over the columns ``x``, ``y`` (numbers), ``name`` (text), ``ts`` (clock), ``flag``
+(boolean) and ``v``, ``w`` (arrays), and over the event types ``A``, ``B`` and ``C``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REGEX, LINE, EVENTS, CLAUSE, CONDITION, MEASURE = "regex", "line", "events", "clause", "condition", "measure"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A construct on the cheat sheet.
+
+    Parameters
+    ----------
+    text : str
+        An example, which is also the text to insert.
+    meaning : str
+        The meaning in one line.
+    kind : str
+        Where the text belongs: ``regex``, a part of a regex pattern; ``line``, a line below it; ``events``, a
+        part of ``SEQ``; ``clause``, a clause after the pattern; ``condition`` or ``measure``, an expression.
+    """
+
+    text: str
+    meaning: str
+    kind: str
+
+
+def _entries(kind: str, rows: tuple[tuple[str, str], ...]) -> tuple[Entry, ...]:
+    return tuple(Entry(text, meaning, kind) for text, meaning in rows)
+
+
+_REGEX = _entries(
+    REGEX,
+    (
+        ("up", "one row for which the condition named up holds"),
+        (".", "any row"),
+        ("up down", "an up row, then a down row directly after it"),
+        ("up+", "one or more up rows in a row"),
+        ("up*", "any number of up rows, or none"),
+        ("up?", "an up row or none"),
+        ("up{3}", "exactly 3 up rows"),
+        ("up{3,}", "at least 3 up rows"),
+        ("up{3,5}", "3 to 5 up rows"),
+        ("up{,5}", "at most 5 up rows"),
+        ("up | down", "an up row or a down row"),
+        ("(up down)+", "a group, here repeated as a whole"),
+        ("()", "nothing; useful in a choice, as in (up | ())"),
+    ),
+) + _entries(
+    LINE,
+    (
+        ("up: x > prev(x)", "what the name up means: a condition on a row"),
+        ("within: 2 min", "longest time from the first to the last row"),
+        ("within: 2 min, exclusive", "less than this time"),
+    ),
+)
+
+_EVENTS = _entries(
+    EVENTS,
+    (
+        ("SEQ(A a, B b)", "an event of type A, named a, and later one of type B"),
+        ("AND(A a, B b)", "both, in any order"),
+        ("OR(A a, B b)", "one of them"),
+        ("A a", "one event of type A, named a"),
+        ("_ a", "one event of any type"),
+        ("'New York' a", "quotes around a type that is not a plain name"),
+        ("5 a", "types can be whole numbers"),
+        ("-5 a", "also negative ones"),
+        ("TRUE a", "the type of a boolean column"),
+        ("FALSE a", "the other type of a boolean column"),
+        ("!B b", "no such event here; also NOT B b or ~B b"),
+        ("A a IF (x > 5)", "with a condition on its own columns"),
+        ("B+ b[]", "one or more events"),
+        ("B* b[]", "any number of events, or none"),
+        ("B? b", "one event or none"),
+        ("B{3} b[]", "exactly 3 events"),
+        ("B{3,} b[]", "at least 3 events"),
+        ("B{3,5} b[]", "3 to 5 events"),
+        ("B{,5} b[]", "at most 5 events"),
+        ("(SEQ(B b, C c)){1,3}", "a group, repeated as a whole"),
+        ("STRICT B b", "with no event at all before it"),
+        ("PARTITION B b", "with no event of the same key before it"),
+        ("NEXT B b", "with no event before it that could continue the match"),
+        ("ANY B b", "with any events before it"),
+        ("B+ b[] INNER NEXT", "what may be skipped between two of the events"),
+        ("B+ b[] UNTIL (x > 5)", "the repetition ends before the first such event"),
+        ("B+ b[] GREEDY", "an event that fits continues the repetition"),
+        ("B+ b[] RELUCTANT", "an event that fits the next part ends the repetition"),
+    ),
+) + _entries(
+    CLAUSE,
+    (
+        ("PATTERN SEQ(A a, B b)", "begins a query of events"),
+        ("WHERE b.x > a.x", "conditions that must all hold, joined by AND"),
+        ("WHERE [name]", "the same value in all events: the key"),
+        ("WHERE skip_till_any_match", "any events may be skipped (the default)"),
+        ("WHERE skip_till_next_match", "skips only events that cannot continue the match"),
+        ("WHERE partition_contiguity", "skips no event of the same key"),
+        ("WHERE strict_contiguity", "skips no event at all"),
+        ("WITHIN 5 min", "longest time from the first to the last event"),
+        ("WITHIN 20 EVENTS", "largest number of events from the first to the last"),
+        ("GAP 10 s", "longest time between two successive events"),
+        ("WITHIN 5 min EXCLUSIVE", "less than this time"),
+    ),
+)
+
+_CONDITIONS = _entries(
+    CONDITION,
+    (
+        ("x > 5", "more than"),
+        ("x < 5", "less than"),
+        ("x >= 5", "at least"),
+        ("x <= 5", "at most"),
+        ("x = 5", "equal; also =="),
+        ("x != 5", "not equal; also <>"),
+        ("5 < x < 9", "two comparisons in one"),
+        ("x between 5 and 9", "5 and 9 included; also not between"),
+        ("name in ('up', 'down')", "one of these values; also not in, and square brackets"),
+        ("name like 'u%'", "% is any text, _ is one character; also not like"),
+        ("x is null", "the value is missing"),
+        ("x is not null", "the value is not missing"),
+        ("flag", "a boolean column is true"),
+        ("not flag", "the opposite; also ! or ~"),
+        ("x > 5 and y < 3", "both hold; also && or &"),
+        ("x > 5 or y < 3", "at least one holds; also || or |"),
+        ("(x > 5 or y < 3) and flag", "brackets group conditions"),
+        ("null = x", "the constant null; use is null to test for it"),
+        ("flag = true", "the constant true"),
+        ("flag = false", "the constant false"),
+        ("x + y - 1 > 0", "sum and difference"),
+        ("-x > 0.5", "the negative value, and a decimal number"),
+        ("x * y / 2 > 1", "product and quotient"),
+        ("x // 10 = 3", "quotient, rounded down"),
+        ("x % 10 = 3", "remainder"),
+        ("`unit price` > 5", "backticks around a column that is not a plain name"),
+        ("v[0] > 1", "an item of an array column, from 0; -1 is the last"),
+        ("x > :limit", "a constant that params= gives"),
+        ("b.x > a.x", "values of two events of a PATTERN"),
+        ("b[i].x > b[i-1].x", "each event of a repetition and the one before it"),
+        ("b[1].x > a.x", "the first event of a repetition"),
+        ("b[LEN].x > a.x", "the last event of a repetition"),
+        ("b[i].x > avg(b[..i-1].x)", "all events of the repetition before this one"),
+        ("count(b) > 3", "the number of events of a repetition"),
+        ("a.`unit price` > 5", "backticks also after the name of an event"),
+    ),
+)
+
+_FUNCTIONS = _entries(
+    CONDITION,
+    (
+        ("x > prev(x)", "the value of the previous row"),
+        ("x > prev(x, 2)", "the value 2 rows earlier"),
+        ("x > first(x)", "the value at the first row of the match"),
+        ("x > last(x)", "the value at the last row so far, the previous one"),
+        ("x > max(x)", "the largest value of the match so far"),
+        ("x < min(x)", "the smallest value of the match so far"),
+        ("sum(x) > 100", "the sum over the match so far"),
+        ("x > avg(x)", "the mean over the match so far"),
+        ("x > average(x)", "the same as avg"),
+        ("x > mean(x)", "the same as avg"),
+        ("count() >= 3", "the number of rows so far"),
+        ("count(x) >= 3", "the number of rows so far where x is known"),
+        ("delta(ts) < '5 min'", "the last value minus the first one, of the match so far"),
+        ("abs(x) > 5", "the value without its sign"),
+        ("sign(x) = -1", "-1, 0 or 1"),
+        ("sqrt(x) > 2", "square root"),
+        ("power(x, 2) > 9", "x to the power of 2"),
+        ("exp(x) > 2", "e to the power of x"),
+        ("log(x) > 1", "natural logarithm"),
+        ("log2(x) > 1", "logarithm to base 2"),
+        ("log10(x) > 1", "logarithm to base 10"),
+        ("floor(x) = 3", "rounded down"),
+        ("ceil(x) = 3", "rounded up"),
+        ("round(x) = 3", "rounded to the nearest whole number"),
+        ("least(x, y) > 1", "the smallest of its arguments"),
+        ("greatest(x, y) > 1", "the largest of its arguments"),
+        ("bit_and(x, 4) = 4", "bits that both numbers have"),
+        ("bit_or(x, 4) = 5", "bits that at least one number has"),
+        ("bit_xor(x, 4) = 1", "bits that exactly one number has"),
+        ("starts_with(name, 'u')", "the text begins so"),
+        ("ends_with(name, 'p')", "the text ends so"),
+        ("contains(name, 'u')", "the text has this part"),
+        ("corr(v, w) > 0.9", "correlation of two arrays"),
+        ("cosine(v, w) > 0.9", "cosine similarity of two arrays"),
+        ("l2(v, w) < 1", "Euclidean distance of two arrays"),
+    ),
+) + _entries(MEASURE, (("collect(x)", "a list of the values; only in measures="),))
+
+# The groups of the sheet by title, in reading order.
+CHEAT_SHEET: dict[str, tuple[Entry, ...]] = {
+    "Rows in a row: regex": _REGEX,
+    "Events with gaps: PATTERN": _EVENTS,
+    "Conditions": _CONDITIONS,
+    "Functions": _FUNCTIONS,
+}
