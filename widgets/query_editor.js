@@ -7,7 +7,7 @@ const STATES = {
   cancelled: ["■", "Cancelled"],
 };
 const PAUSE_MS = 200;
-const MOST_OFFERS = 8;
+const CALM_MS = 600; // a failure is not shown while a person still types
 const SKELETON = `
   <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button>
     <details class="code"><summary title="Python cell that finds these matches">Python cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details></div>
@@ -16,12 +16,13 @@ const SKELETON = `
     <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"></textarea></div>
     <div class="columns" role="group" aria-label="Columns; choosing one writes its name"></div>
     <div class="offers" role="group" aria-label="Completions"></div></div>
+  <p class="sentence"></p>
   <pre class="message" role="status" tabindex="0"></pre>`;
 
 function render({ model, el }) {
   const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });
-  const [state, cancel, progress, under, area, columns, offers, message, code, copy, cell] =
-    "state cancel progress under area columns offers message code copy cell"
+  const [state, cancel, progress, under, area, columns, offers, sentence, message, code, copy, cell] =
+    "state cancel progress under area columns offers sentence message code copy cell"
       .split(" ")
       .map((name) => root.querySelector(`.${name}`));
   root.setAttribute("aria-label", "Query");
@@ -33,7 +34,8 @@ function render({ model, el }) {
 
   let timer = 0; // until the text is sent
   let began = null; // when the run began
-  let isPutAway = false; // whether completions stay hidden until the next edit
+  let edited = -CALM_MS; // when the person typed last
+  let calm = 0; // until a failure is shown
   const textOfEdit = new Map(); // errors have places in the text of their edit
 
   const report = () => {
@@ -44,6 +46,7 @@ function render({ model, el }) {
     model.set("edited", model.get("edited") + 1); // first: the text is stored under this number
     model.set("text", area.value);
     model.save_changes();
+    tell();
   };
   const isStale = () => timer !== 0 || model.get("version") < model.get("edited");
   const errors = () =>
@@ -57,18 +60,37 @@ function render({ model, el }) {
     root.classList.toggle("stale", isStale());
     tell(marks);
   };
+  // Return whether a failure is held back; it is shown as soon as the person pauses.
+  const waits = () => {
+    const left = edited + CALM_MS - performance.now();
+    root.classList.toggle("typing", left > 0);
+    clearTimeout(calm);
+    if (left > 0 && !timer) calm = setTimeout(drawStatus, left + 1);
+    return left > 0;
+  };
+  const say = () => {
+    const hint = model.get("examples").length
+      ? "Write a query, or click an example. It is checked while you write."
+      : "Write a query. It is checked while you write.";
+    const said = area.value.trim() ? model.get("sentence") : "";
+    sentence.replaceChildren(
+      ...(said ? [node("b", "", "In words: "), said] : area.value.trim() ? [] : [hint]),
+    );
+    sentence.title = said;
+    sentence.classList.toggle("quiet", !said || model.get("errors").length > 0);
+  };
   const tell = (marks = errors()) => {
     const caret = area.selectionStart;
     const here = marks.findIndex((mark) => mark.start <= caret && caret <= mark.end);
     const k = Math.max(0, here);
     const { state: now, message: said } = model.get("status");
     area.setAttribute("aria-invalid", marks.length > 0);
-    message.classList.toggle("failing", marks.length > 0 || now === "failed");
+    const hasFailed = marks.length > 0 || now === "failed";
+    if (hasFailed && waits()) return;
+    message.classList.toggle("failing", hasFailed);
     const many =
       marks.length > 1 ? `error ${k + 1} of ${marks.length}; move the cursor to an error to read it\n` : "";
-    message.textContent = marks.length
-      ? `${many}${marks[k].message}`
-      : said || (area.value.trim() ? "" : "Write a query. It is checked while you write.");
+    message.textContent = marks.length ? `${many}${marks[k].message}` : said;
     message.classList.toggle("quiet", !marks.length);
   };
 
@@ -77,8 +99,13 @@ function render({ model, el }) {
     area.focus();
     area.setSelectionRange(area.selectionStart - nBack, area.selectionEnd);
     document.execCommand("insertText", false, text); // undo still works, and the browser fires the input event
-    isPutAway = true;
-    offer();
+    list.close();
+  };
+  const replace = (text) => {
+    area.focus();
+    area.select();
+    insert(text);
+    report();
   };
   const chooser = (text, act, ...kinds) => {
     const title = [text, ...kinds].filter(Boolean).join(" · ");
@@ -88,51 +115,49 @@ function render({ model, el }) {
     made.append(...kinds.map((kind) => node("span", "kind", kind)));
     return made;
   };
+  const list = completionList(area, under, offers, chooser);
   const offer = () => {
-    const start = area.value.slice(0, area.selectionStart).match(/[\p{L}\p{N}_]*$/u)[0];
-    const isOpen = start && !/^\d/.test(start) && !isPutAway && area.selectionStart === area.selectionEnd;
-    const known = [
-      ...model.get("columns").map(({ name, dtype }) => [name, dtype ?? "column", quoted(name)]),
-      ...model.get("names").map((name) => [name, "name", name]),
-      ...model.get("keywords").map((name) => [name, "keyword", name]),
-    ];
-    const fitting = known.filter(
-      ([name]) => isOpen && name.toLowerCase().startsWith(start.toLowerCase()) && name !== start,
+    const [text, caret] = [area.value, area.selectionStart];
+    if (caret !== area.selectionEnd) return list.close();
+    const traits = Object.fromEntries(
+      ["columns", "names", "functions", "keywords"].map((name) => [name, model.get(name)]),
     );
-    const choices = fitting
-      .slice(0, MOST_OFFERS)
-      .map(([name, kind, text]) => chooser(name, () => insert(text, start.length), kind));
-    const hint = node(
-      "span",
-      "kind",
-      choices.length ? "Tab" : "Tab inserts the first completion, Esc hides completions.",
-    );
-    offers.replaceChildren(hint, ...choices);
+    list.open(completionsAt(text, caret, { ...traits, quoted }), insert);
   };
+  const help = addSide(root, columns, model, {
+    insert: (text, kind) => insert(fitted(text, kind, area.value.slice(0, area.selectionStart))),
+    replace,
+    isEmpty: () => !area.value.trim(),
+  });
 
   const edit = () => {
     clearTimeout(timer);
     timer = setTimeout(report, PAUSE_MS);
-    isPutAway = false;
+    edited = performance.now();
     paint();
+    say();
+    help.show();
     offer();
   };
   area.oninput = edit;
-  area.onblur = report;
+  area.onblur = () => {
+    list.close();
+    report();
+  };
   area.onscroll = () => ([under.scrollTop, under.scrollLeft] = [area.scrollTop, area.scrollLeft]);
-  area.onclick = area.onkeyup = () => {
+  area.onclick = () => {
     tell();
-    offer();
+    list.close();
+  };
+  area.onkeyup = ({ key }) => {
+    tell();
+    if (/^(Arrow(Left|Right)|Home|End|Page)/.test(key)) list.close();
   };
   area.onkeydown = (event) => {
-    const first = offers.querySelector("button");
-    if (event.key === "Escape") {
-      isPutAway = true;
-      offer();
-    }
-    if (event.key === "Tab" && !event.shiftKey && first) {
+    if (!event.isComposing && list.press(event)) {
       event.preventDefault();
-      first.click();
+      event.stopPropagation();
+      return;
     }
     // JupyterLab would handle line breaks and undo of text areas in cells. Shift+Enter runs the query, not the cell.
     const hasCommand = event.ctrlKey || event.metaKey;
@@ -168,6 +193,8 @@ function render({ model, el }) {
   state.onanimationiteration = drawSeconds; // once per second, by the stylesheet
   const drawStatus = () => {
     const { state: now, progress: share } = model.get("status");
+    if (now === "failed" && waits()) return;
+    root.classList.remove("typing");
     const [mark, word] = STATES[now] ?? STATES.idle;
     const percent = now === "running" && share != null ? ` ${Math.floor(100 * share)} %` : "";
     began = now === "running" ? (began ?? performance.now()) : null;
@@ -191,6 +218,8 @@ function render({ model, el }) {
     textOfEdit.set(model.get("edited"), area.value);
     textOfEdit.delete(model.get("edited") - 50);
     paint();
+    say();
+    help.show();
   };
   cancel.onclick = () => send(model, { cancel: model.get("cancel") + 1 });
   copy.onclick = () => {
@@ -204,7 +233,9 @@ function render({ model, el }) {
 
   const unwatch = watch(model, {
     text: receive,
-    errors: paint,
+    errors: () => [paint(), say()],
+    sentence: say,
+    examples: say,
     version: paint,
     names: paint,
     keywords: paint,
@@ -216,11 +247,13 @@ function render({ model, el }) {
   receive();
   drawColumns();
   drawStatus();
-  offer();
   return () => {
     unwatch();
+    help.unwatch();
+    list.close();
     area.onblur = null;
     clearTimeout(timer);
+    clearTimeout(calm);
     root.remove();
   };
 }

@@ -31,6 +31,8 @@ from cepkit.explorer.choices import (
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.query.code import code_of, name_of_frame
 from cepkit.explorer.query.constants import Slider, move_slider, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.examples import Example, examples_of
+from cepkit.explorer.query.sheet import sheet_of
 from cepkit.explorer.query.text import (
     TextMistake,
     TextReading,
@@ -47,6 +49,7 @@ from cepkit.explorer.running.result import NOT_COUNTED
 from cepkit.explorer.running.series import drawable
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.regex.query import RegexQuery
+from cepkit.language.saying import say_query
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import NAMES, check_keywords
 from cepkit.planning.planner import check_engine
@@ -56,7 +59,6 @@ from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import part_of
 from cepkit.widgets.base import show_with_still
 
-_START = "write a query: a row of names, then a line 'name: condition' for each, or PATTERN SEQ(A a, B b) …"
 _OLD_RESULT = "the last result is still shown"
 
 
@@ -117,11 +119,14 @@ class Explorer:
         self._sliders: tuple[Slider, ...] = ()
         self._shape: tuple = ()
         self._automaton: Automaton = NO_AUTOMATON
+        self._examples: list[Example] | None = None  # made when the text is empty
         self._bound: Program | SequenceProgram | None = None  # the newest query without mistakes
         self.board = Board(text, self._data.columns(has_notes=False), self._names())
         self._present = Presenter(self._data, self.board, engine, self._sampled)
         self._present.value = value
         self.board.set(self.board.bar, {"rows": f"{self._data.source.n_rows:,} rows"})
+        functions, sheet = sorted(BUILT_IN_NAMES), sheet_of(self._data.schema)
+        self.board.set(self.board.editor, {"functions": functions, "sheet": sheet})
         self._listen()
         self._read()
 
@@ -332,9 +337,11 @@ class Explorer:
         if not text.strip():
             self._present.stop()
             self._reading = None
-            self.board.say("idle", _START, version=version, errors=[])
+            self.board.say("idle", "", version=version, errors=[])
+            self._offer_examples()
             self._preview()
             return
+        self._call = {**self._call, **self._needs_of(text)}
         reading, program, notes = self._compile(text)
         self._reading = reading
         if program is None:
@@ -349,8 +356,20 @@ class Explorer:
         is_new = self._show_shape(reading, program)
         engine = self._present.engine
         call = applicable(text, self._call) | ({} if engine == "auto" else {"engine": engine})
-        self.board.set(self.board.editor, {"code": code_of(reading, call, self._name)})
+        said = {"sentence": say_query(program.query), "code": code_of(reading, call, self._name)}
+        self.board.set(self.board.editor, said)
         self._present.run(program, self._automaton, notes, version, is_new)
+
+    def _offer_examples(self) -> None:
+        """Show examples that fit the frame."""
+        if self._examples is None:
+            self._examples = examples_of(self._data, self._call)
+            self.board.set(self.board.editor, {"examples": [one.trait() for one in self._examples]})
+
+    def _needs_of(self, text: str) -> dict[str, Any]:
+        """Return the keywords that an example needs and the call lacks."""
+        chosen = next((one for one in self._examples or () if one.text == text), None)
+        return {} if chosen is None else {**chosen.call, **self._call}
 
     def _preview(self) -> None:
         """Show the events before the first query."""

@@ -10,6 +10,7 @@ from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.language.saying import say_query
 from cepkit.planning.planner import Engine
 
+
 def regex_lines(program: Program, engine: Engine) -> list[str]:
     """Return the lines of the explanation of a regex query."""
     query, plan, automaton = program.query, program.plan, program.automaton

@@ -30,7 +30,7 @@ def browser_half(stem: str, *modules: str) -> tuple[str, str]:
         Name of the widget's two files without their endings, such as ``"funnel_view"``. The root element of
         the widget has the class ``cepkit-<stem>``.
     *modules : str
-        Names of further files with JavaScript, such as ``"timeline_painting.js"``.
+        Names of further files with JavaScript, such as ``"timeline_painting.js"``, or with styles.
 
     Returns
     -------
@@ -43,9 +43,11 @@ def browser_half(stem: str, *modules: str) -> tuple[str, str]:
     >>> esm.count("export default"), ".cepkit-widget" in css
     (1, False)
     """
-    esm = "\n".join(_read(name) for name in ("drawing.js", *modules, f"{stem}.js"))
+    scripts = [name for name in modules if name.endswith(".js")]
+    styles = [name for name in modules if name.endswith(".css")]
+    esm = "\n".join(_read(name) for name in ("drawing.js", *scripts, f"{stem}.js"))
     common = _ROOT_CLASS.sub(f".cepkit-{stem}", _read("common.css"))
-    return esm, f"{common}\n{_read(f'{stem}.css')}"
+    return esm, "\n".join([common, *map(_read, (f"{stem}.css", *styles))])
 
 
 def _read(name: str) -> str:

@@ -37,8 +37,17 @@ class QueryEditor(View):
         ``name``, ``dtype`` and ``note`` of the columns of the data, shown beside the text.
     names : list of str
         Event types and functions, for completion in addition to columns and keywords.
+    functions : list of str
+        Those of ``names`` that are functions.
     keywords : list of str
         Reserved words.
+    sentence : str
+        The query in words. Empty before the first query without mistakes.
+    examples : list of dict
+        ``title``, ``text`` and ``sentence`` of queries that one click writes into the editor.
+    sheet : list of dict
+        The cheat sheet in groups: ``title``, and ``entries`` with ``text``, ``meaning`` and ``kind`` (where
+        the text belongs, see `cepkit.language.cheat_sheet`).
     marked : list of str
         Names to mark in the text.
     status : dict
@@ -52,7 +61,9 @@ class QueryEditor(View):
         Written by the browser: number of clicks on the cancel button.
     """
 
-    _esm, _css = browser_half("query_editor", "query_painting.js")
+    _esm, _css = browser_half(
+        "query_editor", "query_painting.js", "query_completion.js", "query_help.js", "query_help.css"
+    )
 
     # Python -> browser
     text = traitlets.Unicode().tag(sync=True)  # and back
@@ -60,7 +71,11 @@ class QueryEditor(View):
     errors = traitlets.List(traitlets.Dict()).tag(sync=True)
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    functions = traitlets.List(traitlets.Unicode()).tag(sync=True)
     keywords = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    sentence = traitlets.Unicode().tag(sync=True)
+    examples = traitlets.List(traitlets.Dict()).tag(sync=True)
+    sheet = traitlets.List(traitlets.Dict()).tag(sync=True)
     marked = traitlets.List(traitlets.Unicode()).tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     code = traitlets.Unicode().tag(sync=True)
@@ -70,13 +85,15 @@ class QueryEditor(View):
 
     def __init__(
         self, *, text: str = "", version: int = 0, errors: Sequence[dict] = (),
-        columns: Sequence[dict] = (), names: Sequence[str] = (), keywords: Sequence[str] = KEYWORDS,
-        marked: Sequence[str] = (), status: dict[str, Any] | None = None, code: str = "",
-        edited: int = 0, cancel: int = 0,
+        columns: Sequence[dict] = (), names: Sequence[str] = (), functions: Sequence[str] = (),
+        keywords: Sequence[str] = KEYWORDS, sentence: str = "", examples: Sequence[dict] = (),
+        sheet: Sequence[dict] = (), marked: Sequence[str] = (), status: dict[str, Any] | None = None,
+        code: str = "", edited: int = 0, cancel: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(
             text=text, version=version, errors=list(errors), columns=list(columns), names=list(names),
-            keywords=list(keywords), marked=list(marked),
+            functions=list(functions), keywords=list(keywords), sentence=sentence, examples=list(examples),
+            sheet=list(sheet), marked=list(marked),
             status=status or {"state": "idle", "message": "", "progress": None},
             code=code, edited=edited, cancel=cancel,
         )  # fmt: skip

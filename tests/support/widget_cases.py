@@ -72,6 +72,25 @@ FULL = {
             {"name": "lot no", "dtype": "int64", "note": ""},
         ],
         "names": ["A", "B", "average"],
+        "functions": ["average"],
+        "sentence": "an A event a, then a B event b, where b.price is above a.price",
+        "examples": [
+            {"title": "price rises", "text": "up\nup: price > prev(price)", "sentence": "an up row"},
+            {"title": "A, later B", "text": "PATTERN SEQ(A a, B b)", "sentence": "an A event a, then …"},
+        ],
+        "sheet": [
+            {
+                "title": "Regex",
+                "entries": [
+                    {"text": "up+", "meaning": "one or more up rows", "kind": "regex"},
+                    {"text": "within: 2 min", "meaning": "longest time", "kind": "line"},
+                ],
+            },
+            {
+                "title": "Conditions",
+                "entries": [{"text": "price > 5", "meaning": "more than", "kind": "condition"}],
+            },
+        ],
         "status": {"state": "running", "message": "", "progress": 0.42},
         "code": "df.cep.match(query)",
         "marked": ["a"],

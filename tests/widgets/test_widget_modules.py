@@ -252,6 +252,11 @@ def test_editor_shows_the_error_at_the_caret(page, show):
     assert root.locator(".message").inner_text().endswith("wrong at 9")
 
 
+def choices(root):
+    """Return the names in the list of completions."""
+    return [item.inner_text().split("\n")[0] for item in root.locator(".offers button").all()]
+
+
 def test_editor_completes_and_lets_go(page, show):
     root = show(
         "query_editor", KINDS["query_editor"](columns=full("query_editor").columns, names=["average"])
@@ -339,6 +344,138 @@ def test_editor_marks_names_and_shows_an_example_of_its_columns(page, show):
         .get_attribute("placeholder")
         .startswith(". up+ down\nup: price > prev(price)")
     )
+
+
+def test_editor_completes_its_own_names_at_the_caret(page, show):
+    text = ". rise drop\nrise: price > prev(price)\nr"
+    root = show("query_editor", KINDS["query_editor"](columns=full("query_editor").columns, text=text))
+    assert choices(root) == []
+    page.focus("textarea")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("End")
+    page.keyboard.type(" ri")
+    assert choices(root) == ["rise"]
+    word = page.evaluate("document.querySelector('.under').getBoundingClientRect().top")
+    assert 0 < root.locator(".offers").bounding_box()["y"] - word < 60  # below the first line
+    page.keyboard.press("Enter")  # a name in the pattern is complete as it stands
+    assert root.locator("textarea").input_value().splitlines()[0] == ". rise drop ri"
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("i")
+    page.keyboard.press("ArrowDown")
+    assert root.locator(".offers [aria-selected=true]").inner_text().split()[0] == "rise"
+    page.keyboard.press("Enter")
+    assert root.locator("textarea").input_value().splitlines()[0] == ". rise drop rise"
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("dr")  # a name without a line, where a line begins
+    assert choices(root) == ["drop"]
+    page.keyboard.press("Enter")
+    assert root.locator("textarea").input_value().splitlines()[-1] == "drop: "
+    page.keyboard.type("pri")
+    assert choices(root) == ["price"]
+    page.keyboard.press("Escape")
+    assert choices(root) == []
+    page.keyboard.type("c")
+    page.keyboard.press("ArrowLeft")  # moving the caret is not writing
+    assert choices(root) == []
+
+
+def test_editor_completes_the_events_of_a_pattern_and_their_columns(page, show):
+    text = "PATTERN SEQ(A? first, !'B b' IF (x > 1) gone, NEXT B{2,3} following[] UNTIL (x > 1), _ z)"
+    root = show("query_editor", KINDS["query_editor"](columns=full("query_editor").columns, text=text))
+    page.focus("textarea")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" WHERE fo")
+    assert choices(root) == ["following"]
+    page.keyboard.press("Tab")
+    page.keyboard.type("[i].")
+    assert choices(root) == ["price", "kind", "lot no"]
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert root.locator("textarea").get_attribute("aria-activedescendant").endswith("-1")
+    page.keyboard.press("Enter")
+    assert root.locator("textarea").input_value().endswith(" WHERE following[i].kind")
+    for name in ("first", "gone", "z"):
+        page.keyboard.type(f" {name[:1]}")
+        assert name in choices(root) or name == "z"
+    page.keyboard.type(" WITHIN 5 m")  # a unit
+    assert choices(root) == []
+
+
+def test_editor_keeps_lines_that_look_like_the_beginning_of_a_name(page, show):
+    root = show("query_editor", KINDS["query_editor"](columns=[{"name": "updated", "dtype": "integer"}]))
+    page.focus("textarea")
+    page.keyboard.type(". up\nup: updated > 5\nwithin: 5 s\n")
+    assert root.locator("textarea").input_value() == ". up\nup: updated > 5\nwithin: 5 s\n"
+
+
+def test_editor_offers_examples_until_there_is_a_text(page, show):
+    own = full("query_editor")
+    root = show("query_editor", KINDS["query_editor"](examples=own.examples, columns=own.columns))
+    assert root.get_by_role("tab", selected=True).inner_text() == "Examples"
+    assert "click an example" in root.locator(".sentence").inner_text()
+    root.locator(".example").first.click()
+    assert root.locator("textarea").input_value() == own.examples[0]["text"]
+    assert wait_for_saved(page)[-1]["text"] == own.examples[0]["text"]  # at once
+    assert root.get_by_role("tab", selected=True).inner_text() == "Columns"
+    assert not root.locator(".examples").is_visible() and root.locator(".columns").is_visible()
+    root.get_by_role("tab", name="Examples").click()
+    root.locator(".example").nth(1).click()
+    assert root.locator("textarea").input_value() == own.examples[1]["text"]
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert root.locator("textarea").input_value() in ("", own.examples[0]["text"])
+
+
+def test_editor_says_the_query_in_words(page, show):
+    root = show("query_editor")
+    said = full("query_editor").sentence
+    assert root.locator(".sentence").inner_text() == f"In words: {said}"
+    assert "quiet" in root.locator(".sentence").get_attribute("class")  # the text has a mistake
+    receive(page, errors=[], sentence="any row")
+    assert root.locator(".sentence").inner_text() == "In words: any row"
+    assert "quiet" not in root.locator(".sentence").get_attribute("class")
+    receive(page, text="")
+    assert "Write a query" in root.locator(".sentence").inner_text()
+
+
+def test_editor_inserts_from_the_cheat_sheet(page, show):
+    own = full("query_editor")
+    root = show("query_editor", KINDS["query_editor"](sheet=own.sheet, text="a b"))
+    root.get_by_role("tab", name="Cheat sheet").click()
+    assert root.locator(".entry").count() == 3
+    page.focus("textarea")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("ArrowRight")
+    root.locator(".entry", has_text="up+").click()
+    assert root.locator("textarea").input_value() == "a up+ b"  # at the caret, as a word of its own
+    page.keyboard.press("Control+End")
+    root.locator(".entry", has_text="within").click()
+    assert root.locator("textarea").input_value() == "a up+ b\nwithin: 2 min"
+    root.locator(".find").fill("more than")
+    assert [one.inner_text() for one in root.locator(".entry .first").all() if one.is_visible()] == [
+        "price > 5"
+    ]
+    root.get_by_role("tab", name="Cheat sheet").focus()
+    page.keyboard.press("ArrowLeft")
+    assert root.get_by_role("tab", selected=True).inner_text() == "Columns"
+
+
+def test_editor_does_not_say_failed_while_a_person_types(page, show):
+    root = show("query_editor", KINDS["query_editor"](status={"state": "done", "message": "7 matches"}))
+    page.focus("textarea")
+    page.keyboard.type("a b")
+    wait_for_saved(page)
+    error = {"start": 0, "end": 1, "line": 1, "message": "what is a?"}
+    receive(page, version=1, errors=[error], status={"state": "failed", "message": "what", "progress": None})
+    assert root.locator(".wrong").all_inner_texts() == ["a"]
+    if "typing" in root.get_attribute("class"):  # a slow machine is past the pause
+        assert "Done" in root.locator(".state").inner_text()
+        assert root.locator(".message.failing").count() == 0
+    page.wait_for_selector(".message.failing")
+    assert "Failed" in root.locator(".state").inner_text()
+    assert root.locator(".message").inner_text() == "what is a?"
 
 
 # --- automaton --------------------------------------------------------------------------------------------
