@@ -21,7 +21,7 @@ from cepkit.language.sequences.printing import type_text
 
 MOST_EXAMPLES = 5
 MOST_TYPES = 12  # a column of event types has at most this many values
-_ROWS = 50_000  # the first rows say what the columns are like
+_ROWS = 20_000  # the first rows say what the columns are like
 _TYPE_NAMES = ("type", "kind", "event", "action", "status", "state", "category", "side", "activity")
 _KEY_NAMES = ("symbol", "id", "key", "user", "device", "sensor", "item", "customer", "session", "account")
 _WINDOWS = (

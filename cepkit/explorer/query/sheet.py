@@ -41,7 +41,7 @@ def sheet_of(schema: Mapping[str, ColumnType]) -> list[dict[str, Any]]:
 
 
 def _columns_of(schema: Mapping[str, ColumnType]) -> dict[str, str]:
-    """Return the columns of a frame in the places of those of the sheet, as text spells them."""
+    """Return the column of a frame for each column of the sheet, as text spells it."""
     found: dict[str, str] = {}
     for own, kinds in _KINDS_OF_COLUMN.items():
         fitting = [name for kind in kinds for name, of in schema.items() if of.kind == kind]
