@@ -338,10 +338,10 @@ class Explorer:
             self._present.stop()
             self._reading = None
             self.board.say("idle", "", version=version, errors=[])
-            self._offer_examples()
             self._preview()
+            self._offer_examples()
             return
-        self._call = {**self._call, **self._needs_of(text)}
+        self._take_needs_of(text)
         reading, program, notes = self._compile(text)
         self._reading = reading
         if program is None:
@@ -366,10 +366,14 @@ class Explorer:
             self._examples = examples_of(self._data, self._call)
             self.board.set(self.board.editor, {"examples": [one.trait() for one in self._examples]})
 
-    def _needs_of(self, text: str) -> dict[str, Any]:
-        """Return the keywords that an example needs and the call lacks."""
+    def _take_needs_of(self, text: str) -> None:
+        """Add the keywords that an example needs and the call lacks."""
         chosen = next((one for one in self._examples or () if one.text == text), None)
-        return {} if chosen is None else {**chosen.call, **self._call}
+        if chosen is None:
+            return
+        before, self._call = self._call, {**chosen.call, **self._call}
+        if self._call.get("event_type") != before.get("event_type"):
+            self.board.set(self.board.editor, {"names": self._names()})
 
     def _preview(self) -> None:
         """Show the events before the first query."""

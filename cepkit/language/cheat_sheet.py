@@ -12,7 +12,7 @@ REGEX, LINE, EVENTS, CLAUSE, CONDITION, MEASURE = "regex", "line", "events", "cl
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SheetEntry:
     """A construct on the cheat sheet.
 
     Parameters
@@ -31,8 +31,8 @@ class Entry:
     kind: str
 
 
-def _entries(kind: str, rows: tuple[tuple[str, str], ...]) -> tuple[Entry, ...]:
-    return tuple(Entry(text, meaning, kind) for text, meaning in rows)
+def _entries(kind: str, rows: tuple[tuple[str, str], ...]) -> tuple[SheetEntry, ...]:
+    return tuple(SheetEntry(text, meaning, kind) for text, meaning in rows)
 
 
 _REGEX = _entries(
@@ -193,7 +193,7 @@ _FUNCTIONS = _entries(
 ) + _entries(MEASURE, (("collect(x)", "a list of the values; only in measures="),))
 
 # The groups of the sheet by title, in reading order.
-CHEAT_SHEET: dict[str, tuple[Entry, ...]] = {
+CHEAT_SHEET: dict[str, tuple[SheetEntry, ...]] = {
     "Rows in a row: regex": _REGEX,
     "Events with gaps: PATTERN": _EVENTS,
     "Conditions": _CONDITIONS,

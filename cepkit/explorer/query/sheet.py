@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
-from cepkit.language.cheat_sheet import CHEAT_SHEET, Entry
+from cepkit.language.cheat_sheet import CHEAT_SHEET, SheetEntry
 from cepkit.language.expressions.printing import quoted_name
 
 # The columns that the entries use, with the kinds of columns that can take their places.
@@ -51,7 +51,7 @@ def _columns_of(schema: Mapping[str, ColumnType]) -> dict[str, str]:
     return found
 
 
-def _with_columns(entry: Entry, column_of: Mapping[str, str]) -> str:
+def _with_columns(entry: SheetEntry, column_of: Mapping[str, str]) -> str:
     """Return the text of an entry with the columns of a frame; texts in quotes stay."""
     if not column_of:
         return entry.text
