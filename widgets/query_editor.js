@@ -128,6 +128,7 @@ function render({ model, el }) {
     insert: (text, kind) => insert(fitted(text, kind, area.value.slice(0, area.selectionStart))),
     replace,
     isEmpty: () => !area.value.trim(),
+    isEvents: () => isPattern(area.value),
   });
 
   const edit = () => {

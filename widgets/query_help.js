@@ -7,8 +7,8 @@ const TABS = [
 ];
 
 // Put the columns of the editor into a side with tabs. `insert` writes a text at the caret, `replace` writes
-// a whole query.
-function addSide(root, columns, model, { insert, replace, isEmpty }) {
+// a whole query, `isEvents` says whether the query begins with PATTERN.
+function addSide(root, columns, model, { insert, replace, isEmpty, isEvents }) {
   const side = node("div", "side");
   const tabs = make("div", "tabs", side);
   tabs.setAttribute("role", "tablist");
@@ -32,6 +32,8 @@ function addSide(root, columns, model, { insert, replace, isEmpty }) {
       tab.onclick = () => {
         wanted = name;
         show();
+        const group = entries.children[isEvents() ? 1 : 0];
+        if (group) entries.scrollTop = group.offsetTop - entries.offsetTop;
       };
       return [name, tab];
     }),
