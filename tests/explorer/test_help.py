@@ -138,3 +138,35 @@ def test_the_cheat_sheet_names_columns_of_the_frame():
 def test_the_cheat_sheet_of_a_frame_without_columns_is_the_whole_sheet():
     texts = [entry["text"] for group in sheet_of({}) for entry in group["entries"]]
     assert texts == [entry.text for entries in cs.CHEAT_SHEET.values() for entry in entries]
+
+
+def odd_columns(n, rng):
+    """Return columns of all types, also of values that cannot be compared."""
+    return {
+        "ts": pd.date_range("2026-01-01", periods=n, freq="s", tz="Europe/Berlin"),
+        "delta": pd.to_timedelta(rng.integers(0, 99, n), unit="s"),
+        "inf": np.where(rng.random(n) < 0.3, np.inf, rng.normal(size=n)),
+        "long": rng.integers(-(2**62), 2**62, n),
+        "tiny": rng.normal(size=n) * 5e-320,
+        "small": rng.integers(0, 9, n).astype("uint8"),
+        "nullable": pd.array(rng.choice([1, 2, None], n), dtype="Int64"),
+        "flag": rng.random(n) < 0.5,
+        "kind": rng.choice(["it's", "and", "New York"], n),
+        "category": pd.Categorical(rng.choice(list("xyz"), n)),
+        "item id": rng.integers(0, 4, n),
+        "null": [None] * n,
+        "object": [object()] * n,
+        "list": [[1.0, 2.0]] * n,
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_examples_of_odd_columns_can_be_read(seed):
+    rng = np.random.default_rng(seed)
+    columns = odd_columns(int(rng.choice([1, 2, 5, 200])), rng)
+    names = [str(name) for name in rng.choice(list(columns), rng.integers(1, 8), replace=False)]
+    frame = pd.DataFrame({name: columns[name] for name in names})
+    roles = ("order_by", "partition_by", "event_type")
+    call = {role: str(rng.choice(names)) for role in roles if rng.random() < 0.4}
+    for example in examples_of(SearchedFrame(frame), call):
+        assert read_text(example.text, applicable(example.text, {**example.call, **call})).mistakes == ()

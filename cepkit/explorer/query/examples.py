@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, FLOAT, INTEGER, NULL_CODE, NULL_INTEGER, TEXT, TIME, Column
+from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME, Column
 from cepkit.explorer.query.text import applicable, collect_warnings, read_text
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.language.expressions.durations import NANOSECONDS
@@ -85,7 +85,7 @@ class _Parts:
     is_first: np.ndarray  # whether the row is the first of its key
 
     def values(self, name: str) -> np.ndarray:
-        """Return the values of a column, key by key, as numbers; NaN where the value is missing."""
+        """Return the values of a column, key by key, as numbers; NaN for missing and infinite ones."""
         return _as_numbers(self.data.source.column(name))[self.rows_of_key]
 
     def changes(self, name: str, distance: int = 1) -> np.ndarray:
@@ -211,7 +211,7 @@ def _frequent(column: Column) -> tuple[Any, ...]:
 def _as_numbers(column: Column) -> np.ndarray:
     values = column.values
     if column.type.kind == FLOAT:
-        return values.astype(np.float64)
+        return np.where(np.isfinite(values), values, np.nan).astype(np.float64)
     is_null = values == (-1 if column.type.kind in (TEXT, BOOLEAN) else NULL_INTEGER)
     return np.where(is_null, np.nan, values.astype(np.float64))
 
@@ -220,6 +220,8 @@ def _key_by_key(data: SearchedFrame, keys: tuple[str, ...]) -> tuple[np.ndarray,
     """Return the first rows of a frame sorted by key, and whether each is the first of its key."""
     group = np.zeros(data.source.n_rows, np.int64)
     for name in keys:
+        if data.schema[name].kind in (LIST, OTHER):
+            continue  # these values have no order
         _, code = np.unique(data.source.column(name).values, return_inverse=True)
         group = group * (int(code.max(initial=0)) + 1) + code
     rows = np.argsort(group, kind="stable")
