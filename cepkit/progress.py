@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -253,7 +254,8 @@ class Progress:
             if self._has_unit
             else {"desc": self._what, "bar_format": "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"}
         )
-        bar = tqdm(total=self._total, leave=False, smoothing=0, **shown)
+        is_off = bool(os.environ.get("TQDM_DISABLE"))  # tqdm itself ignores the variable in notebooks
+        bar = tqdm(total=self._total, leave=False, smoothing=0, disable=is_off, **shown)
         bar.start_t = getattr(bar, "start_t", 0.0) - elapsed_s  # a disabled bar has no start
         return bar
 
