@@ -5,9 +5,9 @@ const SKELETON = `
     title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
     ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button
     ><button type="button" class="closer" title="Zoom to the selected match, and back (Z or Enter)">Match</button></span></div>
-  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
+  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p><span class="note"></span></div>
   <div class="strip"></div>
-  <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
+  <div class="foot"><span class="readout" role="status"></span></div>`;
 // Margins around the events, in px.
 const TOP = 20;
 const BOTTOM = 46;

@@ -1,6 +1,6 @@
 // The strip of a timeline: the numbers of all matches over the whole time, with a brush for the part that is
 // shown. Python puts this text before timeline_view.js.
-const STRIP = 40; // height, in px
+const STRIP = 34; // height, in px
 const GRIP = 6; // largest distance of the pointer from an edge of the brush, in px
 const BRUSH_KEYS =
   "Arrow keys move the shown part, with Shift its end. Plus and minus change its length, 0 shows all.";
@@ -66,7 +66,7 @@ function timeStrip(parent, model, time, tell) {
       shape("path", { class: kind, d: path }, svg);
       label(name, base - tall / 2 + 5).setAttribute("x", edges[0] - 8);
     });
-    if (!counts.length) write(svg, "soft", edges[0], 24, "All matches over time, when they are counted.");
+    if (!counts.length) write(svg, "soft", edges[0], 21, "All matches over time, when they are counted.");
     place();
   };
 

@@ -144,7 +144,7 @@ def test_too_many_bands_become_numbers_per_part(query, monkeypatch):
     timeline = explorer.board.timeline
     n = explorer.matches.count()
     assert floats(timeline.crowd).sum() == n > 100 and timeline.crowd_view == timeline.view
-    assert "too many to draw" in timeline.span_note and len(floats(timeline.span_ids)) == 30
+    assert "zoom in to see each" in timeline.span_note and len(floats(timeline.span_ids)) == 30
     ends, _ = ends_of_matches(explorer)
     low, high = (float(bound) for bound in np.quantile(ends, [0.4, 0.42]))
     timeline.window = [low, high]

@@ -593,7 +593,7 @@ def with_strip(**more):
 def in_strip(page, share):
     """Return the page's place of a share of the strip."""
     box = page.locator(".strip svg").bounding_box()
-    return box["x"] + 58 + share * (box["width"] - 72), box["y"] + 20
+    return box["x"] + 58 + share * (box["width"] - 72), box["y"] + 17
 
 
 def test_timeline_has_a_strip_of_all_matches_and_of_the_key(page, show):
@@ -692,6 +692,7 @@ def test_timeline_draws_numbers_where_bands_are_too_many(page, show):
     root = show(
         "timeline_view", with_strip(selected=None, points=[], asked=[], marks=[], cursor=None, **crowd)
     )
+    settle(page)
     assert "150 matches" in root.locator("canvas").get_attribute("aria-label")
     settle(page)
     blues = [
@@ -746,7 +747,8 @@ def test_timeline_has_short_ticks_for_picoseconds(page, show):
     show("timeline_view", KINDS["timeline_view"](x=x, y=np.arange(100), x_label="ps", y_label="v"))
     texts = texts_of(page)
     assert "ps − 10,634,999,000,000,000, in 10⁹" in texts
-    ticks = [text for text, _, y in words_of(page) if y > 240 and text[0].isdigit()]
+    below = page.locator("canvas").bounding_box()["height"] - 46
+    ticks = [text for text, _, y in words_of(page) if y > below and text[0].isdigit()]
     assert len(ticks) >= 4 and all(len(text) <= 5 for text in ticks)
     assert max(text.count("e") for text in texts) <= 1
 

@@ -332,7 +332,7 @@ class Result:
         key = " of this key" if partition is not None and self.n_partitions > 1 else ""
         note = counted(n_there, "match")
         if n_there > len(first):
-            note = f"{count_text(n_there)} matches{key}{where}, too many to draw each of them: zoom in"
+            note = f"{count_text(n_there)} matches{key}{where}: zoom in to see each of them"
         elif n_there < total:
             note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
         return spans, ids, note
