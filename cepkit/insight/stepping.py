@@ -204,7 +204,8 @@ class RegexWalk(Walk):
             own = starts[(masks & mask) != 0]
             if state and len(own):
                 examples = tuple(
-                    f"from {self._name_of(s)}, {k - s + 1:,} events" for s in own[:EXAMPLES].tolist()
+                    f"from {self._name_of(s)}, {k - s + 1:,} event{'s' * (k > s)}"
+                    for s in own[:EXAMPLES].tolist()
                 )
                 live.append((state, len(own), examples))
         completed = tuple(zip((first + self._low).tolist(), (last + self._low).tolist(), strict=True))
