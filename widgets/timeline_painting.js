@@ -1,60 +1,21 @@
-// The elements of a timeline and its scales. Python puts this text before timeline_view.js.
+// The elements of a timeline, its margins and its events. Python puts this text before timeline_view.js.
 const SKELETON = `
-  <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><i class="key band"></i>match
-    <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
+  <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><span class="legend"><i class="key band"></i>match
+    <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping</span> <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
     title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
     ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button
-    ><button type="button" class="closer" title="Look closer at the selected match (M)">Match</button></span></div>
-  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
-  <div class="foot"><span class="readout" role="status"></span><span class="note"></span></div>`;
-const DAY = 864e5; // ms
-const STEPS = [
-  [1, [1, 2, 5, 10, 20, 50, 100, 200, 500]],
-  [1e3, [1, 2, 5, 10, 15, 30]],
-  [6e4, [1, 2, 5, 10, 15, 30]],
-  [36e5, [1, 2, 3, 6, 12]],
-  [DAY, [1, 2, 7, 14]],
-].flatMap(([unit, counts]) => counts.map((k) => k * unit));
+    ><button type="button" class="closer" title="Zoom to the selected match, and back (Z or Enter)">Match</button></span></div>
+  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p><span class="note"></span></div>
+  <div class="strip"></div>
+  <div class="foot"><span class="readout" role="status"></span></div>`;
 // Margins around the events, in px.
 const TOP = 20;
 const BOTTOM = 46;
 const RIGHT = 14;
 const NEAR = 8; // largest distance of a click from its event, in px
-const HINT = "Click an event to see why it is in no match. Drag to move, turn the wheel to look closer.";
-const numberText = (value) =>
-  Math.abs(value) < 1e15
-    ? value.toLocaleString("en", { maximumSignificantDigits: 12 })
-    : value.toPrecision(7);
-const numberTicks = (low, high, most) =>
-  ticks(low, high, most).map((at) => ({ at, text: numberText(Number(at.toPrecision(12))), sub: "" }));
-
-function timeTicks(low, high, most) {
-  const step = STEPS.find((one) => one * most >= high - low);
-  const months =
-    [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((k) => k * 30 * DAY * most >= high - low) ?? 12000;
-  const monday = step >= 7 * DAY ? 4 * DAY : 0;
-  const monthOf = (new Date(low).getUTCFullYear() - 1970) * 12 + new Date(low).getUTCMonth();
-  const first = step ? Math.ceil((low - monday) / step) : Math.floor(monthOf / months);
-  const all = Array.from({ length: 2 * most + 3 }, (_, k) =>
-    step ? monday + (first + k) * step : Date.UTC(1970, (first + k) * months),
-  );
-  let before = "";
-  return all
-    .filter((at) => at >= low && at <= high)
-    .map((at) => {
-      const [, day, month, year] = new Date(at).toUTCString().split(" ");
-      const clock = new Date(at).toISOString().slice(11, step < 1e3 ? 23 : step < 6e4 ? 19 : 16);
-      const date = `${Number(day)} ${month}`;
-      const [text, sub] = step
-        ? step < DAY
-          ? [clock, `${date} ${year}`]
-          : [date, year]
-        : months < 12
-          ? [month, year]
-          : [year, ""];
-      return { at, text, sub: sub === before ? "" : (before = sub) };
-    });
-}
+const HINT = "Click an event to see why it is in no match. Drag to move, turn the wheel to zoom.";
+const HINT_OF_MATCH = "Press Z or Enter to zoom to the selected match, and again to go back.";
+const HINT_OF_PARTIAL = "Press Z or Enter to zoom to the partial match, and again to go back.";
 
 // Return the scales: times from left to right, values from the bottom up, lanes from the top down.
 function placed(width, height, left, [first, last], lanes, [low, high]) {
@@ -100,6 +61,17 @@ function paintBands(pen, box, spans, fillStyle) {
     );
     Object.assign(pen, { globalAlpha: 1 }).fillRect(box.left + k, TOP, 1, 3);
   });
+}
+
+// Paint matches that are too many for bands: columns are darker where more of them end.
+function paintCrowd(pen, box, crowd, [first, last], fillStyle) {
+  const width = (last - first) / crowd.length || 1;
+  const most = crowd.reduce((a, b) => Math.max(a, b), 1);
+  for (let k = 0; k < box.width; k++) {
+    const n = crowd[Math.floor((box.toTime(box.left + k + 0.5) - first) / width)] ?? 0;
+    Object.assign(pen, { fillStyle, globalAlpha: n && 0.05 + (0.25 * n) / most });
+    pen.fillRect(box.left + k, TOP, 1, box.height);
+  }
 }
 
 // Paint events as a line. In a column of pixels, an event is drawn only if it reaches beyond the events before

@@ -1,9 +1,9 @@
 // Events over time on a canvas, with matches as bands. Wheel and keys zoom, dragging pans, a click selects.
 const DRAWN =
   "time_kind form x y lane_names x_label y_label spans span_ids points asked marks mark_label choices value " +
-  "span_note sampled cursor busy selected";
+  "span_note sampled cursor busy selected zone_offsets strip_view strip_all strip_key crowd crowd_view";
 const KEYS =
-  "Arrow keys pan, plus and minus zoom, 0 shows all, M shows the selected match, " +
+  "Arrow keys pan, plus and minus zoom, 0 shows all, Z or Enter zooms to the selected match and back, " +
   "N and P select the next and the previous match.";
 
 function render({ model, el }) {
@@ -18,9 +18,10 @@ function render({ model, el }) {
     ".stage canvas .hint .readout .note .value select .marked .closer"
       .split(" ")
       .map((name) => root.querySelector(name));
-  let [x, y, spans, ids, marks] = [[], [], [], [], []]; // columns that Python sent
+  let [x, y, spans, ids, marks, zone, crowd] = [[], [], [], [], [], [], []]; // columns that Python sent
   let range = [0, 1]; // of the values
   let win = null; // first and last time shown; null: all
+  let before = null; // the window before the zoom to a match, and the window of that zoom
   let drag = null;
   let isArmed = false; // whether the pointer moved over the timeline
   let frame = 0;
@@ -31,12 +32,7 @@ function render({ model, el }) {
   const extent = () => (get("view").length ? get("view") : x.length ? [x[0], x.at(-1)] : [0, 1]);
   const shown = () => win ?? (extent()[1] > extent()[0] ? extent() : [extent()[0] - 0.5, extent()[0] + 0.5]);
   const isClock = () => get("time_kind") === "datetime";
-  const clockText = (time) =>
-    new Date(time)
-      .toISOString()
-      .replace("T", " ")
-      .replace(/(\.000)?Z$/, "");
-  const timeText = (time) => (isClock() ? clockText(time) : numberText(time));
+  const timeText = (time) => (isClock() ? clockText(time, zone) : numberText(time));
   const later = () => (frame ||= requestAnimationFrame(paint));
   const look = (low, high) => {
     const [first, last] = extent();
@@ -54,10 +50,28 @@ function render({ model, el }) {
   };
   const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) =>
     look(...shown().map((time) => at + (time - at) * factor));
-  const closer = () => {
+  const partials = () => get("asked").flatMap((one) => one.partials ?? []);
+  // Return the first and the last time of the selected match or of the partial matches; null without one.
+  const wanted = () => {
     const k = ids.indexOf(get("selected") ?? NaN);
-    const [from, to] = [spans[2 * k], spans[2 * k + 1]];
-    if (k >= 0) look(from - (to - from || 1), to + (to - from || 1));
+    if (k >= 0) return [spans[2 * k], spans[2 * k + 1]];
+    const at =
+      get("selected") == null
+        ? partials().flatMap(({ events, end }) => [end, ...events.map((one) => one.x)])
+        : get("points").map((one) => one.x);
+    return at.length ? [Math.min(...at), Math.max(...at)] : null;
+  };
+  const closer = () => {
+    if (before && shown().every((time, k) => time === before.zoomed[k])) {
+      const [low, high] = before.shown;
+      before = null;
+      return look(low, high);
+    }
+    if (!wanted()) return;
+    const [from, to] = wanted();
+    const now = shown();
+    look(from - (to - from || 1), to + (to - from || 1));
+    before = { shown: now, zoomed: shown() };
   };
   const pan = (share) => look(...shown().map((time) => time + share * (shown()[1] - shown()[0])));
 
@@ -89,37 +103,56 @@ function render({ model, el }) {
       rule(`M${left},${Math.round(toY(at)) + 0.5}H${right}`, 0.14);
       words(text, left - 8, toY(at) + 4, "right", 0.85, left - 14);
     }
-    if (!lanes) words(get("y_label"), 4, 12, "left");
+    if (!lanes) words(get("y_label") + (isEmpty ? "" : numberScale(...range).note), 4, 12, "left");
     const most = Math.max(2, Math.floor(box.width / 110));
-    const times = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), most);
+    const times = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), most, zone);
     for (const { at, text, sub } of times) {
       rule(`M${Math.round(toX(at)) + 0.5},${TOP}V${bottom + 4}`, 0.14);
-      words(text, toX(at), bottom + 17, "center");
-      words(sub, toX(at), bottom + 31, "center", 0.7);
+      const half = Math.max(...[text, sub].map((one) => pen.measureText(one).width)) / 2;
+      const middle = clamp(toX(at), half, width - half);
+      words(text, middle, bottom + 17, "center");
+      words(sub, middle, bottom + 31, "center", 0.7);
     }
     rule(`M${left},${bottom + 0.5}H${right}`, 0.5);
-    words(get("x_label"), right, height - 3, "right", 0.7);
+    const unit = isClock() || isEmpty ? "" : numberScale(...shown()).note;
+    words(get("x_label") + unit, right, height - 3, "right", 0.7);
 
     pen.save();
     pen.clip(new Path2D(`M${left},0H${right}V${bottom + 1}H${left}z`));
-    paintBands(pen, box, spans, colour("accent"));
+    if (crowd.length) paintCrowd(pen, box, crowd, get("crowd_view"), colour("accent"));
+    else paintBands(pen, box, spans, colour("accent"));
     if (lanes) paintLanes(pen, box, x, y, (lane) => colour(`lane-${lane % 6}`));
     else paintLine(pen, box, x, y, ink);
-    const chosen = ids.indexOf(get("selected") ?? NaN);
-    toMatch.disabled = chosen < 0;
-    if (chosen >= 0) {
-      const [from, to] = [toX(spans[2 * chosen]), toX(spans[2 * chosen + 1])];
+    const match = get("selected") == null ? null : wanted();
+    toMatch.disabled = !wanted();
+    const [from, to] = match ? match.map(toX) : [0, 0];
+    const isShort = match && to - from < SHORT && from >= left - 1 && to <= right + 1;
+    if (match && !isShort) {
       rule(`M${from - 1},${TOP - 1}H${Math.max(from + 1, to) + 1}V${bottom}H${from - 1}z`, 1, 2);
-      const text = `${to < left ? "◀ " : ""}match ${get("selected")}${from > right ? " ▶" : ""}`;
+      const text = `${to < left ? "◀ " : ""}match ${number(get("selected"), 15)}${from > right ? " ▶" : ""}`;
       words(text, clamp((from + to) / 2, left + 45, right - 45), 13, "center", 1);
     }
-    if (get("cursor") != null) rule(`M${toX(get("cursor"))},${TOP}V${bottom}`, 1, 1.5, [5, 3]);
+    // The lines of the stepper and of a flag would be one thick line.
+    const isApart =
+      get("cursor") != null && !(isShort && Math.abs(toX(get("cursor")) - (from + to) / 2) < SHORT);
+    if (isApart) rule(`M${toX(get("cursor"))},${TOP}V${bottom}`, 1, 1.5, [5, 3]);
     pen.setLineDash([]);
-    paintPoints(pen, box, get("points"), ink, colour("paper"));
-    paintMarks(pen, box, marks, colour("mark"), colour("paper"));
-    paintAsked(pen, box, get("asked"), colour("bad"), colour("paper"));
+    const paper = colour("paper");
+    if (isShort) {
+      const n = get("points").length;
+      const text = `match ${number(get("selected"), 15)}${n ? `, ${n} event${n === 1 ? "" : "s"}` : ""} (Z)`;
+      paintFlag(pen, box, (from + to) / 2, text, ink, paper);
+    } else paintPoints(pen, box, get("points"), ink, paper);
+    paintMarks(pen, box, marks, colour("mark"), paper);
+    const ring = toY(get("asked").at(-1)?.y ?? NaN);
+    const hues = { failed: colour("bad"), matched: colour("good") };
+    paintPartials(pen, box, partials(), (outcome) => hues[outcome] ?? colour("soft"), ink, paper, ring);
+    paintAsked(pen, box, get("asked"), colour("bad"), paper);
     pen.restore();
-    const counts = `${x.length.toLocaleString("en")} events, ${ids.length.toLocaleString("en")} matches`;
+    if (edges[0] !== left || edges[1] !== right) strip.read(...(edges = [left, right]));
+    else strip.place();
+    const n = crowd.length ? crowd.reduce((sum, one) => sum + one, 0) : ids.length;
+    const counts = `${x.length.toLocaleString("en")} events, ${number(n, 15)} matches`;
     canvas.setAttribute("aria-label", `${counts}, ${shown().map(timeText).join(" to ")}. ${KEYS}`);
   }
 
@@ -151,7 +184,8 @@ function render({ model, el }) {
     0: () => zoom(1e99),
     n: () => walk(1),
     p: () => walk(-1),
-    m: closer,
+    z: closer,
+    Enter: closer,
     Escape: () => send(model, { selected: null }),
   };
   canvas.onkeydown = (event) => {
@@ -178,7 +212,8 @@ function render({ model, el }) {
     if (drag?.isMoved) return look(...drag.time.map((time) => time - moved / box.scale));
     const k = nearest(box, x, y, event.offsetX, event.offsetY);
     const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
-    readout.textContent = k < 0 ? HINT : `${timeText(x[k])}   ${level}`;
+    if (k < 0) tellHint();
+    else readout.textContent = `${timeText(x[k])}   ${level}`;
   };
   canvas.onpointerleave = () => (isArmed = false);
   choice.onchange = () => send(model, { value: choice.value });
@@ -192,8 +227,16 @@ function render({ model, el }) {
     made.onclick = () => zoom(Number(made.dataset.zoom));
   toMatch.onclick = closer;
 
+  const tellHint = () =>
+    (readout.textContent =
+      get("selected") != null ? HINT_OF_MATCH : partials().length ? HINT_OF_PARTIAL : HINT);
+  let edges = [58, 59]; // of the plot, in px
+  const time = { shown, extent, look, text: timeText, keys };
+  const strip = timeStrip(root.querySelector(".strip"), model, time, (text) => (readout.textContent = text));
   const read = () => {
-    [x, y, spans, ids, marks] = ["x", "y", "spans", "span_ids", "marks"].map((name) => column(get(name)));
+    [x, y, spans, ids, marks, zone, crowd] = "x y spans span_ids marks zone_offsets crowd"
+      .split(" ")
+      .map((name) => column(get(name)));
     let [low, high] = [Infinity, -Infinity];
     for (const level of y)
       if (!Number.isNaN(level)) [low, high] = [Math.min(low, level), Math.max(high, level)];
@@ -202,6 +245,8 @@ function render({ model, el }) {
     hint.textContent = x.length || ids.length ? "" : empty;
     note.textContent = note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
     root.setAttribute("aria-busy", get("busy"));
+    strip.read(...edges);
+    if (!drag) tellHint();
     marked.hidden = !marks.length;
     marked.lastChild.textContent = get("mark_label");
     value.hidden = get("choices").length < 2;
@@ -212,7 +257,7 @@ function render({ model, el }) {
   };
   const follow = () => {
     const [first, last] = extent();
-    if (!drag && !timer) win = get("window").length ? get("window") : null;
+    if (!drag && !timer && !strip.isDragged()) win = get("window").length ? get("window") : null;
     if (win && (win[0] >= last || win[1] <= first || (win[0] <= first && win[1] >= last))) win = null;
     later();
   };
@@ -221,11 +266,10 @@ function render({ model, el }) {
     window: follow,
     view: follow,
   });
-  const size = new ResizeObserver(later);
+  const size = new ResizeObserver(() => ((edges = [0, 0]), later()));
   const theme = new MutationObserver(later);
   size.observe(stage);
   theme.observe(document.body, { attributes: true });
-  readout.textContent = HINT;
   read();
   follow();
   return () => {

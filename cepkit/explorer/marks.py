@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.explorer.automaton import state_of_events
+from cepkit.explorer.partial_bars import as_traits
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
@@ -55,13 +56,20 @@ def events_in_state(
     return np.unique(event_of_item[np.array(here, np.int64)].astype(np.int64)), n_matches
 
 
-def places_of_events(
-    result: Result, positions: Sequence[int], partition: int | None
-) -> list[dict[str, float]]:
-    """Return the coordinates of events on the timeline of a partition."""
+def places_of_events(result: Result, positions: Sequence[int], partition: int | None) -> list[dict[str, Any]]:
+    """Return the clicked events on the timeline of a partition: ``x``, ``y`` and ``partials``.
+
+    ``partials`` are the bars of the partial matches at the event that was explained last.
+    """
     of_event = result.events.partition_of_event
     own = [one for one in positions if partition is None or of_event[one] == partition]
-    return [{"x": x, "y": y} for x, y in result.places(own, partition).tolist()]
+    explained, bars = result.bars
+
+    def partials(position: int) -> list[dict[str, Any]]:
+        return as_traits(bars, lambda at: result.places(at, partition)) if position == explained else []
+
+    at = zip(own, result.places(own, partition).tolist(), strict=True)
+    return [{"x": x, "y": y, "partials": partials(position)} for position, (x, y) in at]
 
 
 def count_of_matches(n: int) -> str:

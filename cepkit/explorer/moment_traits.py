@@ -27,6 +27,6 @@ def moment_traits(result: Result, stepping: Stepping, position: int, sampled: st
             {"state": state, "label": labels[state], "n": n, "examples": list(examples)}
             for state, n, examples in moment.live
         ],
-        "completed": [", ".join(f"event {i + 1:,}" for i in match) for match in moment.completed],
+        "completed": [", ".join(map(stepping.name_of, match)) for match in moment.completed],
         "note": "; ".join(notes),
     }

@@ -6,13 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from cepkit.explorer.partial_bars import (
+    FAILED,
+    MATCHED,
+    MOST_BARS,
+    OPEN,
+    REPLACED,
+    FateGroup,
+    PartialBar,
+    describe_group,
+    group_fates,
+)
 from cepkit.explorer.running.result import Result
 from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import Stepping
 from cepkit.insight.value_text import cell
-from cepkit.insight.why_not_regex import MOST_PARTIALS, Fate, fate_text, fates_at, names_in, predicates_at
+from cepkit.insight.why_not import WhyNot
+from cepkit.insight.why_not_regex import MOST_PARTIALS, Fate, fates_at, names_in, predicates_at
 from cepkit.insight.why_not_text import explain_sequence_rows
+from cepkit.language.sequences.printing import duration_text
+
+MOST_CONDITIONS = 3  # conditions beside a bar
+MOST_STARTS = 20  # first events marked on a bar
 
 
 class _WithoutLabels:
@@ -28,74 +45,110 @@ class _WithoutLabels:
 
 
 def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
-    """Return the traits for events that a person expects in one match; a regex uses the last one."""
-    return _of_sequence(result, positions) if result.is_sequence else _of_row(result, int(positions[-1]))
+    """Return the traits for events that a person expects in one match; a regex uses the last one.
+
+    The result keeps the bars of the partial matches for the timeline.
+    """
+    traits, bars = (
+        _of_sequence(result, positions) if result.is_sequence else _of_row(result, int(positions[-1]))
+    )
+    result.bars = (int(positions[-1]), bars)
+    return traits
 
 
-def _of_sequence(result: Result, positions: Sequence[int]) -> dict[str, Any]:
-    rows = result.events.rows(np.array(sorted(set(positions)), np.int64))
-    source, find = _WithoutLabels(result.data.source), result.matches.engine.run
-    answer = explain_sequence_rows(result.program, source, result.events, find, rows.tolist())
-    lines = [{"text": text, "is_met": False} for text in answer.reasons]
+def _of_sequence(result: Result, positions: Sequence[int]) -> tuple[dict[str, Any], list[PartialBar]]:
+    ordered = np.array(sorted(set(positions)), np.int64)
+    source, find = result.data.source, result.matches.engine.run
+    source = source if result.has_labels else _WithoutLabels(source)
+    rows = [result.label_of(position) for position in ordered.tolist()]
+    answer = explain_sequence_rows(result.program, source, result.events, find, rows)
+    texts = list(dict.fromkeys(answer.reasons))
+    lines = [{"text": text, "is_met": False} for text in texts]
     if answer.matches:
         lines = [{"text": "all conditions hold", "is_met": True}]
-    return {"title": answer.headline, "lines": lines, "note": "; ".join(answer.more)}
+    traits = {"title": answer.headline, "lines": lines, "note": "; ".join(answer.more)}
+    return traits, _bar_of_events(answer, ordered.tolist(), texts)
 
 
-def _of_row(result: Result, position: int) -> dict[str, Any]:
+def _bar_of_events(answer: WhyNot, positions: list[int], texts: list[str]) -> list[PartialBar]:
+    """Return the bar of the longest partial match among the events; ``answer.table`` has a row for each."""
+    table = answer.table
+    names = ["" if name is None or name is pd.NA else str(name) for name in table["variable"]]
+    own = [
+        (position, name)
+        for position, name, is_reached in zip(positions, names, table["reached"], strict=True)
+        if is_reached
+    ]
+    if answer.matches:
+        return [PartialBar(tuple(own), positions[-1], MATCHED, ("all conditions hold",))]
+    end = positions[min(len(own), len(positions) - 1)]
+    return [PartialBar(tuple(own) or ((end, ""),), end, FAILED, tuple(texts[:MOST_CONDITIONS]))]
+
+
+def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[PartialBar]]:
     """Return the traits for a row of a regex: the predicates, and the fates of the partial matches there."""
     program, events = result.program, result.events
     partition = int(events.partition_of_event[position])
     stepping = result.stepping(None if events.n_partitions < 2 else partition)
     k = stepping.index_of(position)
-    label = result.event(position)[0][1]
     lines = [
-        {"text": f"{name} holds{'' if is_met else ' not'}: {tree}", "is_met": is_met}
+        {"text": f"{name} {'holds' if is_met else 'does not hold'}: {tree}", "is_met": is_met}
         for name, tree, is_met in predicates_at(program, stepping, k)
     ]
     fates, is_whole = fates_at(stepping, k)
-    shown = fates[:MOST_PARTIALS]
-    for fate in shown:
-        begun = f"from {_event(result, stepping, fate.start)}"
-        words = fate_text(
-            program.automaton.names, fate, k, _number, lambda end: _event(result, stepping, end)
-        )
-        is_met = True if fate.is_match else None if fate.end > k else False
-        lines.append({"text": f"the partial match {begun} {words}", "is_met": is_met})
-        if fate is shown[0] and fate.wanted is not None:
-            lines += _failing(result, stepping, fate, k)
+    groups, bars = group_fates(fates), []
+    shown = groups[:MOST_PARTIALS]
+
+    def row(other: int) -> str:
+        return result.row_of(stepping.position_of(other))
+
+    def at(other: int) -> str:
+        return _with_time(row(other), _time(result, stepping.position_of(other)).rpartition(" ")[2])
+
+    for group in shown:
+        words = describe_group(program.automaton.names, group, k, row, at)
+        lines.append({"text": words, "is_met": True if group.outcome == MATCHED else None})
+        failing = []
+        if group is shown[0] and group.outcome == FAILED:
+            there = "" if group.fate.end == k else " there"
+            failing = _failing(result, stepping, group.fate, there)
+            lines += [{"text": text, "is_met": False} for text in failing]
+        bars.append(_bar_of_fate(stepping, group, tuple(failing)))
     if not fates:
-        lines.append({"text": "no partial match was live before this row", "is_met": None})
-    elif len(fates) > len(shown):
-        n_more = len(fates) - len(shown)
-        text = f"{n_more:,} more partial {'match was' if n_more == 1 else 'matches were'} live"
+        lines.append({"text": "No partial match was open before this row.", "is_met": None})
+    elif len(groups) > len(shown):
+        n_more = sum(len(group.starts) for group in groups[len(shown) :])
+        text = f"{n_more:,} more partial {'match was' if n_more == 1 else 'matches were'} open at this row."
         lines.append({"text": text, "is_met": None})
-    time = _time(result, position)
-    title = f"{_place(result, position)}: row {label}{time and f' ({time})'}"
+    title = f"{_place(result, position)}: {_with_time(result.row_of(position), _time(result, position))}"
     note = "" if is_whole else "partial matches that began long before are left out"
-    return {"title": title, "lines": lines, "note": note}
+    unique = {(line["text"], line["is_met"]): line for line in lines}
+    return {"title": title, "lines": list(unique.values()), "note": note}, bars[:MOST_BARS]
 
 
-def _failing(result: Result, stepping: Stepping, fate: Fate, k: int) -> list[dict[str, Any]]:
-    """Return lines for the conditions that a partial match fails at its end."""
+def _bar_of_fate(stepping: Stepping, group: FateGroup, failing: tuple[str, ...]) -> PartialBar:
+    starts = group.starts[:MOST_STARTS]
+    end = stepping.position_of(min(group.fate.end, stepping.n - 1))
+    words = {MATCHED: ("complete",), OPEN: ("still open",), REPLACED: ("ended by another match",)}
+    told = tuple(text.replace(" there: ", ": ").removesuffix(" there") for text in failing[:MOST_CONDITIONS])
+    text = words.get(group.outcome, told)
+    return PartialBar(tuple((stepping.position_of(start), "") for start in starts), end, group.outcome, text)
+
+
+def _failing(result: Result, stepping: Stepping, fate: Fate, there: str) -> list[str]:
+    """Return the conditions that a partial match fails at its end, in words."""
     program = result.program
     wanted = names_in(program.automaton.names, fate.wanted)
-    there = "" if fate.end == k else " there"
     failing = failing_conditions(program, result.data.source, stepping, wanted, fate.start, fate.end)
-    lines = [{"text": f"{name} fails{there}: {text}", "is_met": False} for name, text in failing]
+    told = [f"{name} fails{there}: {text}" for name, text in failing]
     within = program.query.within
-    if not lines and within is not None:
-        lines.append({"text": f"the window of {within} is over{there}", "is_met": False})
-    return lines
+    if not told and within is not None:
+        told.append(f"the window of {duration_text(within)} is over{there}")
+    return list(dict.fromkeys(told))
 
 
-def _number(k: int) -> str:
-    return f"event {k + 1:,}"
-
-
-def _event(result: Result, stepping: Stepping, k: int) -> str:
-    time = _time(result, stepping.position_of(k)).rpartition(" ")[2]  # the title has the day
-    return f"{_number(k)}{time and f' ({time})'}"
+def _with_time(row: str, time: str) -> str:
+    return f"{row} ({time})" if time else row
 
 
 def _time(result: Result, position: int) -> str:

@@ -7,6 +7,7 @@ The explorer jumps back and forth. So a walk reads a bounded neighbourhood and r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,6 +100,8 @@ class Stepping:
     ends : ndarray of int64, optional
         Positions where matches of the result end, rising. After the end of a regex match, no partial match is
         live.
+    name : callable, optional
+        Returns an event in words by its position in the stream of the frame; None for ``event 3``, from 1 on.
     """
 
     def __init__(
@@ -108,8 +111,10 @@ class Stepping:
         partition: int | None,
         states: DrawnStates | None = None,
         ends: np.ndarray | None = None,
+        name: Callable[[int], str] | None = None,
     ):
         self.program, self.events, self.states = program, events, states
+        self._name = name
         is_part = partition is not None and events.n_partitions > 1 and not looks_between(program)
         if not is_part and isinstance(program, Program) and events.n_partitions > 1:
             partition, is_part = partition or 0, True  # the kernel's partitions are independent
@@ -128,6 +133,10 @@ class Stepping:
     def position_of(self, k: int) -> int:
         """Return the position of event ``k`` in the stream of the frame."""
         return k if self.positions is None else int(self.positions[k])
+
+    def name_of(self, k: int) -> str:
+        """Return event ``k`` in words."""
+        return f"event {k + 1:,}" if self._name is None else self._name(self.position_of(k))
 
     def index_of(self, position: int) -> int:
         """Return the first event at or after a position in the stream of the frame."""
@@ -178,6 +187,7 @@ class RegexWalk(Walk):
         super().__init__(begin, stepping.n, is_whole)
         self._low = max(0, begin - rows_looked_back(stepping.program.query))
         own = stepping.part(self._low, self.stop)
+        self._name_of = stepping.name_of
         self._partials = RegexPartials(stepping.program, own, begin - self._low)
         self._masks = () if stepping.states is None else stepping.states.masks
 
@@ -194,7 +204,8 @@ class RegexWalk(Walk):
             own = starts[(masks & mask) != 0]
             if state and len(own):
                 examples = tuple(
-                    f"from event {s + 1:,}, {k - s + 1:,} events" for s in own[:EXAMPLES].tolist()
+                    f"from {self._name_of(s)}, {k - s + 1:,} event{'s' * (k > s)}"
+                    for s in own[:EXAMPLES].tolist()
                 )
                 live.append((state, len(own), examples))
         completed = tuple(zip((first + self._low).tolist(), (last + self._low).tolist(), strict=True))
@@ -206,6 +217,7 @@ class SequenceWalk(Walk):
 
     def __init__(self, stepping: Stepping, begin: int):
         super().__init__(begin, stepping.n, begin == 0)
+        self._name_of = stepping.name_of
         # An absence at the end of a match may read later events.
         own = stepping.part(begin, min(stepping.n, self.stop + LOOK_BACK))
         self._partials = SequencePartials(stepping.program, own, MOST_LIVE)
@@ -256,4 +268,4 @@ class SequenceWalk(Walk):
     def _words(self, b: int, partial: Partial) -> str:
         names = self._variables[b]
         events = zip(partial.components, self._events_of(partial), strict=True)
-        return ", ".join(f"{names[c]} = event {event + 1:,}" for c, event in events)
+        return ", ".join(f"{names[c]} = {self._name_of(event)}" for c, event in events)

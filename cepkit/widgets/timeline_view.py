@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import traitlets
 
-from cepkit.plots import drawing, theme
 from cepkit.plots.stills.tables import lines_svg
-from cepkit.plots.timeline.heights import nice_ticks, tick_text
 from cepkit.widgets.base import Floats, View, browser_half, counted
+from cepkit.widgets.timeline_still import draw_timeline
 
-# Pixels of the static picture.
-_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720.0, 240.0, 90.0, 12.0, 12.0, 40.0
+_MODULES = ("timeline_axis.js", "timeline_painting.js", "timeline_selected.js", "timeline_strip.js")
 
 
 class TimelineView(View):
@@ -40,7 +37,9 @@ class TimelineView(View):
     points : list of dict
         ``x``, ``y`` and ``label`` of the events of the selected match.
     asked : list of dict
-        ``x`` and ``y`` of events whose reasons are shown.
+        ``x`` and ``y`` of events whose reasons are shown; ``partials``: list of dict, the bars of partial
+        matches. A bar has ``events`` (list of dict with ``x`` and ``label``), ``end`` (time of the event
+        where it ended), ``outcome`` (failed, matched, replaced or open) and ``text`` (list of str).
     marks : array_like of float64
         ``x`` and ``y`` of the marked events, shape (n, 2) or flat.
     mark_label : str
@@ -51,6 +50,19 @@ class TimelineView(View):
         Written by both sides: the drawn column.
     span_note, sampled : str
         Number of drawn matches, and a note on events that the line leaves out. Empty if nothing is left out.
+    zone_offsets : array_like of float64
+        For a time zone: times, and the difference of local time from UTC that holds from each of them, in
+        milliseconds, shape (n, 2) or flat. Empty for UTC.
+    strip_view : list of float
+        First and last time of the strip, which has all matches. Empty before the matches are counted.
+    strip_all, strip_key : array_like of float64
+        Number of matches of all keys, and of the shown key, in equal parts of the strip. ``strip_key`` is
+        empty if there is only one key.
+    crowd : array_like of float64
+        Number of matches of the shown key in equal parts of ``crowd_view``, if they are too many for bands.
+        Otherwise empty.
+    crowd_view : list of float
+        First and last time of ``crowd``.
     view : list of float
         First and last time that can be shown. Empty: the range of ``x``.
     cursor : float or None
@@ -66,7 +78,7 @@ class TimelineView(View):
         Written by the browser: time of the clicked event.
     """
 
-    _esm, _css = browser_half("timeline_view", "timeline_painting.js")
+    _esm, _css = browser_half("timeline_view", *_MODULES)
 
     # Python -> browser
     time_kind = traitlets.Enum(("number", "datetime"), "number").tag(sync=True)
@@ -85,6 +97,12 @@ class TimelineView(View):
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     span_note = traitlets.Unicode().tag(sync=True)
     sampled = traitlets.Unicode().tag(sync=True)
+    zone_offsets = Floats().tag(sync=True)
+    strip_view = traitlets.List(traitlets.Float()).tag(sync=True)
+    strip_all = Floats().tag(sync=True)
+    strip_key = Floats().tag(sync=True)
+    crowd = Floats().tag(sync=True)
+    crowd_view = traitlets.List(traitlets.Float()).tag(sync=True)
     view = traitlets.List(traitlets.Float()).tag(sync=True)
     cursor = traitlets.Float(None, allow_none=True).tag(sync=True)
     busy = traitlets.Bool().tag(sync=True)
@@ -99,18 +117,21 @@ class TimelineView(View):
         lane_names: Sequence[str] = (), x_label: str = "", y_label: str = "", spans: Any = b"",
         span_ids: Any = b"", points: Sequence[dict] = (), asked: Sequence[dict] = (), marks: Any = b"",
         mark_label: str = "", choices: Sequence[str] = (), value: str = "", span_note: str = "",
-        sampled: str = "", view: Sequence[float] = (), cursor: float | None = None, busy: bool = False,
+        sampled: str = "", zone_offsets: Any = b"", strip_view: Sequence[float] = (), strip_all: Any = b"",
+        strip_key: Any = b"", crowd: Any = b"", crowd_view: Sequence[float] = (),
+        view: Sequence[float] = (), cursor: float | None = None, busy: bool = False,
         window: Sequence[float] = (), selected: float | None = None, clicked: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             time_kind=time_kind, form=form, x=x, y=y, lane_names=list(lane_names), x_label=x_label,
             y_label=y_label, spans=spans, span_ids=span_ids, points=list(points), asked=list(asked),
             marks=marks, mark_label=mark_label, choices=list(choices), value=value, span_note=span_note,
-            sampled=sampled, view=list(view), cursor=cursor, busy=busy, window=list(window),
-            selected=selected, clicked=clicked,
+            sampled=sampled, zone_offsets=zone_offsets, strip_view=list(strip_view), strip_all=strip_all,
+            strip_key=strip_key, crowd=crowd, crowd_view=list(crowd_view), view=list(view), cursor=cursor,
+            busy=busy, window=list(window), selected=selected, clicked=clicked,
         )  # fmt: skip
 
-    @traitlets.validate("view", "window")
+    @traitlets.validate("view", "window", "strip_view", "crowd_view")
     def _check_extent(self, proposal: Any) -> list[float]:
         extent, name = proposal["value"], proposal["trait"].name
         if extent and not (len(extent) == 2 and extent[0] <= extent[1]):
@@ -124,68 +145,6 @@ class TimelineView(View):
         return f"{counted(n_events, 'event')}, {counted(n_spans, 'match')}, {self.form!r}"
 
     def _still(self) -> str:
-        x, y = np.frombuffer(self.x), np.frombuffer(self.y)
-        n = min(len(x), len(y))
-        x, y = x[:n], y[:n]
-        if not n:
+        if not len(self.x):
             return lines_svg(["No events to draw."])
-        low, high = self.view or (float(x[0]), float(x[-1]))
-        scale = (_WIDTH - _LEFT - _RIGHT) / ((high - low) or 1.0)
-        parts = [*self._bands(low, scale), *self._axis(low, high, scale)]
-        px = _LEFT + (x - low) * scale
-        parts += self._lanes(px, y) if self.form == "lanes" else self._line(px, y)
-        note = "; ".join(filter(None, (self.span_note, self.sampled)))
-        parts.append(drawing.text(_LEFT, _HEIGHT - 6, note))
-        return drawing.document(_WIDTH, _HEIGHT, f"timeline: {self._summary()}", parts)
-
-    def _bands(self, low: float, scale: float) -> list[str]:
-        spans = np.frombuffer(self.spans)[: len(self.spans) // 16 * 2].reshape(-1, 2)
-        colour = theme.band_colour(1, 1) if len(spans) < 50 else theme.edge_colour(len(spans))
-        room = {"y": _TOP, "height": _HEIGHT - _TOP - _BOTTOM, "fill": colour}
-        bands = []
-        for first, last in spans[: drawing.MOST_COLUMNS].tolist():
-            x, width = _LEFT + (first - low) * scale, max(1.0, (last - first) * scale)
-            bands.append(drawing.element("rect", x=x, width=width, **room))
-        return bands
-
-    def _axis(self, low: float, high: float, scale: float) -> list[str]:
-        bottom = _HEIGHT - _BOTTOM
-        ticks = [low, high] if self.time_kind == "datetime" else nice_ticks(low, high, 6)
-        parts = [drawing.path(f"M{_LEFT:g},{bottom:g}H{_WIDTH - _RIGHT:g}", stroke=theme.GRID)]
-        for k, tick in enumerate(ticks):
-            anchor = "middle" if self.time_kind == "number" else ("start", "end")[k]
-            x = _LEFT + (tick - low) * scale
-            parts.append(drawing.text(x, bottom + 16, self._shown(tick), anchor=anchor))
-        parts.append(drawing.text(_WIDTH - _RIGHT, _HEIGHT - 6, self.x_label, anchor="end"))
-        return parts
-
-    def _shown(self, time: float) -> str:
-        if self.time_kind == "number":
-            return tick_text(time)
-        return str(np.datetime64(round(time), "ms")).replace("T", " ")
-
-    def _line(self, px: np.ndarray, y: np.ndarray) -> list[str]:
-        finite = y[np.isfinite(y)]
-        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-        room = _HEIGHT - _TOP - _BOTTOM - 12
-        py = _TOP + 6 + room * (1 - (y - low) / ((high - low) or 1.0))
-        path = drawing.line(*drawing.extremes(px, py))
-        parts = [drawing.path(path, fill="none", stroke="currentColor")]
-        for tick in nice_ticks(low, high, 4):
-            at = _TOP + 6 + room * (1 - (tick - low) / ((high - low) or 1.0))
-            parts.append(drawing.text(_LEFT - 8, at + 4, tick_text(tick), anchor="end"))
-        return [*parts, drawing.text(4, _TOP + 8, self.y_label)]
-
-    def _lanes(self, px: np.ndarray, y: np.ndarray) -> list[str]:
-        n_lanes = max(len(self.lane_names), 1)
-        height = (_HEIGHT - _TOP - _BOTTOM) / n_lanes
-        parts = []
-        for lane, name in enumerate(self.lane_names):
-            middle = _TOP + (lane + 0.5) * height
-            parts.append(drawing.text(_LEFT - 8, middle + 4, name[:12], anchor="end"))
-            columns = np.unique(px[y == lane].astype(np.int64)).tolist()
-            top, size = drawing.number(middle - height * 0.3), drawing.number(height * 0.6)
-            path = "".join(f"M{column},{top}v{size}" for column in columns)
-            colour = theme.PALETTE[lane % len(theme.PALETTE)]
-            parts.append(drawing.path(path, stroke=colour, stroke_width=1.5))
-        return parts
+        return draw_timeline(self, f"timeline: {self._summary()}")

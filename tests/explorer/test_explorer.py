@@ -418,7 +418,12 @@ def test_clicked_events_are_asked_about(of_scans, of_trades, scans):
     of_trades.wait(60)
     reasons = of_trades.board.reasons
     assert "in match 1, as back" in reasons.title
-    met = {line["text"].split()[0]: line["is_met"] for line in reasons.lines if " holds" in line["text"]}
+    held = (" holds: ", " does not hold: ")
+    met = {
+        line["text"].split()[0]: line["is_met"]
+        for line in reasons.lines
+        if any(one in line["text"] for one in held)
+    }
     assert met["back"] is True and met["drop"] is False
     assert any("is completed" in line["text"] for line in reasons.lines)
 
@@ -771,6 +776,18 @@ def test_a_worker_does_the_newest_job_of_a_kind():
     assert worker.wait(30) and [type(error) for error in failed] == [IndexError]
     assert worker.lock.acquire(timeout=1)
     worker.lock.release()
+
+
+def test_a_job_is_not_cancelled_by_the_job_that_follows_from_it():
+    done = []
+    worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))
+
+    def count(turn):
+        turn.deliver(lambda: worker.submit("look", lambda turn: done.append("look")))
+        done.append("count")
+
+    worker.submit("count", count)
+    assert worker.wait(10) and done == ["count", "look"]
 
 
 def test_a_worker_goes_on_while_a_job_compiles():

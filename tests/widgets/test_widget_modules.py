@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.support.widget_cases import KINDS, MARCH, full
+from cepkit._shipped import shipped
+from cepkit.plots.timeline.scales import scale_of
+from tests.support.widget_cases import FULL, KINDS, MARCH, full
 from tests.support.widget_page import THEMES, blank_page, mount, set_theme
 
 STEMS = sorted(KINDS)
@@ -689,6 +692,242 @@ def test_timeline_looks_closer_at_the_selected_match(page, show):
     receive(page, selected=None)
     settle(page)
     assert root.get_by_role("button", name="Match").is_disabled()
+
+
+def words_of(page):
+    """Return the texts on the canvas with their places, from left to right."""
+    return page.evaluate(
+        """() => new Promise((done) => {
+          const own = CanvasRenderingContext2D.prototype.fillText, found = [];
+          CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+            found.push([text, x, y]);
+            return own.call(this, text, x, y, ...more);
+          };
+          window.dispatchEvent(new Event("resize"));
+          document.body.setAttribute("data-painted", Math.random());  // the timeline paints for another theme
+          requestAnimationFrame(() => requestAnimationFrame(() => {
+            CanvasRenderingContext2D.prototype.fillText = own;
+            done(found.filter(([text]) => text).sort((a, b) => a[1] - b[1]));
+          }));
+        })"""
+    )
+
+
+def texts_of(page):
+    return [text for text, _, _ in words_of(page)]
+
+
+STRIP = {
+    "strip_view": [MARCH - 1800e3, MARCH + 5400e3],
+    "strip_all": [9.0] * 72,
+    "strip_key": [0.0] * 18 + [2.0] * 36 + [0.0] * 18,
+}
+
+
+def with_strip(**more):
+    return KINDS["timeline_view"](**{**FULL["timeline_view"], **STRIP, **more})
+
+
+def in_strip(page, share):
+    """Return the page's place of a share of the strip."""
+    box = page.locator(".strip svg").bounding_box()
+    return box["x"] + 58 + share * (box["width"] - 72), box["y"] + 17
+
+
+def test_timeline_has_a_strip_of_all_matches_and_of_the_key(page, show):
+    root = show("timeline_view", with_strip())
+    settle(page)
+    svg = root.locator(".strip svg")
+    assert svg.locator(".name").all_text_contents() == ["all keys", "this key"]
+    assert "all keys: 648 matches, this key: 72 matches. Shown: 2024-03-01 10:00:00" in svg.get_attribute(
+        "aria-label"
+    )
+    assert svg.locator("path.all").get_attribute("d").count("M") == 72
+    assert svg.locator("path.own").get_attribute("d").count("M") == 36
+    page.mouse.move(*in_strip(page, 0.5))
+    said = root.locator(".readout").inner_text()
+    assert said.endswith(": all keys 9 matches, this key 2 matches") and "2024-03-01 10:30:00 to" in said
+    # The key's events fill half of the time: the brush says which.
+    [brush] = [part.bounding_box() for part in svg.locator(".brush").all()]
+    assert brush["x"] == pytest.approx(in_strip(page, 0.25)[0], abs=2)
+    assert brush["width"] == pytest.approx(in_strip(page, 0.5)[0] - in_strip(page, 0)[0], abs=3)
+    receive(page, strip_view=[])
+    page.evaluate("hosts.widget.receive({ strip_key: new DataView(new ArrayBuffer(0)) })")
+    settle(page)
+    assert svg.locator(".name").all_text_contents() == ["matches"]
+
+
+def test_timeline_is_zoomed_by_brushing_the_strip(page, show):
+    show("timeline_view", with_strip(strip_view=[]))
+    settle(page)
+
+    def drag(begin, end):
+        page.mouse.move(*in_strip(page, begin))
+        page.mouse.down()
+        page.mouse.move(*in_strip(page, (begin + end) / 2))
+        page.mouse.move(*in_strip(page, end))
+        page.mouse.up()
+
+    def window(n):
+        return [(time - MARCH) / 3599e3 for time in wait_for_saved(page, n)[-1]["window"]]
+
+    drag(0.6, 0.4)  # a new part, in any direction
+    assert window(1) == pytest.approx([0.4, 0.6], abs=0.005)
+    drag(0.5, 0.7)  # the part itself
+    assert window(2) == pytest.approx([0.6, 0.8], abs=0.005)
+    drag(0.8, 0.9)  # its end
+    assert window(3) == pytest.approx([0.6, 0.9], abs=0.005)
+    drag(0.2, 0.95)  # a new part again
+    assert window(4) == pytest.approx([0.2, 0.95], abs=0.005)
+    page.mouse.click(*in_strip(page, 0.1))  # beside it: there
+    assert window(5) == pytest.approx([0, 0.75], abs=0.005)
+    page.focus(".strip svg")
+    page.keyboard.press("ArrowRight")
+    assert window(6) == pytest.approx([0.15, 0.9], abs=0.005)
+    page.keyboard.press("Shift+ArrowLeft")
+    assert window(7) == pytest.approx([0.15, 0.825], abs=0.005)
+    page.keyboard.press("0")
+    assert window(8) == pytest.approx([0, 1])
+    assert all(set(values) == {"window"} for values in saved(page))
+    assert page.locator(".strip .brush").count() == 0  # all of it is shown
+
+
+@pytest.mark.parametrize("key", ["z", "Enter"])
+def test_timeline_zooms_to_a_short_match_and_back(page, show, key):
+    short = MARCH + 1000.0 * np.array([[600, 601], [900, 1000]])
+    points = [{"x": MARCH + 600e3, "y": 0.9, "label": "a"}, {"x": MARCH + 601e3, "y": 0.9, "label": "b"}]
+    root = show(
+        "timeline_view", with_strip(spans=short, span_ids=[7, 8], points=points, cursor=MARCH + 601e3)
+    )
+    assert "Press Z or Enter" in root.locator(".readout").inner_text()
+    [flag] = [word for word in words_of(page) if word[0].startswith("match")]
+    assert flag[0] == "match 7, 2 events (Z)"
+    box = page.locator("canvas").bounding_box()
+    assert flag[1] == pytest.approx(58 + 6 + (box["width"] - 72) * 600.5 / 3599, abs=3)
+    page.focus("canvas")
+    page.keyboard.press(key)
+    assert wait_for_saved(page)[-1]["window"] == [MARCH + 599e3, MARCH + 602e3]
+    texts = texts_of(page)
+    assert "match 7" in texts and {"a", "b"} <= set(texts)  # a frame and its events
+    page.keyboard.press(key)
+    assert wait_for_saved(page, 2)[-1]["window"] == [MARCH, MARCH + 3599e3]
+    receive(page, selected=None, points=[], asked=[])
+    page.keyboard.press(key)
+    settle(page)
+    assert len(saved(page)) == 2 and "Click an event" in root.locator(".readout").inner_text()
+
+
+def test_timeline_zooms_to_a_selected_match_without_a_band(page, show):
+    points = [{"x": MARCH + 60e3, "y": 0.9, "label": "a"}, {"x": MARCH + 70e3, "y": 0.9, "label": "b"}]
+    root = show("timeline_view", with_strip(selected=123456789012, points=points))
+    assert "match 123,456,789,012, 2 events (Z)" in texts_of(page)
+    root.get_by_role("button", name="Match").click()
+    assert wait_for_saved(page)[-1]["window"] == [MARCH + 50e3, MARCH + 80e3]
+
+
+def test_timeline_draws_numbers_where_bands_are_too_many(page, show):
+    crowd = {"crowd": [0.0, 50.0, 100.0, 0.0], "crowd_view": [MARCH, MARCH + 3599e3]}
+    root = show(
+        "timeline_view", with_strip(selected=None, points=[], asked=[], marks=[], cursor=None, **crowd)
+    )
+    settle(page)
+    assert "150 matches" in root.locator("canvas").get_attribute("aria-label")
+    settle(page)
+    blues = [
+        page.evaluate(
+            """(share) => {
+              const canvas = document.querySelector("canvas");
+              const x = 58 + share * (canvas.width - 72);
+              return canvas.getContext("2d").getImageData(x, canvas.height - 60, 1, 1).data[3];
+            }""",
+            share,
+        )
+        for share in (0.1, 0.4, 0.6, 0.9)
+    ]
+    assert blues[0] == blues[3] == 0 and 0 < blues[1] < blues[2]
+
+
+def test_timeline_shows_partial_matches_and_what_failed(page, show):
+    bars = [
+        {
+            "events": [{"x": MARCH + 1000e3, "label": "a"}, {"x": MARCH + 1200e3, "label": ""}],
+            "end": MARCH + 1500e3,
+            "outcome": "failed",
+            "text": ["b fails: x > 3 (x = 2)", "the window of 1 min is over"],
+        },
+        {
+            "events": [{"x": MARCH + 1300e3, "label": ""}],
+            "end": MARCH + 1800e3,
+            "outcome": "open",
+            "text": ["still open"],
+        },
+    ]
+    asked = [{"x": MARCH + 1500e3, "y": 0.5, "partials": bars}]
+    root = show("timeline_view", with_strip(selected=None, points=[], asked=asked, cursor=None))
+    texts = texts_of(page)
+    assert {"b fails: x > 3 (x = 2)", "the window of 1 min is over", "still open", "a", "✗", "…"} <= set(
+        texts
+    )
+    card = next(word for word in words_of(page) if word[0].startswith("b fails"))
+    end = 58 + (page.locator("canvas").bounding_box()["width"] - 72) * 1500 / 3599
+    assert card[1] > end
+    assert "partial match" in root.locator(".readout").inner_text()
+    page.focus("canvas")
+    page.keyboard.press("z")
+    assert wait_for_saved(page)[-1]["window"] == [MARCH + 200e3, MARCH + 2600e3]
+    receive(page, window=[MARCH + 2000e3, MARCH + 3000e3])  # the bars are not there
+    assert "b fails: x > 3 (x = 2)" not in texts_of(page)
+
+
+def test_timeline_has_short_ticks_for_picoseconds(page, show):
+    first = 10_634_999_812_345_678
+    x = first + 7_000_000 * np.arange(100)
+    show("timeline_view", KINDS["timeline_view"](x=x, y=np.arange(100), x_label="ps", y_label="v"))
+    texts = texts_of(page)
+    assert "ps − 10,634,999,000,000,000, in 10⁹" in texts
+    below = page.locator("canvas").bounding_box()["height"] - 46
+    ticks = [text for text, _, y in words_of(page) if y > below and text[0].isdigit()]
+    assert len(ticks) >= 4 and all(len(text) <= 5 for text in ticks)
+    assert max(text.count("e") for text in texts) <= 1
+
+
+def test_timeline_has_the_clocks_of_its_zone(page, show):
+    change = 1_774_746_000_000.0  # 2026-03-29 01:00 UTC: 02:00 in Berlin becomes 03:00
+    x = change + 60_000.0 * np.arange(-180, 181)
+    offsets = [[x[0], 3.6e6], [change, 7.2e6]]
+    view = KINDS["timeline_view"](
+        time_kind="datetime", x=x, y=np.arange(361), zone_offsets=offsets, x_label="ts (Europe/Berlin)"
+    )
+    root = show("timeline_view", view)
+    ticks = [(text, at) for text, at, y in words_of(page) if ":" in text and y < 270]
+    assert [text for text, _ in ticks] == ["23:00", "00:00", "01:00", "03:00", "04:00", "05:00", "06:00"]
+    steps = np.diff([at for _, at in ticks[1:-1]])  # the last text is moved inside
+    assert steps == pytest.approx([steps[0]] * 4, abs=1.5)
+    assert "2026-03-28 23:00:00 to 2026-03-29 06:00:00" in root.locator("canvas").get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_still_and_live_axes_have_the_same_ticks(page, seed):
+    rng = np.random.default_rng(seed)
+    sizes = 10.0 ** rng.uniform(-8, 18, (40, 2))
+    ranges = [
+        (float(low * sign), float(low * sign + span))
+        for (low, span), sign in zip(sizes, [1, -1] * 20, strict=True)
+    ]
+    source = "\n".join(shipped("widgets", name).read_text() for name in ("drawing.js", "timeline_axis.js"))
+    live = page.evaluate(
+        f"""(ranges) => {{ {source}
+        return ranges.map(([low, high]) => {{
+          const scale = numberScale(low, high);
+          return [scale.note, scale.text(low + (high - low) / 2)];
+        }}); }}""",
+        ranges,
+    )
+    for (low, high), (note, text) in zip(ranges, live, strict=True):
+        scale = scale_of(low, high)
+        assert scale.note == note
+        shown, wanted = (float(one.replace(",", "")) for one in (text, scale.text(low + (high - low) / 2)))
+        assert shown == pytest.approx(wanted)
 
 
 def test_timeline_picks_the_peak_that_is_pointed_at(page, show):

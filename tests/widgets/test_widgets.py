@@ -158,6 +158,56 @@ def test_a_still_timeline_has_its_matches_and_lanes():
     assert float(band.get("width")) == pytest.approx(2 * 618 / 5, abs=0.1)
 
 
+def texts_in(widget):
+    picture = ET.fromstring(still(widget))
+    return ["".join(text.itertext()) for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_still_timeline_has_the_strip_and_the_flag():
+    strip = {"strip_view": [0, 1000], "strip_all": [3.0, 0, 1, 1], "strip_key": [1.0, 0, 0, 1]}
+    view = TimelineView(
+        x=range(1001), y=np.zeros(1001), spans=[[400, 402]], span_ids=[1234], selected=1234, **strip
+    )
+    texts = texts_in(view)
+    assert {"all keys", "this key", "match 1,234"} <= set(texts)
+    whole = float(ET.fromstring(still(view)).get("height"))
+    strip["strip_key"] = []
+    one = TimelineView(x=range(1001), y=np.zeros(1001), **strip)
+    assert "matches" in texts_in(one) and "this key" not in texts_in(one)
+    assert float(ET.fromstring(still(one)).get("height")) < whole
+    # A long match has a frame instead; the brush is there when a part is shown.
+    long = TimelineView(
+        x=range(1001),
+        y=np.zeros(1001),
+        spans=[[400, 900]],
+        span_ids=[1],
+        selected=1,
+        window=[300, 950],
+        **strip,
+    )
+    assert still(long).count('fill="none" stroke="currentColor"') == 3  # the line, the frame and the brush
+
+
+def test_a_still_timeline_of_too_many_matches_has_their_numbers():
+    view = TimelineView(x=range(5), y=range(5), crowd=[0.0, 4, 2, 0], crowd_view=[0, 4], spans=[[0, 4]])
+    rects = list(ET.fromstring(still(view)).iter("{http://www.w3.org/2000/svg}rect"))
+    assert [float(rect.get("x")) for rect in rects] == pytest.approx([90 + 618 / 4, 90 + 618 / 2])
+    assert rects[0].get("fill") != rects[1].get("fill")
+
+
+def test_a_still_timeline_has_partial_matches_and_the_clocks_of_its_zone():
+    bar = {"events": [{"x": 1e3, "label": "a"}], "end": 2e3, "outcome": "failed", "text": ["b fails: 1 > 2"]}
+    view = TimelineView(
+        time_kind="datetime", x=[0, 1e3, 2e3, 9e3], y=[0, 1, 2, 3], zone_offsets=[[0, -18e6]],
+        x_label="ts (America/New_York)", asked=[{"x": 2e3, "y": 2, "partials": [bar]}],
+    )  # fmt: skip
+    texts = texts_in(view)
+    assert {"b fails: 1 > 2", "1969-12-31 19:00:00", "19:00:09", "ts (America/New_York)"} <= set(texts)
+    large = texts_in(TimelineView(x=[1.0635e16, 1.0635e16 + 4e6], y=[1, 2], x_label="ps"))
+    assert any(text.startswith("ps − 10,635,000,000,000,000") for text in large)
+    assert not any("e+" in text for text in large)
+
+
 def test_a_still_line_of_many_points_keeps_its_extremes():
     y = np.zeros(100_000)
     y[31_234], y[77_777] = 5.0, -5.0
@@ -218,7 +268,8 @@ def test_every_widget_has_its_files_and_there_are_no_others():
     assert set(STEMS) < views and len(views) == 13
     assert sheets - views == {"common", "query_help"}
     of_editor = {"query_completion", "query_help", "query_painting"}
-    assert modules - views == {"drawing", "time_window", "timeline_painting", *of_editor}
+    of_timeline = {"timeline_axis", "timeline_painting", "timeline_selected", "timeline_strip"}
+    assert modules - views == {"drawing", "time_window", *of_editor, *of_timeline}
     assert {path.suffix for path in FOLDER.iterdir()} == {".js", ".css"}
 
 

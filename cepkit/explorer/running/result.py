@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
@@ -17,12 +18,22 @@ from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.explorer.automaton import Automaton, states_of_match
+from cepkit.explorer.partial_bars import PartialBar
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.density import (
+    MOST_BANDS,
+    Ends,
+    crowd_traits,
+    ends_of_matches,
+    ends_of_partition,
+    strip_traits,
+)
 from cepkit.explorer.running.keys import count_by_partition
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
-from cepkit.explorer.running.series import Series, describe, drawable, series_of
+from cepkit.explorer.running.series import Series, clock_of, describe, drawable, series_of
 from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
 from cepkit.insight.stepping import Stepping
+from cepkit.insight.value_text import row_text
 from cepkit.language.numbers import count_text
 from cepkit.planning.planner import Engine
 from cepkit.results.arguments import no_such_match
@@ -30,7 +41,6 @@ from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
 from cepkit.widgets.base import counted
 
-SPANS = 2000  # matches drawn as bands
 SHOWN_VALUES = 14  # columns of the event in the stepper
 COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
 _LARGEST = 2**63
@@ -65,6 +75,10 @@ class Result:
         self._steppings: dict[tuple[int | None, bool], Stepping] = {}
         self.value: str | None = None  # the column of the timeline; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
+        self._ends_of_key: dict[int | None, Ends] = {}
+        self._bands_kept: dict[int | None, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        # The event of the newest reasons, and the bars of its partial matches.
+        self.bars: tuple[int, Sequence[PartialBar]] = (-1, ())
         self.is_counted = False
         self.opening: FirstMatches | None = None
         self._opener: FirstMatchFinder | None = None
@@ -91,7 +105,7 @@ class Result:
         opener = before and before._opener
         orders = opener and opener.orders
         self._opener = FirstMatchFinder(self.program, self.events, engine.name, before is None, orders)
-        self.opening = self._opener.first(SPANS, PAGE)
+        self.opening = self._opener.first(MOST_BANDS, PAGE)
         if self.opening is None:
             return False
         known = KnownMatches(self.events, self.opening.block)
@@ -101,7 +115,7 @@ class Result:
 
     def warm_up(self, engine: Engine) -> None:
         """Compile the kernels for the next result of this shape and its pages."""
-        FirstMatchFinder(self.program, self.events, engine.name, False).first(SPANS, PAGE)
+        FirstMatchFinder(self.program, self.events, engine.name, False).first(MOST_BANDS, PAGE)
         self.pages.frame(range(min(PAGE, self.count())))
 
     # --- the table
@@ -270,32 +284,67 @@ class Result:
         drawn = describe(series, window)
         choices = drawable(self.program, self.data.source)
         bands = {"spans": spans, "span_ids": ids, "span_note": note}
-        return {**drawn, **bands, "choices": choices, "value": series.y_label if choices else ""}
+        counts = {**self.strip(partition), **self.crowd(partition, window)}
+        value = series.y_label if choices else ""
+        return {**drawn, **bands, **counts, "choices": choices, "value": value}
+
+    @cached_property
+    def all_ends(self) -> Ends:
+        """The ends of all matches; they are counted."""
+        before = self._first_number if self.is_sequence else None
+        return ends_of_matches(self.program, self.data.source, self.events, self.ends, before)
+
+    def ends_of(self, partition: int | None) -> Ends:
+        """Return the ends of the matches of a partition; of all for None. All matches are counted."""
+        if partition not in self._ends_of_key:
+            self._ends_of_key = {partition: ends_of_partition(self.all_ends, self.events, partition)}
+        return self._ends_of_key[partition]
+
+    def strip(self, partition: int | None) -> dict[str, Any]:
+        """Return the traits of the strip: the numbers of the matches of all keys and of a key over time."""
+        ends = np.array([0, -1] if self.events.n_events else [], np.int64) % max(1, self.events.n_events)
+        whole = clock_of(self.program, self.data.source, self.events, ends)
+        is_one = partition is None or self.n_partitions < 2
+        own = None if is_one or not self.is_counted else self.ends_of(partition)
+        return strip_traits(whole, self.all_ends if self.is_counted else None, own)
+
+    def crowd(self, partition: int | None, window: Sequence[float] | None) -> dict[str, Any]:
+        """Return the traits that replace the bands of a key in a window, if there are too many."""
+        own = self.ends_of(partition) if self.is_counted else None
+        return crowd_traits(own, self.series(partition), window)
 
     def spans(
         self, partition: int | None, window: list[float] | None = None
     ) -> tuple[np.ndarray, np.ndarray, str]:
         """Return (first and last time, number) of the first matches in a window, and a note on the others."""
         series = self.series(partition)
-        low, high = 0, len(series)
-        if window:
-            low, high = np.searchsorted(series.time, np.asarray(window) / series.per_tick, side="left")
+        low, high = self._events_in(series, window)
         if not len(series) or high < low:
             return np.empty((0, 2)), np.empty(0), ""
-        low = min(int(low), len(series) - 1)
+        low = min(low, len(series) - 1)
         if not self.is_counted:
             return self._opened_spans(series, low, partition)
-        first, last, ids, n_there = self._bands(series.position_of(low), partition)
+        stop = series.position_of(max(low, high - 1))
+        first, last, ids, n_there = self._bands(series.position_of(low), stop, partition)
         spans = self._drawn_bands(series, first, last)
         total = self.matches.count()
-        where = " from here on" if window else ""
+        where = " here" if window else ""
         key = " of this key" if partition is not None and self.n_partitions > 1 else ""
-        note = ""
-        if len(first) < n_there:
-            note = f"first {len(first):,} of {count_text(n_there)} matches{key}{where}"
+        note = counted(n_there, "match")
+        if n_there > len(first):
+            note = f"{count_text(n_there)} matches{key}{where}: zoom in to see each of them"
         elif n_there < total:
             note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
         return spans, ids, note
+
+    @staticmethod
+    def _events_in(series: Series, window: Sequence[float] | None) -> tuple[int, int]:
+        """Return the first and the last (exclusive) event of a series in a window."""
+        if not window:
+            return 0, len(series)
+        first, last = (bound / series.per_tick for bound in window)
+        low = int(np.searchsorted(series.time, first, "left"))
+        return low, int(np.searchsorted(series.time, last, "right"))
 
     def _drawn_bands(self, series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         x = series.x(series.index_of(np.concatenate([first, last])))
@@ -310,7 +359,7 @@ class Result:
             found, ids = self.opening, np.arange(len(self.opening.block), dtype=np.float64)
         else:
             positions = np.arange(self.events.n_events) if series.positions is None else series.positions
-            found = self._opener.first_of(positions, low, SPANS)
+            found = self._opener.first_of(positions, low, MOST_BANDS)
             ids = np.full(0 if found is None else len(found.block), np.nan)
         if found is None or not (len(found.block) or found.is_all):
             return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
@@ -319,34 +368,49 @@ class Result:
         note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
         return self._drawn_bands(series, found.block.first, found.block.last), ids, note
 
-    def _bands(self, begin: int, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        """Return first, last and number of up to ``SPANS`` matches from ``begin`` on, and their total."""
-        ends, of_event = self.ends, self.events.partition_of_event
-        start = int(np.searchsorted(ends, begin))
-        own = np.arange(start, len(ends))
-        if partition is not None and self.n_partitions > 1:
-            own = own[of_event[ends[start:]] == partition]
+    def _bands(
+        self, begin: int, stop: int, partition: int | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        """Return first, last and number of the matches from ``begin`` to ``stop``, and their total.
+
+        A match may begin before or end after them. At most ``MOST_BANDS`` are returned. If a sequence has
+        more, its total leaves out those that end after ``stop``.
+        """
+        own = self.ends_of(partition)
+        low, high = np.searchsorted(own.position, [begin, stop + 1]).tolist()
         if not self.is_sequence:
-            kept = own[:SPANS]
             found = self.matches._found.whole
-            return found.first[kept], found.last[kept], kept.astype(np.float64), len(own)
-        first_number, numbers = self._first_number, []
-        for end in own.tolist():
-            room = SPANS - len(numbers)
+            high += int(np.searchsorted(found.first[own.index[high:]], stop, "right"))  # they do not overlap
+            kept = own.index[low : min(high, low + MOST_BANDS)]
+            return found.first[kept], found.last[kept], kept.astype(np.float64), high - low
+        if own.count(0, len(own.index)) <= MOST_BANDS:
+            first, last, numbers = self._bands_of_key(partition)
+            here = (last >= begin) & (first <= stop)
+            return first[here], last[here], numbers[here], int(np.count_nonzero(here))
+        first, last, numbers = self._bands_from(own.index[low : low + MOST_BANDS])
+        here = first <= stop
+        n_there = max(own.count(low, high), int(np.count_nonzero(here)))
+        return first[here], last[here], numbers[here], n_there
+
+    def _bands_of_key(self, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return first, last and number of all matches of a key that are few; the last key is kept."""
+        if partition not in self._bands_kept:
+            self._bands_kept = {partition: self._bands_from(self.ends_of(partition).index)}
+        return self._bands_kept[partition]
+
+    def _bands_from(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return first, last and number of the first matches of a sequence that end at these `ends`."""
+        numbers: list[int] = []
+        for end in ends.tolist():
+            room = MOST_BANDS - len(numbers)
             if room <= 0:
                 break
-            numbers += range(
-                int(first_number[end]), min(int(first_number[end]) + room, int(first_number[end + 1]))
-            )
-        counts = self._ends[1]
-        if isinstance(first_number, list):
-            n_there = sum(int(counts[end]) for end in own.tolist())
-        else:
-            n_there = int(np.asarray(counts, np.int64)[own].sum())
+            number = int(self._first_number[end])
+            numbers += range(number, min(number + room, int(self._first_number[end + 1])))
         if not numbers:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), n_there
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
         block = self.block_of(numbers)
-        return block.first, block.last, np.array(numbers, np.float64), n_there
+        return block.first, block.last, np.array(numbers, np.float64)
 
     def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
         """Return ``x``, ``y`` and ``label`` of a match's events on the timeline of a partition."""
@@ -366,9 +430,24 @@ class Result:
         key = partition, self.is_counted
         if key not in self._steppings:
             ends = self.ends if self.is_counted else None
-            made = Stepping(self.program, self.events, partition, self.automaton, ends)
+            made = Stepping(self.program, self.events, partition, self.automaton, ends, self.row_of)
             self._steppings = {key: made}
         return self._steppings[key]
+
+    @cached_property
+    def has_labels(self) -> bool:
+        """Whether the frame has an index that names every row; otherwise rows have numbers."""
+        frame = getattr(self.data.source, "frame", None)
+        return isinstance(frame, pd.DataFrame) and frame.index.is_unique
+
+    def label_of(self, position: int) -> Any:
+        """Return the index label of an event, or the number of its row."""
+        row = self.events.rows(np.array([position]))
+        return self.data.source.index_labels(row)[0] if self.has_labels else int(row[0])
+
+    def row_of(self, position: int) -> str:
+        """Return an event in words, as everywhere in the board: ``row 17``."""
+        return row_text(self.label_of(position))
 
     def event(self, position: int) -> list[list[str]]:
         """Return names and values of an event; the columns of the query come first."""
@@ -378,6 +457,5 @@ class Result:
         of_type = [query.event_type] if self.is_sequence and query.event_type else []
         names = dict.fromkeys((*query.order_by, *query.partition_by, *of_type, *looked_at, *source.schema))
         names = [name for name in names if name not in source.duplicates][:SHOWN_VALUES]
-        label = source.index_labels(row)
         values = [[name, cell(source.arrow(name, row).to_pylist()[0])] for name in names]
-        return [["row", cell(label[0])], *values]
+        return [["row", cell(self.label_of(position))], *values]

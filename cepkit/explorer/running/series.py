@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from cepkit.events import (
     Events,
     Source,
 )
+from cepkit.explorer.running.zones import offsets_of
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
 
@@ -48,6 +49,8 @@ class Series:
         ``line`` or ``lanes``.
     per_tick : float
         Milliseconds of a clock tick; 1 for a plain number.
+    zone : str
+        Time zone of the clock's times; empty if they have none.
     """
 
     positions: np.ndarray | None
@@ -59,7 +62,7 @@ class Series:
     per_tick: float = 1.0
     x_label: str = "row"
     y_label: str = ""
-    note: str = field(default="")
+    zone: str = ""
 
     def __len__(self) -> int:
         return len(self.time)
@@ -107,19 +110,11 @@ def series_of(
         return column if rows is None else column.take(rows)
 
     n = events.n_events if positions is None else len(positions)
-    clock = take(query.order_by[0]) if query.order_by else None
-    x_label, time_kind, per_tick = "row", "number", 1.0
-    if clock is None or clock.type.kind not in (INTEGER, FLOAT, TIME, DURATION):
-        time = np.arange(n, dtype=np.int64) if positions is None else positions
-    else:
-        time, x_label = clock.values, query.order_by[0]
-        if clock.type.kind == TIME:
-            time_kind, per_tick = "datetime", _MILLISECONDS[clock.type.unit]
-            x_label += " (UTC)" if clock.type.timezone else ""
-        elif clock.type.kind == DURATION:
-            per_tick = _MILLISECONDS[clock.type.unit] / 1e3
-            x_label += " (s)"
-    axis = {"time_kind": time_kind, "per_tick": per_tick, "x_label": x_label}
+    clock = clock_of(program, source, events, positions)
+    time = clock.time
+    axis = {
+        "time_kind": clock.kind, "per_tick": clock.per_tick, "x_label": clock.label, "zone": clock.zone,
+    }  # fmt: skip
     choices = drawable(program, source)
     if value not in choices:  # the column of types of another query
         value = choices[0] if choices else None
@@ -129,6 +124,42 @@ def series_of(
     if value is None:
         return Series(positions, time, np.zeros(n, np.int8), "lanes", ("events",), **axis)
     return Series(positions, time, _numbers(take(value)), "line", y_label=value, **axis)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock of some events, as the axis of a timeline.
+
+    Parameters
+    ----------
+    time : ndarray, shape (n,)
+        Ticks of the clock; positions in the stream without a clock.
+    kind, per_tick, label, zone
+        See `Series`.
+    """
+
+    time: np.ndarray
+    kind: str = "number"
+    per_tick: float = 1.0
+    label: str = "row"
+    zone: str = ""
+
+
+def clock_of(program: BoundQuery, source: Source, events: Events, positions: np.ndarray | None) -> Clock:
+    """Return the clock of the events at these positions of the stream; of all events for None."""
+    order_by = program.query.order_by
+    of = source.schema[order_by[0]] if order_by else None
+    if of is None or of.kind not in (INTEGER, FLOAT, TIME, DURATION):
+        return Clock(np.arange(events.n_events, dtype=np.int64) if positions is None else positions)
+    name, rows = order_by[0], events.row_of_event if positions is None else events.rows(positions)
+    values = source.column(name).values
+    time = values if rows is None else values[rows]
+    if of.kind == TIME:
+        zone = of.timezone or ""
+        return Clock(time, "datetime", _MILLISECONDS[of.unit], name + (f" ({zone})" if zone else ""), zone)
+    if of.kind == DURATION:
+        return Clock(time, "number", _MILLISECONDS[of.unit] / 1e3, f"{name} (s)")
+    return Clock(time, label=name)
 
 
 def _rows(events: Events, positions: np.ndarray | None) -> np.ndarray:
@@ -192,6 +223,7 @@ def describe(series: Series, window: list[float] | None = None) -> dict[str, Any
         "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
         "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
         "sampled": drawn["sampled"], "view": series.extent,
+        "zone_offsets": [] if not series.zone else offsets_of(series.zone, *series.extent),
     }  # fmt: skip
 
 
@@ -222,8 +254,9 @@ def draw_series(series: Series, window: list[float] | None = None, buckets: int 
 
 
 def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
-    """Return the indices of the least and the greatest value of each of ``buckets`` runs of events."""
-    size = (high - low) // buckets
+    """Return the indices of the least and the greatest value of each of up to ``buckets`` runs of events."""
+    size = -(-(high - low) // buckets)
+    buckets = (high - low) // size
     whole = low + size * buckets
     values = series.value[low:whole].reshape(buckets, size)
     start = low + size * np.arange(buckets)
@@ -234,7 +267,7 @@ def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
     else:
         least, most = values.argmin(axis=1), values.argmax(axis=1)
     places = [start + least, start + most, [low, high - 1]]
-    if whole < high:  # a rest of fewer than `buckets` events
+    if whole < high:  # a last run of fewer than `size` events
         places.append(_extremes(series.value, whole, high))
     return np.unique(np.concatenate(places))
 

@@ -23,6 +23,7 @@ class Turn(Cancellation):
     def __init__(self, worker: Worker, kind: str, job: Job):
         super().__init__()
         self._worker, self.kind, self.job, self.began = worker, kind, job, 0.0
+        self.thread: threading.Thread | None = None  # runs the job
         self._stop: Callable[[], object] | None = None
 
     @property
@@ -88,14 +89,15 @@ class Worker:
         """Run ``job(turn)`` as soon as no more urgent job waits.
 
         A job of the first kind cancels a running job of that kind after ``patience_s`` seconds, so that some
-        jobs of a fast series finish.
+        jobs of a fast series finish. A job that submits another one is not cancelled by it.
         """
         turn = Turn(self, kind, job)
         with self.lock:
             is_first, running = kind == self.kinds[0], self._running
             if is_first:
                 self._cancel_waiting()
-            if running is not None and not running.is_cancelled:
+            is_next = running is not None and running.thread is threading.current_thread()
+            if running is not None and not running.is_cancelled and not is_next:
                 left_s = running.began + patience_s - time.monotonic()
                 if is_first and running.kind == kind and left_s > 0:
                     _call_later(left_s, self._lose_patience, running, turn)
@@ -138,6 +140,7 @@ class Worker:
         self._changed.notify_all()
 
     def _run(self, turn: Turn) -> None:
+        turn.thread = threading.current_thread()
         try:
             with cancellable(turn):
                 checkpoint()
