@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 JIT = not numba.config.DISABLE_JIT
 CALL = {"order_by": "t", "event_type": "kind"}
-SEARCHED = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x + 0.2 AND c.x > a.x WITHIN 40"
+SEARCHED = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x + 0.2 AND c.x > min(b.x) WITHIN 20"
 ORDERED = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + b.x + 0.1 WITHIN 60"
 COUNTED = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x + 0.3 AND c.x > b.x WITHIN 60"
 
