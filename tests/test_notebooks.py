@@ -126,7 +126,10 @@ def runs_at_scale(path, scale, execute, monkeypatch):
         for cells in (larger, as_saved)
     ]
     texts = [
-        [one["data"]["text/plain"] for one in outputs if "text/plain" in one.get("data", {})]
+        [
+            *(one["data"]["text/plain"] for one in outputs if "text/plain" in one.get("data", {})),
+            *(re.sub(r"[\d.]+ m?s\b", "", one["text"]) for one in outputs if one.get("name") == "stdout"),
+        ]  # without times
         for outputs in shown
     ]
     assert texts[0] != texts[1], "there was more data"

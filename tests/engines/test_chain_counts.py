@@ -104,7 +104,8 @@ def case_of_shape(shape: int, seed: int) -> tuple[Case, list[dict]]:
 
 def test_most_cases_have_matches():
     n_matches = [len(drawn.matches(rows)) for drawn, rows in map(case, range(100))]
-    assert sum(n > 0 for n in n_matches) >= 70, n_matches
+    least = 40 if JIT else 70  # with the JIT there are only ten shapes, and some never match
+    assert sum(n > 0 for n in n_matches) >= least, n_matches
     assert sum(n > 20 for n in n_matches) >= 15, n_matches
 
 

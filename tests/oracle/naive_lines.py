@@ -269,6 +269,8 @@ def conditions(
     query: SequenceQuery, line: Line, expression: ex.Expression, absent: Absent | None = None
 ) -> Iterator[Condition]:
     """Yield what a conjunct asks of ``line``; of an absent event when it names that."""
+    if not line.slots:
+        return  # no event, so no match
     uses = uses_of_variable(expression)
     own = {} if absent is None else {absent.event.variable: absent.rounds}
     names = [name for name in uses if name not in own]
