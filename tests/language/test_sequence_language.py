@@ -584,6 +584,11 @@ def test_until_is_about_the_event_itself():
     assert query.pattern.parts[1].until == condition("price > 5")
 
 
+def test_a_misspelt_option_of_a_loop_gets_the_nearest_name():
+    with pytest.raises(TypeError, match=r"no option 'gready'\. Did you mean 'greedy'\?"):
+        B.times(2, gready=True)
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

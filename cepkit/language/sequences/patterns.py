@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, nearest
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
 from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference, conjuncts
@@ -23,6 +23,7 @@ Span = tuple[int, int]
 # selection strategies. ``partition``: nothing of the partition; ``next``: nothing relevant.
 STRATEGIES = ("strict", "partition", "next", "any")
 PREFERENCES = ("all", "greedy", "reluctant")
+_LOOP_OPTIONS = ("inner", "greedy", "reluctant", "until")
 
 
 class WholeQuery:
@@ -148,7 +149,12 @@ class SequencePattern(QueryMethods):
         greedy: bool = False,
         reluctant: bool = False,
         until: str | Operand | Expression | None = None,
+        **unknown: Any,
     ) -> Loop:
+        for name in unknown:
+            raise TypeError(
+                f"a loop has no option {name!r}.{nearest(name, _LOOP_OPTIONS)} Options: {list(_LOOP_OPTIONS)}"
+            )
         if greedy and reluctant:
             raise CepError("a loop is either greedy or reluctant; omit both to try both")
         if inner is not None and inner not in STRATEGIES:
