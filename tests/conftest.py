@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sizes import is_full, tenth
+from tests.support.sizes import is_full, is_in_third, tenth, third
 
 # Tests compile what they run, in the foreground; tests/engines/test_interpreted.py has interpretation.
 os.environ.setdefault("CEPKIT_TIER", "compiled")
@@ -31,16 +31,20 @@ def pytest_collection_modifyitems(config, items):
         if "slow" in item.keywords and not is_full(item):
             item.add_marker(skip_slow)
             others.append(item)
-    if tenth() is not None and others:
-        config.hook.pytest_deselected(items=others)
-        left_out = set(map(id, others))
+    left_out = set(map(id, others)) if tenth() is not None else set()
+    left_out.update(id(item) for item in items if not is_in_third(item))
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
 
 
 def pytest_report_header(config):
+    lines = []
     if tenth() is not None:
-        return f"slow cases: tenth {tenth()} of 0 to 9 (CEPKIT_TENTH)"
-    return None
+        lines.append(f"slow cases: tenth {tenth()} of 0 to 9 (CEPKIT_TENTH)")
+    if third() is not None:
+        lines.append(f"cases with a seed: third {third()} of 0 to 2 (CEPKIT_THIRD)")
+    return lines
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,9 @@
 
 ``CEPKIT_TENTH=0`` to ``9`` adds a tenth of the slow cases to a run. Ten runs with different numbers cover all
 cases. Cases that are marked ``long`` belong to no tenth.
+
+``CEPKIT_THIRD=0`` to ``2`` leaves out two thirds of the cases with a seed. Three runs with different numbers
+cover all cases. CI runs the kernels as plain Python in this way.
 """
 
 from __future__ import annotations
@@ -15,12 +18,28 @@ import pytest
 
 def tenth() -> int | None:
     """Return the tenth of the slow cases that this run takes, None for no tenth."""
-    number = os.environ.get("CEPKIT_TENTH")
+    return _part("CEPKIT_TENTH", 10)
+
+
+def third() -> int | None:
+    """Return the third of the cases with a seed that this run takes, None for all of them."""
+    return _part("CEPKIT_THIRD", 3)
+
+
+def _part(variable: str, n: int) -> int | None:
+    number = os.environ.get(variable)
     if not number:
         return None
-    if number not in [*"0123456789"]:
-        raise pytest.UsageError(f"CEPKIT_TENTH={number}: write a number from 0 to 9")
+    if number not in map(str, range(n)):
+        raise pytest.UsageError(f"{variable}={number}: write a number from 0 to {n - 1}")
     return int(number)
+
+
+def is_in_third(item: pytest.Item) -> bool:
+    """Return whether a test is in the third of this run. A test without a seed is in every third."""
+    if third() is None or "seed" not in getattr(getattr(item, "callspec", None), "params", {}):
+        return True
+    return zlib.crc32(item.nodeid.encode()) % 3 == third()
 
 
 def tenth_of(item: pytest.Item) -> int:
