@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from fractions import Fraction
 from itertools import combinations
 from math import gcd, prod
@@ -15,7 +14,6 @@ import pytest
 
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
 from cepkit.compile.counting.state_graph import state_graph_of
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.counting import aggregates, entries, layout
 from cepkit.engines.counting import counts as path_counts
 from cepkit.engines.counting.counts import PathCounter, count, count_by_last
@@ -23,58 +21,20 @@ from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import moduli, number_of
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import places as places_of_events
-from cepkit.engines.shared.kernels import accepted, dtypes_of
-from cepkit.engines.shared.places import Places
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
+from cepkit.engines.shared.kernels import dtypes_of
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
 from cepkit.language.sequences.query import SequenceQuery
 from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
-from tests.oracle.naive_sequences import SequenceMatch
+from tests.support.count_cases import as_list, case_of_shape, check_counts, counts_of, graph_and, prepared
 
 # --- the package ------------------------------------------------------------------------------------------
-
-
-def prepared(query: SequenceQuery, frame: pd.DataFrame):
-    """Return program, events, places and which places are accepted."""
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    events = build_events(source, program)
-    places = Places(program, events)
-    return program, events, places, accepted(places)
-
-
-def graph_and(query: SequenceQuery, frame: pd.DataFrame):
-    program, _, places, accept = prepared(query, frame)
-    graph = state_graph_of(program, program.branches[0])
-    assert not isinstance(graph, str), graph
-    return graph, places, accept
 
 
 def aggregate(graph, places, accept, component, values, function):
     counter = PathCounter(Layout(graph, places, accept))
     return aggregates.aggregate(counter, component, values, function)
-
-
-def as_list(numbers) -> list[int]:
-    return [int(number) for number in numbers]
-
-
-def counts_of(matches: list[SequenceMatch], n: int) -> list[int]:
-    """Return the numbers of matches by the position of their last event."""
-    of = Counter(match.rows[-1] for match in matches)
-    return [of[position] for position in range(n)]
-
-
-def check(drawn: Case, rows: list[dict]) -> int:
-    graph, places, accept = graph_and(drawn.query(), as_frame(rows))
-    counts = count_by_last(graph, places, accept)
-    expected = counts_of(drawn.matches(rows), len(rows))
-    assert as_list(counts) == [expected[p] for p in places.position_of_place.tolist()]
-    assert count(graph, places, accept) == sum(expected)
-    return sum(expected)
 
 
 JIT = not numba.config.DISABLE_JIT
@@ -87,19 +47,6 @@ N_SHAPES = 10
 
 def case(seed: int, n_shapes: int = N_SHAPES) -> tuple[Case, list[dict]]:
     return case_of_shape(seed % n_shapes if JIT else seed, seed)
-
-
-def case_of_shape(shape: int, seed: int) -> tuple[Case, list[dict]]:
-    """Return a query and a stream; most have matches, none has very many."""
-    for attempt in range(12):
-        values = random.Random(f"values {seed} {attempt}")
-        drawn = drawn_case(random.Random(f"shape {shape}"), values)
-        rows = drawn_rows(values, values.choice([0, 5, *range(11, 17)]))
-        while (n_matches := len(drawn.matches(rows))) > 2000:
-            rows = rows[:-2]
-        if n_matches or seed % 10 == 0:
-            break
-    return drawn, rows
 
 
 def test_most_cases_have_matches():
@@ -116,7 +63,7 @@ def test_counts_are_those_of_all_paths(block, monkeypatch):
         monkeypatch.setattr(places_of_events, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW_OF", 0)
     for seed in SEEDS[block : block + 20]:
-        check(*case(seed))
+        check_counts(*case(seed))
 
 
 @pytest.mark.slow
@@ -124,7 +71,7 @@ def test_counts_are_those_of_all_paths(block, monkeypatch):
 @pytest.mark.parametrize("shape", range(N_SHAPES, 40))
 def test_more_compiled_shapes(shape):
     for seed in range(50):
-        check(*case_of_shape(shape, seed))
+        check_counts(*case_of_shape(shape, seed))
 
 
 @pytest.mark.parametrize("seed", range(30 if JIT else 300))
@@ -150,7 +97,7 @@ def test_a_kernel_goes_on_where_it_was_stopped(seed, monkeypatch):
     monkeypatch.setattr(path_counts, "_WORK_PER_CALL", 1)
     monkeypatch.setattr(layout, "WORK_PER_CALL", 1)
     monkeypatch.setattr(entries, "WORK_PER_CALL", 1)
-    check(drawn, rows)
+    check_counts(drawn, rows)
     assert [aggregate(*arguments, 0, values, function) for function in ("min", "max")] == extremes
 
 

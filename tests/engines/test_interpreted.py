@@ -22,11 +22,10 @@ from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.regex.construction import regex_query
-from tests.engines.test_chain_counts import case_of_shape, graph_and
-from tests.engines.test_chain_counts import check as check_counts
-from tests.engines.test_engines import check
 from tests.oracle import generate
 from tests.oracle.generate_paths import as_frame
+from tests.support.count_cases import case_of_shape, check_counts, graph_and
+from tests.support.regex_runs import check
 from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
