@@ -317,7 +317,9 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
         explored = json.loads(run(environment, "-c", EXPLORE))
         assert explored["n"] > 0 and len(explored["views"]) == 9
         assert all(min(lengths) > 100 for lengths in explored["views"].values()), "modules and styles"
-    assert "123 matches of" in run(cepkit_command, *RUN[-1][1:])
+    command = [cepkit_command, *RUN[-1][1:]]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path)
+    assert done.returncode == 0 and "123 matches of" in done.stderr and "symbol  rows" in done.stdout
     done = subprocess.run(
         [cepkit_command, "match", "sample:trades", ".", "--engine", "spark"], capture_output=True, text=True
     )
