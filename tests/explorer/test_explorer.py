@@ -914,7 +914,8 @@ def test_an_explorer_shows_itself(of_trades, monkeypatch):
 
 @pytest.mark.slow
 def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
-    frame = spark.createDataFrame(pd.concat([trades] * 6).assign(seq=np.arange(120_000)))
+    days = [trades.assign(ts=trades["ts"] + pd.Timedelta(days=day)) for day in range(6)]
+    frame = spark.createDataFrame(pd.concat(days).assign(seq=np.arange(120_000)))
     call = {**TRADES, "order_by": ["ts", "seq"]}
     explorer = frame.cep.explore("calm drop{3,} back", **call).wait(300)
     assert (
@@ -925,8 +926,8 @@ def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
     explorer.run_on_all()
     explorer.wait(300)
     wanted = frame.cep.match("calm drop{3,} back", **call).count()
-    assert explorer.matches.count() == wanted >= n_part
-    assert explorer.board.table.total == f"{wanted:,}" and "of all rows" in explorer.board.table.limit_note
+    assert explorer.matches.count() == wanted >= n_part and wanted > 20
+    assert explorer.board.table.total == f"{wanted:,}" and "in all rows" in explorer.board.table.limit_note
     explorer.move("c0", 100)
     assert explorer.wait(300).matches.count() <= n_part
 
