@@ -240,7 +240,8 @@ MILLION = """
 import numpy as np
 import pandas as pd
 import cepkit as cep
-from cepkit.explorer.running.pages import as_pandas, cells
+from cepkit.explorer.table.texts import cells
+from cepkit.results.matches import as_pandas
 
 rng = np.random.default_rng(0)
 n = 1_000_000

@@ -176,6 +176,58 @@ class Explorer:
         return self._present.chosen and self._present.chosen.number
 
     @property
+    def filters(self) -> dict[str, str]:
+        """The filters of the table as typed, by column; assign to it to change them.
+
+        A filter of a column that the matches lack is kept but does not count, and neither does a mistaken one.
+
+        Raises
+        ------
+        CepError
+            When an assigned filter is mistaken; the message says what to write.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
+        >>> explorer = cep.explore(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts").wait()
+        >>> explorer.filters = {"y_ts": "> 2"}
+        >>> explorer.filtered
+           x_ts  y_ts
+        0     1     3
+        """
+        return dict(self._present.filters)
+
+    @filters.setter
+    def filters(self, filters: Mapping[str, str]) -> None:
+        result = self._present.result
+        if result is not None and result.is_counted:
+            mistakes = result.pages.listing.mistakes_in(filters)
+            for name, mistake in mistakes.items():
+                raise CepError(f"filters: {name!r}: {mistake}")
+        self._present.filter(filters)
+
+    @property
+    def filtered(self) -> Frame | None:
+        """The matches that pass the filters, as ``matches.to_frame()``; None before the first result.
+
+        Filters look at the first million matches. It waits for the count of the matches.
+        """
+        result = self._present.result
+        return None if result is None else result.filtered(self._present.filters)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The columns of the table that are not shown; assign to it to hide others."""
+        return tuple(self.board.table.hidden)
+
+    @hidden.setter
+    def hidden(self, names: Sequence[str]) -> None:
+        names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+        self.board.set(self.board.table, {"hidden": names})
+
+    @property
     def status(self) -> dict[str, Any]:
         """``state``, ``message`` and ``progress`` of the newest run."""
         return dict(self.board.editor.status)
@@ -490,6 +542,7 @@ class Explorer:
         board.observe(board.table, "selected", selected)
         board.observe(board.table, "wanted_page", lambda page: wanted(page, board.table.order))
         board.observe(board.table, "wanted_order", lambda order: wanted("1", order))
+        board.observe(board.table, "wanted_filters", present.filter)
         board.observe(board.timeline, "window", self.zoom)
         board.observe(board.timeline, "selected", selected)
         board.observe(board.timeline, "value", self.show_value)

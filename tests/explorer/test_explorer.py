@@ -24,11 +24,12 @@ from cepkit.explorer.query.code import code_of
 from cepkit.explorer.query.constants import move_slider, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.text import read_text, text_and_call
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.pages import Pages, as_pandas, cells
+from cepkit.explorer.running.pages import Pages, as_pandas
 from cepkit.explorer.running.present import Presenter
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.series import Series, draw_series
 from cepkit.explorer.running.worker import Worker
+from cepkit.explorer.table.texts import cells
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from cepkit.progress import checkpoint
@@ -273,14 +274,14 @@ def test_pages_of_more_matches_than_any_memory_holds():
     n = explorer.matches.count()
     assert n > 10**9
     table = explorer.board.table
-    assert (table.total, table.sortable) == (f"{n:,}", []) and "100,000" in table.limit_note
+    assert (table.total, table.sortable) == (f"{n:,}", []) and "1,000,000" in table.limit_note
     for page in (1, 10**9, int(table.n_pages)):
         for order in ("canonical", "reverse"):
             explorer.show_page(page, order)
             explorer.wait(60)
             numbers = [int(number) for number in table.numbers]
             wanted = [explorer.matches[number].measures["a_t"] for number in numbers[:2]]
-            assert [int(row[0]) for row in table.rows[:2]] == wanted
+            assert [int(row[0]) for row in table.full[:2]] == wanted
             assert (table.page, table.order) == (page, order)
     explorer.select(n - 1)
     assert explorer.wait(60).selected == n - 1

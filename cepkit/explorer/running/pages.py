@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cepkit.insight.value_text import cell
+from cepkit.explorer.table.heads import Head, head_of
+from cepkit.explorer.table.listing import LISTED, Kept, Listing
+from cepkit.explorer.table.texts import columns_and_rows
+from cepkit.language.numbers import count_text
+from cepkit.progress import checkpoint
 from cepkit.results.matches import as_pandas
 
 PAGE = 15  # matches
-SORTED = 100_000  # matches that can be sorted by a column; more have only match order and its reverse
 CANONICAL, REVERSE = "canonical", "reverse"
+NO_FILTERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Pages:
-    """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap."""
+    """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap.
+
+    Filters are texts by the name of their column, see `cepkit.explorer.table.filters`.
+    """
 
     def __init__(self, matches: Any, size: int = PAGE):
         self.matches, self.size = matches, size
         self.n = matches.count()
-        self._sorted: dict[str, np.ndarray] = {}
-        self._whole: pd.DataFrame | None = None
+        self.listing = Listing(matches, self.n)
+        self._heads: dict[str, Head] | None = None
 
     @property
     def n_pages(self) -> int:
-        """Number of pages, at least 1."""
-        return max(1, -(-self.n // self.size))
+        """Number of pages without filters, at least 1."""
+        return self._n_pages(self.n)
+
+    def _n_pages(self, n: int) -> int:
+        return max(1, -(-n // self.size))
 
     @property
     def is_sortable(self) -> bool:
         """Whether the matches are few enough to be sorted by a column."""
-        return self.n <= SORTED
+        return self.listing.is_whole
 
     @property
     def limit_note(self) -> str:
-        """A note on the available orders."""
-        return "" if self.is_sortable else f"sorted by columns up to {SORTED:,} matches"
+        """A note on the available orders and filters."""
+        return "" if self.is_sortable else f"orders by columns, filters and bars: first {LISTED:,} matches"
 
-    def numbers(self, page: int, order: str = CANONICAL) -> list[int]:
+    def numbers(
+        self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
+    ) -> list[int]:
         """Return the numbers of the matches on a page.
 
         Parameters
@@ -49,44 +62,45 @@ class Pages:
             From 1; a number outside the range means the first or the last page.
         order : str
             ``canonical``, ``reverse``, or a column and ``up`` or ``down``; ties stay in canonical order.
+        filters : mapping of str to str
         """
-        page = min(max(page, 1), self.n_pages)
-        low, high = (page - 1) * self.size, min(page * self.size, self.n)
-        if order == REVERSE:
-            return list(range(self.n - 1 - low, self.n - 1 - high, -1))
-        if order != CANONICAL and self.is_sortable:
-            column, _, direction = order.rpartition(" ")
-            return self._order(column, direction)[low:high].tolist()
-        return list(range(low, high))
+        kept = self.listing.keep(filters)
+        n = self.n if kept.numbers is None else len(kept.numbers)
+        page = min(max(page, 1), self._n_pages(n))
+        low, high = (page - 1) * self.size, min(page * self.size, n)
+        if (ordered := self._ordered(order, kept)) is not None:
+            return ordered[low:high].tolist()
+        return list(range(n - 1 - low, n - 1 - high, -1)) if order == REVERSE else list(range(low, high))
+
+    def _ordered(self, order: str, kept: Kept) -> np.ndarray | None:
+        """Return the numbers of the matches in their order; None for all matches in their own order."""
+        numbers = kept.numbers
+        if order in (CANONICAL, REVERSE):
+            return numbers if numbers is None or order == CANONICAL else numbers[::-1]
+        if numbers is None and not self.is_sortable:
+            return None
+        column, _, direction = order.rpartition(" ")
+        ordered = self.listing.order(column, direction)
+        return ordered if kept.mask is None else ordered[kept.mask[ordered]]
 
     def order_or_canonical(self, order: str) -> str:
         """Return ``order`` if these matches have its column, otherwise the canonical order."""
         column, _, _ = order.rpartition(" ")
         return order if not column or column in self.frame([]).columns else CANONICAL
 
-    def page_of(self, number: int, order: str = CANONICAL) -> int:
-        """Return the page that shows a match."""
-        if order == REVERSE:
-            place = self.n - 1 - number
-        elif order != CANONICAL and self.is_sortable:
-            column, _, direction = order.rpartition(" ")
-            place = int(np.flatnonzero(self._order(column, direction) == number)[0])
+    def page_of(
+        self, number: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
+    ) -> int | None:
+        """Return the page that shows a match; None if it does not pass the filters."""
+        ordered = self._ordered(order, self.listing.keep(filters))
+        if ordered is None:
+            place = self.n - 1 - number if order == REVERSE else number
         else:
-            place = number
+            places = np.flatnonzero(ordered == number)
+            if not len(places):
+                return None
+            place = int(places[0])
         return place // self.size + 1
-
-    def _order(self, column: str, direction: str) -> np.ndarray:
-        key = f"{column} {direction}"
-        if key not in self._sorted:
-            if self._whole is None:
-                self._whole = as_pandas(self.matches.to_frame())
-            values = self._whole[column].reset_index(drop=True)
-            try:
-                ranked = values.sort_values(kind="stable", ascending=direction != "down", na_position="last")
-            except TypeError:  # values without an order, such as lists
-                ranked = values.astype(str).sort_values(kind="stable", ascending=direction != "down")
-            self._sorted[key] = ranked.index.to_numpy()
-        return self._sorted[key]
 
     def frame(self, numbers: Sequence[int]) -> pd.DataFrame:
         """Return the measures of these matches, one row each."""
@@ -94,44 +108,58 @@ class Pages:
         made = as_pandas(self.matches.take(sorted(numbers)))
         return made.iloc[[place[number] for number in numbers]]
 
-    def traits(self, page: int, order: str = CANONICAL) -> dict[str, Any]:
+    def traits(
+        self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
+    ) -> dict[str, Any]:
         """Return the traits of the table widget for a page."""
-        numbers = self.numbers(page, order)
-        return self.describe(self.frame(numbers), numbers, page, order)
+        numbers = self.numbers(page, order, filters)
+        return self.describe(self.frame(numbers), numbers, page, order, filters)
 
-    def describe(self, frame: pd.DataFrame, numbers: Sequence[int], page: int, order: str) -> dict[str, Any]:
+    def describe(
+        self,
+        frame: pd.DataFrame,
+        numbers: Sequence[int],
+        page: int,
+        order: str,
+        filters: Mapping[str, str] = NO_FILTERS,
+    ) -> dict[str, Any]:
         """Return the traits for a page with these rows."""
+        kept = self.listing.keep(filters)
+        n = self.n if kept.numbers is None else len(kept.numbers)
+        can_sort = n > 1 and (self.is_sortable or kept.numbers is not None)
+        heads = {} if self._heads is None else self.heads(filters)
         return {
             **columns_and_rows(frame),
             "numbers": [str(number) for number in numbers],
-            "page": min(max(page, 1), self.n_pages),
-            "n_pages": str(self.n_pages),
+            "page": min(max(page, 1), self._n_pages(n)),
+            "n_pages": str(self._n_pages(n)),
             "total": f"{self.n:,}",
             "order": order,
-            "sortable": [str(name) for name in frame.columns] if self.is_sortable and self.n > 1 else [],
+            "sortable": [str(name) for name in frame.columns] if can_sort else [],
             "limit_note": self.limit_note,
             "busy": False,
+            "filters": dict(filters),
+            "mistakes": kept.mistakes,
+            "filtered": self._filtered(kept),
+            "can_filter": True,
+            **heads,
         }
 
+    def _filtered(self, kept: Kept) -> str:
+        """Return how many matches pass the filters, in words; empty without filters."""
+        if kept.numbers is None:
+            return ""
+        if self.listing.is_whole:
+            return f"{len(kept.numbers):,} of {self.n:,} {'match' if self.n == 1 else 'matches'}"
+        return f"{len(kept.numbers):,} of the first {self.listing.n:,} matches, {count_text(self.n)} in all"
 
-def is_number(dtype: Any) -> bool:
-    """Return whether values of a dtype are numbers, which a table aligns to the right."""
-    return pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-
-
-def columns_and_rows(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame as traits of the table widget."""
-    sides = [(str(name), "right" if is_number(of) else "left") for name, of in frame.dtypes.items()]
-    return {"columns": [{"name": name, "align": side} for name, side in sides], "rows": cells(frame)}
-
-
-def cells(frame: pd.DataFrame) -> list[list[str]]:
-    """Return the values of a frame as texts; missing values are empty.
-
-    Examples
-    --------
-    >>> cells(pd.DataFrame({"x": [1, 2], "y": [0.25, None], "z": [None, "a"]}))
-    [['1', '0.25', ''], ['2', '', 'a']]
-    """
-    columns = [[cell(value) for value in frame[name]] for name in frame.columns]
-    return [list(row) for row in zip(*columns, strict=True)]
+    def heads(self, filters: Mapping[str, str] = NO_FILTERS) -> dict[str, Any]:
+        """Return the traits of the histograms; this lists the matches."""
+        if self._heads is None:
+            made = {}
+            for name in map(str, self.listing.empty.columns):
+                checkpoint()
+                made[name] = head_of(self.listing.column(name))
+            self._heads = made
+        mask = self.listing.keep(filters).mask
+        return {"heads": {name: head.trait(mask) for name, head in self._heads.items()}, "heads_busy": False}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cepkit.api import match
@@ -17,20 +17,34 @@ from cepkit.explorer.query.text import collect_warnings
 from cepkit.explorer.reason_traits import reason_traits
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.keys import Keys
-from cepkit.explorer.running.pages import CANONICAL, PAGE, columns_and_rows
+from cepkit.explorer.running.pages import CANONICAL, PAGE
 from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.running.series import describe, drawable, series_of
 from cepkit.explorer.running.worker import Turn, Worker
+from cepkit.explorer.table.texts import columns_and_rows
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.part import stoppable
 from cepkit.widgets.stepper import NEXT_MATCH
 
-# Jobs of the thread, the most urgent first; the last four give way to the others.
-KINDS = ("run", "select", "page", "window", "keys", "mark", "reasons", "count", "step", "funnel", "notes")
-RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, FUNNEL, NOTES = KINDS
-OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps and the funnel
+# Jobs of the thread, the most urgent first; the last five give way to the others.
+KINDS = (
+    "run",
+    "select",
+    "page",
+    "window",
+    "keys",
+    "mark",
+    "reasons",
+    "count",
+    "step",
+    "list",
+    "funnel",
+    "notes",
+)
+RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
+OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps, histograms and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 ROWS_NAMED = 8  # most clicked rows that are explained together
 
@@ -49,11 +63,12 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self.data, self.board, self.engine, self.sampled = data, board, engine, sampled
-        self.worker = Worker(KINDS, self._show_failure, n_modest=4)
+        self.worker = Worker(KINDS, self._show_failure, n_modest=5)
         self.result: Result | None = None
         self.all: Any = None  # the matches of a whole Spark frame
         self.value: str | None = None  # the column of the timeline; None: the query determines it
         self.order = CANONICAL  # of the table, as the user chose it
+        self.filters: dict[str, str] = {}  # of the table, as the user typed them, by column
         self.unmatched: Any = None  # the program whose events are shown before the first result
         self.partition: int | None = None
         self._kept_key: tuple[tuple[str, ...], int] | None = None  # key columns and key that the user chose
@@ -135,6 +150,13 @@ class Presenter:
         self.order = order
         self.board.set(self.board.table, {"busy": True})
         self.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
+
+    def filter(self, filters: Mapping[str, str]) -> None:
+        """Show the matches that pass filters, typed texts by column; an empty text filters nothing."""
+        self.filters = {name: text for name, text in filters.items() if text.strip()}
+        self.board.set(self.board.table, {"filters": self.filters})
+        if self.result is not None:
+            self.show_page(1)
 
     def zoom(self, window: Sequence[float]) -> None:
         """Show a window of time; an empty window shows all."""
@@ -244,8 +266,8 @@ class Presenter:
         result.count()
         checkpoint()
         took = time.perf_counter() - began
-        soon = result.first_rows() if is_cold else None
-        if is_open and self.order == CANONICAL:
+        soon = result.first_rows() if is_cold and not self.filters else None
+        if is_open and self.order == CANONICAL and not self.filters:
             table = {**result.first_page(), **result.totals()}
         else:
             table = soon or self._first_page(result)
@@ -273,7 +295,8 @@ class Presenter:
         """Count the matches after the first ones are shown, and fill in the totals."""
         result.count()
         checkpoint()
-        counted = result.totals() if self.order == CANONICAL else self._first_page(result)
+        is_plain = self.order == CANONICAL and not self.filters
+        counted = result.totals() if is_plain else self._first_page(result)
         took = time.perf_counter() - began
 
         def show() -> None:
@@ -294,8 +317,8 @@ class Presenter:
         turn.deliver(show_bands)
 
     def _first_page(self, result: Result) -> dict[str, Any]:
-        """Return the first page in the user's order if the result still has its column."""
-        return result.pages.traits(1, result.pages.order_or_canonical(self.order))
+        """Return the first page with the user's order and filters, as far as the result has their columns."""
+        return result.pages.traits(1, result.pages.order_or_canonical(self.order), self.filters)
 
     def _bands_of(self, result: Result) -> tuple[int | None, dict, dict, dict]:
         """Return the partition to show, its timeline, its marks, and the trait of its key."""
@@ -372,7 +395,7 @@ class Presenter:
         asked = self.asked if result.is_sequence else self.asked[-1:]
         self.result, self.all, self.chosen, self.asked = result, None, None, asked
         self._has_looked = False
-        self.board.set(self.board.table, {**table, "selected": None})
+        self.board.set(self.board.table, {"heads_busy": True, **table, "selected": None})
         self.board.set(self.board.timeline, {"points": [], "selected": None, "busy": True})
         self.board.set(self.board.nfa, {"lit": [], "live": []})
         self.board.set(self.board.funnel, {"busy": True})
@@ -409,6 +432,7 @@ class Presenter:
         if self.asked:
             self.why_not(self.asked)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
+        self.worker.submit(LIST, lambda turn: self._draw_heads(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
         self._submit_notes()
 
@@ -418,7 +442,8 @@ class Presenter:
         table, order = None, self.board.table.order
         if str(chosen.number) not in self.board.table.numbers:
             result.count()
-            table = result.pages.traits(result.pages.page_of(chosen.number, order), order)
+            page = result.pages.page_of(chosen.number, order, self.filters)
+            table = None if page is None else result.pages.traits(page, order, self.filters)
         checkpoint()
         timeline = None if partition == self.partition else result.timeline(partition)
         told = None if timeline is None else marks_of(result, self.board.nfa.selected, partition, None)
@@ -447,8 +472,13 @@ class Presenter:
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
         result.count()
         checkpoint()
-        table = result.pages.traits(page, order)
+        table = result.pages.traits(page, order, self.filters)
         turn.deliver(lambda: self.board.set(self.board.table, table))
+
+    def _draw_heads(self, turn: Turn, result: Result) -> None:
+        """List the matches, which makes orders and filters quick, and draw the histograms."""
+        heads = result.pages.heads(self.filters)
+        turn.deliver(lambda: self.board.set(self.board.table, heads))
 
     def _redraw(self) -> None:
         result, window = self.result, list(self.board.timeline.window)
@@ -612,7 +642,7 @@ class Presenter:
             "numbers": [""] * len(frame),
             "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
             "limit_note": f"the first {len(frame)} matches in all rows; explorer.matches has the others",
-            "selected": None,
+            "selected": None, "can_filter": False, "filtered": "", "heads": {}, "heads_busy": False,
         }  # fmt: skip
         took = time.perf_counter() - began
 
@@ -643,6 +673,8 @@ class Presenter:
             if self._explained is not self.result:
                 self.board.give_reasons("")
             self.board.say("failed", f"{type(error).__name__}: {error}"[:2000])
+        elif turn.kind == LIST:
+            self.board.set(self.board.table, {"heads": {}, "heads_busy": False})
         elif turn.kind == FUNNEL:
             self.board.funnel.stages = [
                 {"label": f"no funnel: {error}", "n": "", "share": 0.0, "selectivity": None, "note": ""}

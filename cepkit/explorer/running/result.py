@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -29,15 +29,16 @@ from cepkit.explorer.running.density import (
     strip_traits,
 )
 from cepkit.explorer.running.keys import count_by_partition
-from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages, as_pandas, cell, cells
+from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages
 from cepkit.explorer.running.series import Series, clock_of, describe, drawable, series_of
+from cepkit.explorer.table.texts import columns_and_rows
 from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
 from cepkit.insight.stepping import Stepping
-from cepkit.insight.value_text import row_text
+from cepkit.insight.value_text import cell, row_text
 from cepkit.language.numbers import count_text
 from cepkit.planning.planner import Engine
 from cepkit.results.arguments import no_such_match
-from cepkit.results.matches import Matches
+from cepkit.results.matches import Matches, as_pandas
 from cepkit.results.sequence_found import SequenceFound
 from cepkit.widgets.base import counted
 
@@ -127,11 +128,16 @@ class Result:
 
     def first_page(self) -> dict[str, Any]:
         """Return the traits of the table for the first page, before the matches are counted."""
-        traits = Pages(self._opened).traits(1, CANONICAL)
+        traits = {**Pages(self._opened).traits(1, CANONICAL), "can_filter": False}
         if self.opening.is_all:
             return traits
-        note = "the first matches; other pages and orders follow when all are counted"
+        note = "the first matches; other pages, orders and filters follow when all are counted"
         return {**traits, "total": COUNTING, "n_pages": "…", "sortable": [], "limit_note": note}
+
+    def filtered(self, filters: Mapping[str, str]) -> Any:
+        """Return the matches that pass filters as a frame; without filters, all of them."""
+        numbers = self.pages.listing.keep(filters).numbers
+        return self.matches.to_frame() if numbers is None else self.matches.take(numbers.tolist())
 
     def totals(self) -> dict[str, Any]:
         """Return the traits of the table that depend on the number of matches, without the rows."""
@@ -139,6 +145,7 @@ class Result:
         return {
             "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
             "sortable": [str(name) for name in names] if pages.is_sortable and pages.n > 1 else [],
+            "can_filter": True,
         }  # fmt: skip
 
     def first_look(self) -> dict[str, Any] | None:
@@ -151,8 +158,8 @@ class Result:
             return None
         frame = as_pandas(self.matches._frame(found.glance(PAGE)))
         return {
-            "columns": [{"name": str(name), "align": "left"} for name in frame.columns],
-            "rows": cells(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
+            **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
+            "can_filter": False, "filtered": "",
             "total": f"≥ {max(n, len(frame)):,}", "order": "canonical", "sortable": [], "busy": True,
             "limit_note": "some matches; numbers and order follow when all are counted",
         }  # fmt: skip
