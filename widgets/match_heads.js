@@ -34,7 +34,6 @@ function columnHead({ name, align, kind, zone }, act) {
   cell.scope = "col";
   Object.assign(sorter, { type: "button", title: `Sort by ${name}`, onclick: () => act.sort(name) });
   sorter.append(way);
-  top.append(sorter, plain, date);
   cell.append(top);
 
   // --- the histogram: one stop of the Tab key; arrow keys move in it
@@ -110,7 +109,8 @@ function columnHead({ name, align, kind, zone }, act) {
   };
   const paintBars = () => {
     const own = head?.bars ?? [];
-    const most = Math.max(1, ...own.map((bar) => bar.n));
+    const isNamed = (bar) => kind !== "text" || Boolean(bar.low);
+    const most = Math.max(1, ...own.filter(isNamed).map((bar) => bar.n));
     const focused = [...bars.children].indexOf(document.activeElement);
     const made = own.map(({ label, n, kept, low, high }, k) => {
       const bar = bars.children[k] ?? node("button", "bar");
@@ -119,9 +119,8 @@ function columnHead({ name, align, kind, zone }, act) {
       bar.className = kind === "text" && !low ? "bar others" : low === "empty" ? "bar missing" : "bar";
       bar.tabIndex = k === Math.max(0, focused) ? 0 : -1;
       // A bar of few matches is still seen.
-      bar.style.setProperty("--n", n ? Math.max(0.06, n / most) : 0);
+      bar.style.setProperty("--n", n && isNamed(own[k]) ? Math.max(0.06, n / most) : 0);
       bar.style.setProperty("--kept", n ? kept / n : 0);
-      bar.style.flexGrow = kind === "text" ? n : 1;
       bar.textContent = kind === "text" ? label : "";
       bar.setAttribute("aria-label", words(k));
       bar.setAttribute("aria-disabled", !isBound);
@@ -175,8 +174,8 @@ function columnHead({ name, align, kind, zone }, act) {
   const update = (news) => {
     cell.setAttribute("aria-sort", news.way);
     if (!news.isSortable) cell.removeAttribute("aria-sort");
-    sorter.hidden = !news.isSortable;
-    plain.hidden = news.isSortable;
+    const title = news.isSortable ? sorter : plain;
+    if (top.firstChild !== title) top.replaceChildren(title, date);
     way.textContent = { ascending: "▲", descending: "▼", none: "↕" }[news.way];
     date.textContent = [news.date, zone].filter(Boolean).join(" ");
     if (!kind) return;

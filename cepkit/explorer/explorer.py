@@ -179,7 +179,7 @@ class Explorer:
     def filters(self) -> dict[str, str]:
         """The filters of the table as typed, by column; assign to it to change them.
 
-        A filter of a column that the matches lack is kept but does not count, and neither does a mistaken one.
+        A filter of a column that the matches lack is kept but does not count. Nor does a mistaken one.
 
         Raises
         ------

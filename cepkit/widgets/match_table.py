@@ -54,8 +54,8 @@ class MatchTable(View):
         Whether filters can be typed now.
     heads : dict of str to dict
         The histogram of a column: ``kind``, ``says`` (the column in words), ``bars`` and ``between``. A bar
-        has ``label``, ``n`` and ``kept`` (the numbers of its matches, and of those that pass the filters),
-        and ``low`` and ``high``. A filter of several bars is the first ``low``, ``between``, and the last
+        has ``label``, ``low``, ``high``, the number ``n`` of its matches, and how many of them pass the
+        filters (``kept``). A filter of several bars is the first ``low``, ``between``, and the last
         ``high``. For texts, ``between`` is a comma and each bar has the value ``low``.
     heads_busy : bool
         Whether other histograms are being computed.

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.explorer.table.heads import Head, head_of
-from cepkit.explorer.table.listing import LISTED, Kept, Listing
+from cepkit.explorer.table.listing import LISTED, KeptMatches, Listing
 from cepkit.explorer.table.texts import columns_and_rows
 from cepkit.language.numbers import count_text
 from cepkit.progress import checkpoint
@@ -72,7 +72,7 @@ class Pages:
             return ordered[low:high].tolist()
         return list(range(n - 1 - low, n - 1 - high, -1)) if order == REVERSE else list(range(low, high))
 
-    def _ordered(self, order: str, kept: Kept) -> np.ndarray | None:
+    def _ordered(self, order: str, kept: KeptMatches) -> np.ndarray | None:
         """Return the numbers of the matches in their order; None for all matches in their own order."""
         numbers = kept.numbers
         if order in (CANONICAL, REVERSE):
@@ -145,7 +145,7 @@ class Pages:
             **heads,
         }
 
-    def _filtered(self, kept: Kept) -> str:
+    def _filtered(self, kept: KeptMatches) -> str:
         """Return how many matches pass the filters, in words; empty without filters."""
         if kept.numbers is None:
             return ""

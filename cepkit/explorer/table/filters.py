@@ -1,6 +1,7 @@
 """Filters of the table of matches: what a user types in the head of a column.
 
-Numbers and durations: ``> 3``, ``3..5``, ``3..<5``, ``..5``, ``= 3``, ``!= 3``, several with commas or ``and``.
+Numbers and durations: ``> 3``, ``3..5``, ``3..<5``, ``..5``, ``= 3``, ``!= 3``; commas separate alternatives,
+and ``and`` joins parts that must all hold.
 Times: the same with ``09:30``, ``2012-01-03`` or both. A time without a date is a time of day.
 Texts: a part of the text in any case, ``=exact``, ``!part``, ``!=exact``; several with commas, quotes around
 special characters. All kinds: ``empty`` and ``!empty``.
@@ -8,6 +9,7 @@ special characters. All kinds: ``empty`` and ``!empty``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +19,10 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.explorer.table.texts import DURATION, NUMBER, TEXT, TIME
+from cepkit.explorer.table.texts import DURATION, NUMBER, SHOWN_DIGITS, TEXT, TIME
 
 DAY_NS = 86_400 * 10**9
 NS_OF_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_EQUAL = 5e-7  # relative difference of numbers that look equal with six digits
 
 _SIZED = re.compile(r"(<=|>=|!=|<|>|=)\s*(.+)", re.S)
 _RANGE = re.compile(r"(.*?)\s*\.\.(<?)\s*(.*)", re.S)
@@ -32,7 +33,7 @@ _TIME = re.compile(
     r"(?:(\d{4})-(\d{1,2})(?:-(\d{1,2}))?)?[ T]*(?:(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
 )
 _CLOCK = re.compile(r"(-?)(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?)")
-_QUOTED = re.compile(r'\s*(!=|!|=|)\s*("(?:[^"]|"")*"|[^,]*?)\s*(?:,|$)')
+_QUOTED = re.compile(r'\s*(!=|!|=|)\s*("(?:[^"]|"")*"|[^,"][^,]*?|)\s*(?:,|$)')
 
 HINTS = {
     NUMBER: "Write > 3, 3..5 or = 3.",
@@ -55,7 +56,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Comparison:
     """A comparison: ``<``, ``<=``, ``>``, ``>=``, ``=``, ``!=``, ``..`` or ``..<``, and its bounds.
 
     A missing bound of a range is None. ``contains`` and ``is`` compare texts.
@@ -70,7 +71,7 @@ class Filter:
     """A filter of a column: one of the ``choices`` holds, and each choice is parts that all hold."""
 
     kind: str
-    choices: tuple[tuple[Part, ...], ...]
+    choices: tuple[tuple[Comparison, ...], ...]
 
 
 def read_filter(text: str, kind: str) -> Filter:
@@ -84,7 +85,7 @@ def read_filter(text: str, kind: str) -> Filter:
     Examples
     --------
     >>> read_filter("> 3", "number").choices
-    ((Part(sign='>', bounds=(Bound(low=3, high=3, is_of_day=False),)),),)
+    ((Comparison(sign='>', bounds=(Bound(low=3, high=3, is_of_day=False),)),),)
     """
     if kind == TEXT:
         return Filter(kind, _read_texts(text))
@@ -92,22 +93,22 @@ def read_filter(text: str, kind: str) -> Filter:
     return Filter(kind, tuple(_read_choice(one, kind) for one in texts if one or len(texts) == 1))
 
 
-def _read_choice(text: str, kind: str) -> tuple[Part, ...]:
+def _read_choice(text: str, kind: str) -> tuple[Comparison, ...]:
     return tuple(_read_part(one.strip(), kind) for one in _AND.split(text))
 
 
-def _read_part(text: str, kind: str) -> Part:
+def _read_part(text: str, kind: str) -> Comparison:
     if text.casefold() in ("empty", "= empty", "=empty"):
-        return Part("empty", ())
+        return Comparison("empty", ())
     if text.casefold() in ("!empty", "!= empty", "!=empty", "not empty"):
-        return Part("!empty", ())
+        return Comparison("!empty", ())
     if sized := _SIZED.fullmatch(text):
-        return Part(sized[1], (_read_bound(sized[2].strip(), kind),))
+        return Comparison(sized[1], (_read_bound(sized[2].strip(), kind),))
     if text in ("<", "<=", ">", ">=", "=", "!="):
         raise CepError(f"A value is missing after {text}. {HINTS[kind]}")
     ranged = _RANGE.fullmatch(text)
     if ranged is None:
-        return Part("=", (_read_bound(text, kind),))
+        return Comparison("=", (_read_bound(text, kind),))
     if not ranged[1] and not ranged[3]:
         raise CepError(f"Both ends of the range are missing. {HINTS[kind]}")
     low, high = (_read_bound(end, kind) if end else None for end in (ranged[1], ranged[3]))
@@ -119,7 +120,7 @@ def _read_part(text: str, kind: str) -> Part:
     is_of_day = kind == TIME and low is not None and low.is_of_day
     if low is not None and high is not None and low.low > high.low and not is_of_day:
         raise CepError(f"The range {text} ends before it begins. Write the smaller value first.")
-    return Part(f"..{ranged[2]}", (low, high))
+    return Comparison(f"..{ranged[2]}", (low, high))
 
 
 def _read_bound(text: str, kind: str) -> Bound:
@@ -180,10 +181,10 @@ def _read_duration(text: str) -> Bound | None:
     return None if made is pd.NaT else Bound(made.value, made.value)
 
 
-def _read_texts(text: str) -> tuple[tuple[Part, ...], ...]:
+def _read_texts(text: str) -> tuple[tuple[Comparison, ...], ...]:
     """Return the choices of a filter of texts; a sign holds also for the values after it."""
-    wanted: list[Part] = []
-    unwanted: list[Part] = []
+    wanted: list[Comparison] = []
+    unwanted: list[Comparison] = []
     place, sign = 0, ""
     while place < len(text):
         found = _QUOTED.match(text, place)
@@ -199,13 +200,13 @@ def _read_texts(text: str) -> tuple[tuple[Part, ...], ...]:
         elif not value:
             raise CepError(f"A text is missing after {found[1]}. {HINTS[TEXT]}")
         if value.casefold() == "empty" and not is_quoted:
-            part = Part("empty", ())
+            part = Comparison("empty", ())
         elif sign in ("=", "!="):
-            part = Part("is", (value,))
+            part = Comparison("is", (value,))
         else:
-            part = Part("contains", (value.casefold(),))
+            part = Comparison("contains", (value.casefold(),))
         (unwanted if sign.startswith("!") else wanted).append(part)
-    others = tuple(Part(f"not {part.sign}", part.bounds) for part in unwanted)
+    others = tuple(Comparison(f"not {part.sign}", part.bounds) for part in unwanted)
     return tuple((part, *others) for part in wanted) or ((others,) if others else ())
 
 
@@ -234,7 +235,7 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
         return np.ones(n + 1, bool)
     folded = [text.casefold() for text in texts]
 
-    def fulfils(part: Part) -> np.ndarray:
+    def fulfils(part: Comparison) -> np.ndarray:
         sign = part.sign.removeprefix("not ")
         if sign == "empty":
             made = np.array([False] * n + [True])
@@ -250,12 +251,12 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
 def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | None) -> np.ndarray:
     """Return which numbers fulfil a filter."""
 
-    def fulfils(part: Part) -> np.ndarray:
+    def fulfils(part: Comparison) -> np.ndarray:
         low = part.bounds[0].low if part.bounds and part.bounds[0] is not None else None
         if part.sign in ("=", "!="):
             same = values == low
             if values.dtype.kind == "f" and np.isfinite(low):
-                same = np.abs(values - low) <= abs(low) * _EQUAL
+                same = np.abs(values - low) <= _half_digit(low)
             return same if part.sign == "=" else ~same
         if part.sign.startswith(".."):
             high = None if part.bounds[1] is None else part.bounds[1].high
@@ -263,6 +264,13 @@ def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | 
         return _compare(part.sign, values, low)
 
     return _choose(filter, fulfils, len(values), is_missing)
+
+
+def _half_digit(value: float) -> float:
+    """Return half of the last digit that a cell shows of a number."""
+    if not value:
+        return 0.0
+    return 0.5000001 * 10.0 ** (math.floor(math.log10(abs(value))) - SHOWN_DIGITS + 1)
 
 
 def choose_times(
@@ -278,7 +286,7 @@ def choose_times(
     def ceil(ns: int) -> int:
         return -(-ns // ns_per_tick)
 
-    def fulfils(part: Part) -> np.ndarray:
+    def fulfils(part: Comparison) -> np.ndarray:
         nonlocal of_day
         own, bounds = values, part.bounds
         is_of_day = any(bound is not None and bound.is_of_day for bound in bounds)
@@ -329,11 +337,11 @@ def _compare(sign: str, values: np.ndarray, bound: Any) -> np.ndarray:
 
 
 def _choose(
-    filter: Filter, fulfils: Callable[[Part], np.ndarray], n: int, is_missing: np.ndarray | None
+    filter: Filter, fulfils: Callable[[Comparison], np.ndarray], n: int, is_missing: np.ndarray | None
 ) -> np.ndarray:
     missing = np.zeros(n, bool) if is_missing is None else is_missing
 
-    def test(part: Part) -> np.ndarray:
+    def test(part: Comparison) -> np.ndarray:
         if part.sign in ("empty", "!empty"):
             return missing if part.sign == "empty" else ~missing
         return fulfils(part) & ~missing
@@ -341,7 +349,7 @@ def _choose(
     return _combine(filter, test)
 
 
-def _combine(filter: Filter, fulfils: Callable[[Part], np.ndarray]) -> np.ndarray:
+def _combine(filter: Filter, fulfils: Callable[[Comparison], np.ndarray]) -> np.ndarray:
     made = None
     for choice in filter.choices:
         own = fulfils(choice[0])

@@ -16,7 +16,7 @@ from cepkit.explorer.table.texts import NUMBER, TEXT, TIME, duration_text, numbe
 from cepkit.widgets.base import counted
 
 BARS = 14  # about this many bars
-TEXTS = 5  # texts that have a bar of their own
+TEXTS = 3  # texts that have a bar of their own, if more than one is left
 _TAIL = 0.01  # share of values at each end that may be far away
 _S = 10**9
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
@@ -93,8 +93,9 @@ def _bars_of(column: ListedColumn, own: np.ndarray, finite: np.ndarray) -> tuple
         places = (own - own.dtype.type(least)).astype(np.int64) if is_whole else np.zeros(len(own), np.int64)
         return bars, places, ".."
     edges, texts = _edges_of(column, finite, least, most)
-    labels = [_label(column, edge) for edge in edges]
-    first, last = _label(column, least), _label(column, most)
+    is_of_day = _has_one_date(column, least, most)
+    labels = [_label(column, edge, is_of_day) for edge in edges]
+    first, last = _label(column, least, is_of_day), _label(column, most, is_of_day)
     if len(edges) < 2:
         return [{"label": f"{first} to {last}", "low": "", "high": ""}], np.zeros(len(own), np.int64), "..<"
     inner = edges[1:-1]
@@ -135,7 +136,7 @@ def _edges_of(
     step = _time_step((high_ns - low_ns) / BARS)
     begin, end = low_ns // step, high_ns // step + 1
     in_ns = [k * step for k in range(begin, end + 1)]
-    is_of_day = column.kind == TIME and least * per_tick // DAY_NS == most * per_tick // DAY_NS
+    is_of_day = _has_one_date(column, least, most)
     texts = [time_typed(ns, is_of_day) if column.kind == TIME else duration_text(ns) for ns in in_ns]
     return np.array([-(-ns // per_tick) for ns in in_ns], np.int64), texts
 
@@ -170,11 +171,16 @@ def time_typed(ns: int, is_of_day: bool = False) -> str:
     return date if not rest else f"{date} {clock}"
 
 
-def _label(column: ListedColumn, value: Any) -> str:
+def _has_one_date(column: ListedColumn, least: Any, most: Any) -> bool:
+    per_tick = column.ns_per_tick
+    return column.kind == TIME and int(least) * per_tick // DAY_NS == int(most) * per_tick // DAY_NS
+
+
+def _label(column: ListedColumn, value: Any, is_of_day: bool = False) -> str:
     if column.kind == NUMBER:
         return number_text(value.item() if isinstance(value, np.generic) else value)
     ns = int(value) * column.ns_per_tick
-    return time_typed(ns) if column.kind == TIME else duration_text(ns)
+    return time_typed(ns, is_of_day) if column.kind == TIME else duration_text(ns)
 
 
 def _head_of_texts(column: ListedColumn) -> Head:
@@ -182,8 +188,8 @@ def _head_of_texts(column: ListedColumn) -> Head:
     count = np.bincount(column.values + 1, minlength=n_texts + 1)
     own = count[1:]
     n_used = int(np.count_nonzero(own))
-    most = np.argsort(-own, kind="stable")[: min(TEXTS, n_used)]
-    is_each = n_used > TEXTS and int(own.max(initial=0)) == 1  # no text is more frequent than another one
+    most = np.argsort(-own, kind="stable")[: TEXTS if n_used > TEXTS + 1 else n_used]
+    is_each = n_used > TEXTS + 1 and int(own.max(initial=0)) == 1  # no text is more frequent than another one
     if is_each:
         most = most[:0]
     bars = [

@@ -110,7 +110,7 @@ def _codes_of(series: pd.Series) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptMatches:
     """The matches that pass some filters.
 
     Parameters
@@ -138,7 +138,7 @@ class Listing:
         self._n_built = 0
         self._columns: dict[str, ListedColumn] = {}
         self._orders: dict[str, np.ndarray] = {}
-        self._kept: dict[tuple, Kept] = {}
+        self._kept: dict[tuple, KeptMatches] = {}
         self._lock = threading.RLock()  # a cancelled job may still run while another one begins
 
     @property
@@ -212,10 +212,10 @@ class Listing:
                 found[str(name)] = str(error)
         return found
 
-    def keep(self, filters: Mapping[str, str]) -> Kept:
+    def keep(self, filters: Mapping[str, str]) -> KeptMatches:
         """Return the matches that pass all filters; filters of other columns do not count."""
         if not filters:
-            return Kept(None, None, {})
+            return KeptMatches(None, None, {})
         names, mistakes = set(map(str, self.empty.columns)), self.mistakes_in(filters)
         valid = {
             name: text
@@ -223,7 +223,7 @@ class Listing:
             if name in names and text.strip() and name not in mistakes
         }
         if not valid:
-            return Kept(None, None, mistakes)
+            return KeptMatches(None, None, mistakes)
         with self._lock:
             key = tuple(sorted(valid.items()))
             if key not in self._kept:
@@ -231,8 +231,8 @@ class Listing:
                 for name, text in valid.items():
                     checkpoint()
                     mask &= self.column(name).choose(text)
-                self._kept[key] = Kept(np.flatnonzero(mask), mask, {})
+                self._kept[key] = KeptMatches(np.flatnonzero(mask), mask, {})
                 while len(self._kept) > _KEPT:
                     self._kept.pop(next(iter(self._kept)))
             found = self._kept[key]
-        return Kept(found.numbers, found.mask, mistakes)
+        return KeptMatches(found.numbers, found.mask, mistakes)

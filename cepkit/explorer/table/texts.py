@@ -11,7 +11,7 @@ import pandas as pd
 from cepkit.insight.value_text import cell
 
 NUMBER, TIME, DURATION, TEXT = "number", "time", "duration", "text"
-_DIGITS = 6  # significant digits of a number that is no integer
+SHOWN_DIGITS = 6  # significant digits of a number that is no integer
 _DAY_S = 86_400
 
 
@@ -111,8 +111,8 @@ def number_text(value: Any) -> str:
         return cell(value)
     size = abs(float(value))
     if size and not 1e-4 <= size < 1e15:
-        return f"{value:.{_DIGITS}g}"
-    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(size))) if size else 0
+        return f"{value:.{SHOWN_DIGITS}g}"
+    decimals = max(0, SHOWN_DIGITS - 1 - math.floor(math.log10(size))) if size else 0
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
