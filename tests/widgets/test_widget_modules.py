@@ -7,6 +7,7 @@ import pytest
 
 from cepkit._shipped import shipped
 from cepkit.plots.timeline.scales import scale_of
+from cepkit.widgets.match_table import MatchTable
 from tests.support.widget_cases import FULL, KINDS, MARCH, full
 from tests.support.widget_page import THEMES, blank_page, mount, set_theme
 
@@ -1022,6 +1023,198 @@ def test_table_shows_numbers_of_matches_where_there_are_some(page, show):
     receive(page, numbers=[""] * 20)
     assert root.locator("th.number").count() == 0
     assert root.locator("tbody tr").first.locator("td").count() == 2
+
+
+def filterable():
+    """Return a table with filters, histograms, dates and full values."""
+    bars = [
+        {"label": "1 to below 2", "low": "", "high": "2", "n": 6, "kept": 6},
+        {"label": "2 to below 3", "low": "2", "high": "3", "n": 3, "kept": 3},
+        {"label": "3 to 4", "low": "3", "high": "", "n": 1, "kept": 1},
+        {"label": "no value", "low": "empty", "high": "empty", "n": 2, "kept": 2},
+    ]
+    texts = [
+        {"label": "AAA", "low": "AAA", "high": "", "n": 9, "kept": 9},
+        {"label": "b, c", "low": '"b, c"', "high": "", "n": 2, "kept": 2},
+        {"label": "7 more", "low": "", "high": "", "n": 1, "kept": 1},
+    ]
+    return MatchTable(
+        columns=[
+            {"name": "key", "align": "left", "kind": "text", "zone": ""},
+            {"name": "start", "align": "left", "kind": "time", "zone": "UTC"},
+            {"name": "top", "align": "right", "kind": "number", "zone": ""},
+        ],
+        rows=[
+            ["AAA", f"2026-03-01 09:{k:02d}:00", f"{1000 + k:,}.{'5' * (k % 3)}".rstrip(".")] for k in range(9)
+        ],
+        full=[["AAA", f"2026-03-01 09:{k:02d}:00+00:00", f"{1000 + k}.{'5' * 9}"] for k in range(9)],
+        numbers=range(1200, 1209), total="12", sortable=["key", "start", "top"], can_filter=True,
+        heads={
+            "top": {"kind": "number", "between": "..<", "says": "1 to 4", "bars": bars},
+            "key": {"kind": "text", "between": ",", "says": "9 values", "bars": texts},
+        },
+    )  # fmt: skip
+
+
+def filters_sent(page):
+    return [values["wanted_filters"] for values in saved(page) if "wanted_filters" in values]
+
+
+def test_table_filters_by_what_is_typed(page, show):
+    root = show("match_table", filterable())
+    field = root.get_by_label("Filter top")
+    field.fill("> 3")
+    field.press("Enter")
+    field.press("Enter")  # the same filter is not sent twice
+    assert filters_sent(page) == [{"top": "> 3"}]
+    receive(page, filters={"top": "> 3"}, filtered="4 of 12 matches", wanted_filters={"top": "> 3"})
+    assert root.locator(".total").inner_text() == "4 of 12 matches"
+    root.get_by_label("Filter key").fill("aa")
+    page.wait_for_function("hosts.widget.saved.length === 2")  # after a pause, without Enter
+    assert filters_sent(page)[-1] == {"top": "> 3", "key": "aa"}
+    receive(page, mistakes={"key": "'aa' is odd. Write more."}, filters={"top": "> 3", "key": "aa"})
+    key = root.get_by_label("Filter key")
+    assert key.get_attribute("aria-invalid") == "true" and key.input_value() == "aa"
+    told = page.locator(f"[id='{key.get_attribute('aria-describedby')}']")
+    assert told.inner_text() == "'aa' is odd. Write more." and told.is_visible()
+    assert told.bounding_box()["y"] >= key.bounding_box()["y"] + key.bounding_box()["height"]
+    key.press("Escape")
+    assert filters_sent(page)[-1] == {"top": "> 3"}
+    root.get_by_role("button", name="Remove all filters").click()
+    assert filters_sent(page)[-1] == {}
+    receive(page, filters={}, mistakes={}, filtered="", wanted_filters={})
+    assert not root.get_by_role("button", name="Remove all filters").is_visible()
+    receive(page, can_filter=False)
+    assert root.get_by_label("Filter top").is_disabled()
+
+
+def test_table_keeps_a_field_while_someone_types_in_it(page, show):
+    root = show("match_table", filterable())
+    field = root.get_by_label("Filter top")
+    field.focus()
+    page.keyboard.type("> 1")
+    heads = {"top": {"kind": "number", "between": "..", "says": "1", "bars": []}}
+    receive(page, filters={"top": ">"}, heads=heads, rows=[["B", "2026-03-02 10:00:00", "1"]], numbers=["7"])
+    assert field.input_value() == "> 1" and field.evaluate("field => field === document.activeElement")
+
+
+def test_table_filters_by_bars(page, show):
+    root = show("match_table", filterable())
+    bars = root.get_by_role("group", name="top: 1 to 4")
+    bar = bars.get_by_role("button")
+    assert bar.nth(1).get_attribute("aria-label") == "top, 2 to below 3: 3 matches"
+    bar.nth(1).click()
+    assert filters_sent(page) == [{"top": "2..<3"}]
+    boxes = [bar.nth(k).bounding_box() for k in (0, 1)]
+    page.mouse.move(boxes[0]["x"] + 2, boxes[0]["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(boxes[1]["x"] + 3, boxes[1]["y"] + 4)
+    assert bars.locator(".brushed").count() == 2
+    assert root.locator(".note").inner_text() == "top, 2 to below 3: 3 matches"
+    page.mouse.up()
+    assert filters_sent(page)[-1] == {"top": "..<3"} and bars.locator(".brushed").count() == 0
+    bar.nth(3).click()
+    assert filters_sent(page)[-1] == {"top": "empty"}
+    receive(page, filters={"top": "empty"}, wanted_filters={"top": "empty"})
+    bar.nth(3).click()  # once more: without it
+    assert filters_sent(page)[-1] == {}
+    receive(page, filters={}, wanted_filters={})
+    texts = root.get_by_role("group", name="key: 9 values").get_by_role("button")
+    texts.nth(1).click()
+    assert filters_sent(page)[-1] == {"key": '="b, c"'}
+    n = len(filters_sent(page))
+    texts.nth(2).click(force=True)  # the others have no filter
+    assert len(filters_sent(page)) == n
+
+
+def test_table_bars_are_one_stop_of_the_keyboard(page, show):
+    root = show("match_table", filterable())
+    root.get_by_role("button", name="top", exact=False).first.focus()
+    page.keyboard.press("Tab")
+    label = "document.activeElement.getAttribute('aria-label')"
+    assert page.evaluate(label).startswith("top, 1 to below 2: 6 matches")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(label).startswith("top, 2 to below 3")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Enter")
+    assert filters_sent(page) == [{"top": "2.."}]
+    page.keyboard.press("Tab")
+    assert page.evaluate(label).startswith("Filter top: such as > 3")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Delete")
+    assert filters_sent(page)[-1] == {}
+
+
+def test_table_hides_columns(page, show):
+    root = show("match_table", filterable())
+    chooser = root.get_by_role("button", name="Choose the shown columns")
+    chooser.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert saved(page) == [{"hidden": ["start"]}]
+    assert root.locator("th:not(.number) .sort").all_inner_texts() == ["key↕", "top↕"]
+    assert root.locator("tbody tr").first.locator("td").all_inner_texts() == ["1,200", "AAA", "1,000"]
+    assert chooser.inner_text() == "Columns 2/3"
+    page.keyboard.press("Escape")
+    assert chooser.evaluate("button => button === document.activeElement")
+    assert root.get_by_role("dialog").count() == 0
+    receive(page, columns=filterable().columns[1:], rows=[["2026-03-01 09:30:00", "1"]], hidden=["gone"])
+    assert root.locator("th").count() == 3 and chooser.inner_text() == "Columns"
+
+
+def test_table_says_a_date_once(page, show):
+    root = show("match_table", filterable())
+    assert root.locator("th .date").nth(1).inner_text() == "2026-03-01 UTC"
+    assert root.locator("tbody tr td:nth-child(3)").first.inner_text() == "09:00:00"
+    days = ["2026-03-01", "2026-03-01", "2026-03-02", "2026-03-02"]
+    receive(
+        page, rows=[["AAA", f"{day} 10:00:00", "1"] for day in days], full=[], numbers=["1", "2", "3", "4"]
+    )
+    assert root.locator("th .date").nth(1).inner_text() == "UTC"
+    cells = root.locator("tbody tr td:nth-child(3)")
+    shown = [text.split() for text in cells.all_inner_texts()]
+    assert shown == [["2026-03-01", "10:00:00"], ["10:00:00"], ["2026-03-02", "10:00:00"], ["10:00:00"]]
+    assert cells.nth(1).get_attribute("title") == "2026-03-01 10:00:00"
+
+
+def test_table_cuts_no_value_and_keeps_the_first_column(page, show):
+    table = filterable()
+    names = [f"measure_{k}" for k in range(12)]
+    table.columns = [{"name": name, "align": "right", "kind": "number", "zone": ""} for name in names]
+    table.rows = [["123,456,789,012.25"] * 12 for _ in range(9)]
+    root = show("match_table", table)
+    frame = root.locator(".frame")
+    assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth")
+    cut = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).length"
+    assert root.locator("td, th").evaluate_all(cut) == 0
+    frame.evaluate("frame => { frame.scrollLeft = 700 }")
+    left = frame.bounding_box()["x"]
+    assert abs(root.locator("tbody td.number").first.bounding_box()["x"] - left) < 3
+    assert abs(root.locator("th.number").bounding_box()["x"] - left) < 3
+
+
+def test_table_copies_full_values(page, show):
+    root = show("match_table", filterable())
+    copy = """() => {
+      const data = new DataTransfer();
+      const target = document.activeElement.closest?.(".frame") ?? document.querySelector(".frame");
+      const event = new ClipboardEvent("copy", { clipboardData: data, bubbles: true, cancelable: true });
+      target.dispatchEvent(event);
+      return data.getData("text/plain");
+    }"""
+    assert page.evaluate(copy) == ""
+    receive(page, selected="1202")
+    root.locator(".frame").focus()
+    value = "1002.555555555"
+    assert page.evaluate(copy) == f"match\tkey\tstart\ttop\n1202\tAAA\t2026-03-01 09:02:00+00:00\t{value}"
+    mark = """() => {
+      const cells = document.querySelectorAll("tbody tr:nth-child(2) td");
+      getSelection().setBaseAndExtent(cells[2], 0, cells[3], cells[3].childNodes.length);
+    }"""
+    page.evaluate(mark)
+    assert page.evaluate(copy) == "2026-03-01 09:01:00+00:00\t1001.555555555"
+    assert root.locator("tbody tr").nth(1).locator("td").nth(3).get_attribute("title") == "1001.555555555"
 
 
 def test_funnel_shows_the_end_of_labels_that_repeat_what_was_before(page, show):

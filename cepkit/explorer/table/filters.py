@@ -33,7 +33,7 @@ _TIME = re.compile(
     r"(?:(\d{4})-(\d{1,2})(?:-(\d{1,2}))?)?[ T]*(?:(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
 )
 _CLOCK = re.compile(r"(-?)(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?)")
-_QUOTED = re.compile(r'\s*(!=|!|=|)\s*("(?:[^"]|"")*"|[^,"][^,]*?|)\s*(?:,|$)')
+_QUOTED = re.compile(r'\s*(!=|!|=|)\s*("(?:[^"]|"")*"|[^,"=!\s][^,]*?|)\s*(?:,|$)')
 
 HINTS = {
     NUMBER: "Write > 3, 3..5 or = 3.",
@@ -56,7 +56,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FilterPart:
     """A comparison: ``<``, ``<=``, ``>``, ``>=``, ``=``, ``!=``, ``..`` or ``..<``, and its bounds.
 
     A missing bound of a range is None. ``contains`` and ``is`` compare texts.
@@ -71,7 +71,7 @@ class Filter:
     """A filter of a column: one of the ``choices`` holds, and each choice is parts that all hold."""
 
     kind: str
-    choices: tuple[tuple[Comparison, ...], ...]
+    choices: tuple[tuple[FilterPart, ...], ...]
 
 
 def read_filter(text: str, kind: str) -> Filter:
@@ -85,7 +85,7 @@ def read_filter(text: str, kind: str) -> Filter:
     Examples
     --------
     >>> read_filter("> 3", "number").choices
-    ((Comparison(sign='>', bounds=(Bound(low=3, high=3, is_of_day=False),)),),)
+    ((FilterPart(sign='>', bounds=(Bound(low=3, high=3, is_of_day=False),)),),)
     """
     if kind == TEXT:
         return Filter(kind, _read_texts(text))
@@ -93,22 +93,22 @@ def read_filter(text: str, kind: str) -> Filter:
     return Filter(kind, tuple(_read_choice(one, kind) for one in texts if one or len(texts) == 1))
 
 
-def _read_choice(text: str, kind: str) -> tuple[Comparison, ...]:
+def _read_choice(text: str, kind: str) -> tuple[FilterPart, ...]:
     return tuple(_read_part(one.strip(), kind) for one in _AND.split(text))
 
 
-def _read_part(text: str, kind: str) -> Comparison:
+def _read_part(text: str, kind: str) -> FilterPart:
     if text.casefold() in ("empty", "= empty", "=empty"):
-        return Comparison("empty", ())
+        return FilterPart("empty", ())
     if text.casefold() in ("!empty", "!= empty", "!=empty", "not empty"):
-        return Comparison("!empty", ())
+        return FilterPart("!empty", ())
     if sized := _SIZED.fullmatch(text):
-        return Comparison(sized[1], (_read_bound(sized[2].strip(), kind),))
+        return FilterPart(sized[1], (_read_bound(sized[2].strip(), kind),))
     if text in ("<", "<=", ">", ">=", "=", "!="):
         raise CepError(f"A value is missing after {text}. {HINTS[kind]}")
     ranged = _RANGE.fullmatch(text)
     if ranged is None:
-        return Comparison("=", (_read_bound(text, kind),))
+        return FilterPart("=", (_read_bound(text, kind),))
     if not ranged[1] and not ranged[3]:
         raise CepError(f"Both ends of the range are missing. {HINTS[kind]}")
     low, high = (_read_bound(end, kind) if end else None for end in (ranged[1], ranged[3]))
@@ -120,7 +120,7 @@ def _read_part(text: str, kind: str) -> Comparison:
     is_of_day = kind == TIME and low is not None and low.is_of_day
     if low is not None and high is not None and low.low > high.low and not is_of_day:
         raise CepError(f"The range {text} ends before it begins. Write the smaller value first.")
-    return Comparison(f"..{ranged[2]}", (low, high))
+    return FilterPart(f"..{ranged[2]}", (low, high))
 
 
 def _read_bound(text: str, kind: str) -> Bound:
@@ -181,10 +181,10 @@ def _read_duration(text: str) -> Bound | None:
     return None if made is pd.NaT else Bound(made.value, made.value)
 
 
-def _read_texts(text: str) -> tuple[tuple[Comparison, ...], ...]:
+def _read_texts(text: str) -> tuple[tuple[FilterPart, ...], ...]:
     """Return the choices of a filter of texts; a sign holds also for the values after it."""
-    wanted: list[Comparison] = []
-    unwanted: list[Comparison] = []
+    wanted: list[FilterPart] = []
+    unwanted: list[FilterPart] = []
     place, sign = 0, ""
     while place < len(text):
         found = _QUOTED.match(text, place)
@@ -200,13 +200,13 @@ def _read_texts(text: str) -> tuple[tuple[Comparison, ...], ...]:
         elif not value:
             raise CepError(f"A text is missing after {found[1]}. {HINTS[TEXT]}")
         if value.casefold() == "empty" and not is_quoted:
-            part = Comparison("empty", ())
+            part = FilterPart("empty", ())
         elif sign in ("=", "!="):
-            part = Comparison("is", (value,))
+            part = FilterPart("is", (value,))
         else:
-            part = Comparison("contains", (value.casefold(),))
+            part = FilterPart("contains", (value.casefold(),))
         (unwanted if sign.startswith("!") else wanted).append(part)
-    others = tuple(Comparison(f"not {part.sign}", part.bounds) for part in unwanted)
+    others = tuple(FilterPart(f"not {part.sign}", part.bounds) for part in unwanted)
     return tuple((part, *others) for part in wanted) or ((others,) if others else ())
 
 
@@ -235,7 +235,7 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
         return np.ones(n + 1, bool)
     folded = [text.casefold() for text in texts]
 
-    def fulfils(part: Comparison) -> np.ndarray:
+    def fulfils(part: FilterPart) -> np.ndarray:
         sign = part.sign.removeprefix("not ")
         if sign == "empty":
             made = np.array([False] * n + [True])
@@ -251,7 +251,7 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
 def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | None) -> np.ndarray:
     """Return which numbers fulfil a filter."""
 
-    def fulfils(part: Comparison) -> np.ndarray:
+    def fulfils(part: FilterPart) -> np.ndarray:
         low = part.bounds[0].low if part.bounds and part.bounds[0] is not None else None
         if part.sign in ("=", "!="):
             same = values == low
@@ -286,7 +286,7 @@ def choose_times(
     def ceil(ns: int) -> int:
         return -(-ns // ns_per_tick)
 
-    def fulfils(part: Comparison) -> np.ndarray:
+    def fulfils(part: FilterPart) -> np.ndarray:
         nonlocal of_day
         own, bounds = values, part.bounds
         is_of_day = any(bound is not None and bound.is_of_day for bound in bounds)
@@ -337,11 +337,11 @@ def _compare(sign: str, values: np.ndarray, bound: Any) -> np.ndarray:
 
 
 def _choose(
-    filter: Filter, fulfils: Callable[[Comparison], np.ndarray], n: int, is_missing: np.ndarray | None
+    filter: Filter, fulfils: Callable[[FilterPart], np.ndarray], n: int, is_missing: np.ndarray | None
 ) -> np.ndarray:
     missing = np.zeros(n, bool) if is_missing is None else is_missing
 
-    def test(part: Comparison) -> np.ndarray:
+    def test(part: FilterPart) -> np.ndarray:
         if part.sign in ("empty", "!empty"):
             return missing if part.sign == "empty" else ~missing
         return fulfils(part) & ~missing
@@ -349,7 +349,7 @@ def _choose(
     return _combine(filter, test)
 
 
-def _combine(filter: Filter, fulfils: Callable[[Comparison], np.ndarray]) -> np.ndarray:
+def _combine(filter: Filter, fulfils: Callable[[FilterPart], np.ndarray]) -> np.ndarray:
     made = None
     for choice in filter.choices:
         own = fulfils(choice[0])
