@@ -127,7 +127,8 @@ def wait_for_state(page, state):
 
 
 def wait_for_position(page, position):
-    shown = f"() => document.querySelector('.cepkit-stepper .where').textContent.startsWith('{position} ')"
+    handle = "document.querySelector('.cepkit-stepper:not(.going) input[type=range]')"
+    shown = f"() => {handle}?.value === '{position}'"
     page.wait_for_function(shown)
 
 

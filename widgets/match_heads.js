@@ -43,10 +43,11 @@ function columnHead({ name, align, kind, zone }, act) {
   let head = null;
   let from = null; // the first bar of a brush
   let to = null;
+  // The group of bars has the name of the column.
   const words = (k) => {
     const { label, n, kept } = head.bars[k];
     const many = (count) => `${count.toLocaleString("en")} ${count === 1 ? "match" : "matches"}`;
-    return `${name}, ${label}: ${kept === n ? many(n) : `${kept.toLocaleString("en")} of ${many(n)}`}`;
+    return `${label}: ${kept === n ? many(n) : `${kept.toLocaleString("en")} of ${many(n)}`}`;
   };
   const paintBrush = () => {
     const [low, high] = from == null ? [1, 0] : [Math.min(from, to), Math.max(from, to)];
@@ -82,7 +83,7 @@ function columnHead({ name, align, kind, zone }, act) {
   bars.onpointermove = (event) => {
     if (!head?.bars.length) return;
     const k = at(event.clientX);
-    act.say(words(k));
+    act.say(`${name}, ${words(k)}`);
     if (from == null || !event.buttons) return;
     to = k;
     paintBrush();
@@ -124,7 +125,7 @@ function columnHead({ name, align, kind, zone }, act) {
       bar.textContent = kind === "text" ? label : "";
       bar.setAttribute("aria-label", words(k));
       bar.setAttribute("aria-disabled", !isBound);
-      bar.onfocus = () => act.say(words(k));
+      bar.onfocus = () => act.say(`${name}, ${words(k)}`);
       bar.onblur = () => act.say("");
       return bar;
     });

@@ -66,14 +66,22 @@ function render({ model, el }) {
   root.append(bar, panels, note);
   el.append(root);
 
+  // Return the place in words. An event has the number of its row here as everywhere in the board.
+  const placed = (end) => {
+    if (!end) return "no events";
+    const left = end - position();
+    const follow = `${left.toLocaleString("en")} ${left === 1 ? "event follows" : "events follow"}`;
+    const [name, row] = model.get("event")[0] ?? [];
+    const isThere = position() === model.get("position");
+    if (position() && name === "row") return isThere ? `row ${row}, ${follow}` : follow;
+    return `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events`;
+  };
   const place = () => {
     const end = model.get("n_events");
     range.max = end;
     range.value = position();
     range.disabled = !end;
-    where.textContent = end
-      ? `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events`
-      : "no events";
+    where.textContent = placed(end);
     range.setAttribute("aria-valuetext", (where.title = where.textContent));
     back.forEach((one) => (one.disabled = position() <= 0));
     on.forEach((one) => (one.disabled = position() >= end));
@@ -118,7 +126,7 @@ function render({ model, el }) {
   const unwatch = watch(model, {
     position: arrive,
     n_events: arrive,
-    event: drawEvent,
+    event: () => (place(), drawEvent()),
     live: drawLive,
     completed: drawDone,
     note: say,

@@ -60,8 +60,15 @@ class Stepper(View):
         live = sum(int(state.get("n", 0)) for state in self.live)
         return f"event {self.position:,} of {self.n_events:,}, {counted(live, 'live partial match')}"
 
+    def _place(self) -> str:
+        """Return the place in words; an event has the number of its row, as everywhere in the board."""
+        if self.position and self.event and self.event[0][0] == "row":
+            left = self.n_events - self.position
+            return f"row {self.event[0][1]}, {left:,} {'event follows' if left == 1 else 'events follow'}"
+        return f"event {self.position:,} of {self.n_events:,}"
+
     def _still(self) -> str:
-        place = f"event {self.position:,} of {self.n_events:,}"
+        place = self._place()
         parts = [table_svg((), self.event, caption=place)]
         rows = [
             (state.get("label", ""), state.get("n", 0), "; ".join(state.get("examples", ())))

@@ -1045,7 +1045,8 @@ def filterable():
             {"name": "top", "align": "right", "kind": "number", "zone": ""},
         ],
         rows=[
-            ["AAA", f"2026-03-01 09:{k:02d}:00", f"{1000 + k:,}.{'5' * (k % 3)}".rstrip(".")] for k in range(9)
+            ["AAA", f"2026-03-01 09:{k:02d}:00", f"{1000 + k:,}.{'5' * (k % 3)}".rstrip(".")]
+            for k in range(9)
         ],
         full=[["AAA", f"2026-03-01 09:{k:02d}:00+00:00", f"{1000 + k}.{'5' * 9}"] for k in range(9)],
         numbers=range(1200, 1209), total="12", sortable=["key", "start", "top"], can_filter=True,
@@ -1102,7 +1103,7 @@ def test_table_filters_by_bars(page, show):
     root = show("match_table", filterable())
     bars = root.get_by_role("group", name="top: 1 to 4")
     bar = bars.get_by_role("button")
-    assert bar.nth(1).get_attribute("aria-label") == "top, 2 to below 3: 3 matches"
+    assert bar.nth(1).get_attribute("aria-label") == "2 to below 3: 3 matches"
     bar.nth(1).click()
     assert filters_sent(page) == [{"top": "2..<3"}]
     boxes = [bar.nth(k).bounding_box() for k in (0, 1)]
@@ -1132,9 +1133,9 @@ def test_table_bars_are_one_stop_of_the_keyboard(page, show):
     root.get_by_role("button", name="top", exact=False).first.focus()
     page.keyboard.press("Tab")
     label = "document.activeElement.getAttribute('aria-label')"
-    assert page.evaluate(label).startswith("top, 1 to below 2: 6 matches")
+    assert page.evaluate(label).startswith("1 to below 2: 6 matches")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate(label).startswith("top, 2 to below 3")
+    assert page.evaluate(label).startswith("2 to below 3")
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Enter")
     assert filters_sent(page) == [{"top": "2.."}]
@@ -1260,6 +1261,16 @@ def test_sliders_report_once_per_frame_and_are_not_pulled_back(page, show):
     assert root.locator("output").first.inner_text() == "2.5 €"
     receive(page, sliders=[{**one, "value": 2.5, "text": "5/2"} for one in full("slider_panel").sliders])
     assert root.locator("output").first.inner_text() == "5/2 €"
+
+
+def test_stepper_names_the_row_and_no_second_number(page, show):
+    root = show("stepper")
+    receive(page, event=[["row", "1008"], ["price", "1"]], position=7)
+    assert root.locator(".where").inner_text() == "row 1008, 3 events follow"
+    receive(page, event=[["row", "1009"], ["price", "1"]], position=9)
+    assert root.locator(".where").inner_text() == "row 1009, 1 event follows"
+    receive(page, event=[], position=0)
+    assert root.locator(".where").inner_text() == "0 of 10 events"
 
 
 def test_stepper_reports_where_to_go(page, show):
