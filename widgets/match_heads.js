@@ -63,6 +63,7 @@ function columnHead({ name, align, kind, zone }, act) {
     bars.children[k].focus({ preventScroll: false });
   };
   const apply = (first, last) => {
+    if (bars.classList.contains("off")) return;
     const text = filterOfBars(head, first, last);
     from = to = null;
     paintBrush();
@@ -143,21 +144,27 @@ function columnHead({ name, align, kind, zone }, act) {
   const mistake = node("p", "mistake");
   let timer = 0;
   const [placeholder, hint] = FILTER_HINTS[kind] ?? ["", ""];
-  Object.assign(input, { type: "text", placeholder, spellcheck: false, autocomplete: "off" });
+  Object.assign(input, { type: "text", placeholder, spellcheck: false, autocomplete: "off", size: 1 });
   input.title = `Filter ${name}: ${hint}`;
   input.setAttribute("aria-label", input.title);
   mistake.id = `mistake-${Math.random().toString(36).slice(2)}`;
   mistake.setAttribute("role", "status");
+  let sent = ""; // what this field wished last
+  let latest = null; // the newest news
   const post = () => {
     clearTimeout(timer);
     timer = 0;
-    act.filter(name, input.value.trim());
+    sent = input.value.trim();
+    act.filter(name, sent);
   };
   input.oninput = () => {
     clearTimeout(timer);
     timer = setTimeout(post, FILTER_PAUSE_MS);
   };
-  input.onchange = () => timer && post();
+  input.onblur = () => {
+    if (timer) post();
+    else if (latest && input.value.trim() === sent && sent !== latest.text) input.value = latest.text;
+  };
   input.onkeydown = (event) => {
     if (event.key === "Enter") post();
     else if (event.key === "Escape" && input.value) {
@@ -173,6 +180,7 @@ function columnHead({ name, align, kind, zone }, act) {
   }
 
   const update = (news) => {
+    latest = news;
     cell.setAttribute("aria-sort", news.way);
     if (!news.isSortable) cell.removeAttribute("aria-sort");
     const title = news.isSortable ? sorter : plain;
@@ -186,7 +194,8 @@ function columnHead({ name, align, kind, zone }, act) {
     }
     bars.classList.toggle("off", !news.canFilter || news.isBusy);
     input.disabled = !news.canFilter;
-    const isTyping = timer || (document.activeElement === input && input.value.trim() === news.text);
+    // An answer to an earlier wish does not change what someone is typing.
+    const isTyping = timer || (document.activeElement === input && input.value.trim() === sent);
     if (!isTyping) input.value = news.text;
     field.classList.toggle("on", Boolean(news.text));
     field.classList.toggle("wrong", Boolean(news.mistake));

@@ -69,11 +69,10 @@ function render({ model, el }) {
   // Return the place in words. An event has the number of its row here as everywhere in the board.
   const placed = (end) => {
     if (!end) return "no events";
-    const left = end - position();
-    const follow = `${left.toLocaleString("en")} ${left === 1 ? "event follows" : "events follow"}`;
+    const left = `${(end - position()).toLocaleString("en")} left`;
     const [name, row] = model.get("event")[0] ?? [];
     const isThere = position() === model.get("position");
-    if (position() && name === "row") return isThere ? `row ${row}, ${follow}` : follow;
+    if (position() && name === "row") return isThere ? `row ${row}, ${left}` : left;
     return `${position().toLocaleString("en")} of ${end.toLocaleString("en")} events`;
   };
   const place = () => {

@@ -201,6 +201,7 @@ class Explorer:
 
     @filters.setter
     def filters(self, filters: Mapping[str, str]) -> None:
+        filters = {str(name): str(text) for name, text in filters.items()}
         result = self._present.result
         if result is not None and result.is_counted:
             mistakes = result.pages.listing.mistakes_in(filters)

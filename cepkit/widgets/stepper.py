@@ -63,8 +63,7 @@ class Stepper(View):
     def _place(self) -> str:
         """Return the place in words; an event has the number of its row, as everywhere in the board."""
         if self.position and self.event and self.event[0][0] == "row":
-            left = self.n_events - self.position
-            return f"row {self.event[0][1]}, {left:,} {'event follows' if left == 1 else 'events follow'}"
+            return f"row {self.event[0][1]}, {self.n_events - self.position:,} left"
         return f"event {self.position:,} of {self.n_events:,}"
 
     def _still(self) -> str:

@@ -1266,9 +1266,9 @@ def test_sliders_report_once_per_frame_and_are_not_pulled_back(page, show):
 def test_stepper_names_the_row_and_no_second_number(page, show):
     root = show("stepper")
     receive(page, event=[["row", "1008"], ["price", "1"]], position=7)
-    assert root.locator(".where").inner_text() == "row 1008, 3 events follow"
+    assert root.locator(".where").inner_text() == "row 1008, 3 left"
     receive(page, event=[["row", "1009"], ["price", "1"]], position=9)
-    assert root.locator(".where").inner_text() == "row 1009, 1 event follows"
+    assert root.locator(".where").inner_text() == "row 1009, 1 left"
     receive(page, event=[], position=0)
     assert root.locator(".where").inner_text() == "0 of 10 events"
 

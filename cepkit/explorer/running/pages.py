@@ -49,7 +49,9 @@ class Pages:
     @property
     def limit_note(self) -> str:
         """A note on the available orders and filters."""
-        return "" if self.is_sortable else f"orders by columns, filters and bars: first {LISTED:,} matches"
+        if self.is_sortable:
+            return ""
+        return f"filters and bars are of the first {LISTED:,} matches; sorting by columns needs a filter"
 
     def numbers(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS

@@ -153,7 +153,7 @@ class Presenter:
 
     def filter(self, filters: Mapping[str, str]) -> None:
         """Show the matches that pass filters, typed texts by column; an empty text filters nothing."""
-        self.filters = {name: text for name, text in filters.items() if text.strip()}
+        self.filters = {str(name): str(text) for name, text in filters.items() if str(text).strip()}
         self.board.set(self.board.table, {"filters": self.filters})
         if self.result is not None:
             self.show_page(1)
