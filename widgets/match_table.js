@@ -176,7 +176,8 @@ function render({ model, el }) {
   const known = new Map(); // heads by all that they consist of
   let dates = {}; // of columns whose values all have one date
   const say = (text) => {
-    note.textContent = note.title = text || model.get("limit_note");
+    const [mistake] = Object.entries(model.get("mistakes")).map(([name, told]) => `${name}: ${told}`);
+    note.textContent = note.title = text || mistake || model.get("limit_note");
   };
   const drawHead = () => {
     const sortable = new Set(model.get("sortable"));
@@ -325,7 +326,7 @@ function render({ model, el }) {
     sortable: soon(drawHead),
     order: soon(drawHead),
     filters: soon(drawHead),
-    mistakes: soon(drawHead),
+    mistakes: () => (soon(drawHead)(), soon(drawFoot)()),
     can_filter: soon(drawHead),
     heads: soon(drawHead),
     heads_busy: soon(drawHead),
