@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from random import Random
 
 import numpy as np
@@ -12,6 +13,7 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.explorer.running import pages as pages_module
 from cepkit.explorer.running.pages import Pages
+from cepkit.explorer.running.result import Result
 from cepkit.explorer.table import listing as listing_module
 from cepkit.explorer.table.filters import quote_text, read_filter
 from cepkit.explorer.table.heads import head_of
@@ -404,6 +406,19 @@ def test_first_matches_of_a_sequence_are_filtered_when_all_are_counted():
         assert explorer.board.table.filtered == f"{len(wanted):,} of {len(whole):,} matches"
         assert explorer.board.table.numbers == [str(k) for k in wanted[:15]]
         assert explorer.board.table.can_filter
+
+
+def test_a_filter_typed_during_a_run_holds_for_its_result(explorer, monkeypatch):
+    gate, count = threading.Event(), Result.count
+    monkeypatch.setattr(Result, "count", lambda result: (gate.wait(60), count(result))[1])
+    explorer.text = QUERY.replace("0.4", "0.6")
+    explorer.board.table.set_state({"wanted_filters": {"n": "> 2"}})
+    gate.set()
+    whole = explorer.wait(60).matches.to_frame()
+    wanted = whole.index[whole["n"] > 2]
+    assert explorer.board.table.filtered == f"{len(wanted)} of {len(whole)} matches"
+    assert explorer.board.table.numbers == [str(k) for k in wanted[:15]]
+    assert explorer.board.table.filters == {"n": "> 2"}
 
 
 def test_wishes_follow_the_filters():

@@ -140,7 +140,6 @@ class Pages:
             "sortable": [str(name) for name in frame.columns] if can_sort else [],
             "limit_note": self.limit_note,
             "busy": False,
-            "filters": dict(filters),
             "mistakes": kept.mistakes,
             "filtered": self._filtered(kept),
             "can_filter": True,

@@ -470,9 +470,10 @@ class Presenter:
         turn.deliver(show)
 
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        result = self.result or result  # a newer result may have come meanwhile
         result.count()
         checkpoint()
-        table = result.pages.traits(page, order, self.filters)
+        table = result.pages.traits(page, result.pages.order_or_canonical(order), self.filters)
         turn.deliver(lambda: self.board.set(self.board.table, table))
 
     def _draw_heads(self, turn: Turn, result: Result) -> None:

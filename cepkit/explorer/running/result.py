@@ -128,7 +128,7 @@ class Result:
 
     def first_page(self) -> dict[str, Any]:
         """Return the traits of the table for the first page, before the matches are counted."""
-        traits = {**Pages(self._opened).traits(1, CANONICAL), "can_filter": False}
+        traits = Pages(self._opened).traits(1, CANONICAL)
         if self.opening.is_all:
             return traits
         note = "the first matches; other pages, orders and filters follow when all are counted"
@@ -145,7 +145,6 @@ class Result:
         return {
             "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
             "sortable": [str(name) for name in names] if pages.is_sortable and pages.n > 1 else [],
-            "can_filter": True,
         }  # fmt: skip
 
     def first_look(self) -> dict[str, Any] | None:
@@ -159,7 +158,7 @@ class Result:
         frame = as_pandas(self.matches._frame(found.glance(PAGE)))
         return {
             **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
-            "can_filter": False, "filtered": "",
+            "can_filter": True, "filtered": "",
             "total": f"≥ {max(n, len(frame)):,}", "order": "canonical", "sortable": [], "busy": True,
             "limit_note": "some matches; numbers and order follow when all are counted",
         }  # fmt: skip
