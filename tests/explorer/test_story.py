@@ -159,6 +159,24 @@ def test_a_newcomer_finds_the_m_that_was_missed(browser, server, theme, size):
     browser.wait_until("explorer.wait(60).board.table.order", "height down")
     page.wait_for_selector(".cepkit-match_table th[aria-sort=descending]")
     assert [row[-1] for row in person.rows()[:3]] == browser.ask(LARGEST)
+
+    # Only the high ones, and then those of one bar of the histogram.
+    table = person.part("match_table")
+    table.get_by_label("Filter height").fill("> 0.04")
+    n_high = browser.ask("int((explorer.matches.to_frame()['height'] > 0.04).sum())")
+    page.wait_for_function(
+        "n => document.querySelector('.cepkit-match_table .total').textContent.startsWith(n)",
+        arg=f"{n_high} of {found} matches",
+    )
+    assert 0 < n_high < found and len(person.rows()) == n_high
+    person.look("match_table", "filtered")
+    table.get_by_role("button", name="Remove all filters").click()
+    browser.wait_until("explorer.wait(60).filters", {})
+    table.get_by_role("group", name="minutes:").get_by_role("button").first.click()
+    browser.wait_until("list(explorer.wait(60).filters)", ["minutes"])
+    table.get_by_role("button", name="Remove all filters").click()
+    browser.wait_until("explorer.wait(60).board.table.filtered", "")
+    page.wait_for_function("() => !document.querySelector('.cepkit-match_table .filter.on')")
     person.part("match_table").locator("tbody tr").first.click()
     page.wait_for_selector(".cepkit-match_table tbody tr[aria-selected=true]")
     number = person.rows()[0][0]
