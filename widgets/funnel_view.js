@@ -1,4 +1,5 @@
 // Partial matches that reach each step of a query: a bar, the count, and the share that the step keeps.
+const QUICK_MS = 400; // a shorter count is not told
 const percent = (share) =>
   share > 0 && share < 0.0005 ? "< 0.1 %" : `${Number((100 * share).toPrecision(3))} %`;
 
@@ -48,13 +49,15 @@ function render({ model, el }) {
     row.onclick = () => choose(model.get("selected") === k ? null : k);
     return row;
   };
+  let running = ""; // how long the steps are being counted
   const mark = () => {
     const chosen = model.get("selected");
     const stage = model.get("stages")[chosen];
     [...list.children].forEach((row, k) => row.setAttribute("aria-selected", k === chosen));
     if (stage) list.setAttribute("aria-activedescendant", `${id}-${chosen}`);
     else list.removeAttribute("aria-activedescendant");
-    note.textContent = note.title = stage ? `${stage.label}: ${stage.note || "nothing more to say"}` : "";
+    const words = stage ? `${stage.label}: ${stage.note || "nothing more to say"}` : "";
+    note.textContent = note.title = [running, words].filter(Boolean).join(" · ");
   };
   const paint = () => {
     const stages = model.get("stages");
@@ -64,7 +67,24 @@ function render({ model, el }) {
       list.append(node("p", "hint", "No steps yet. When the query has run, each step has a bar here."));
     mark();
   };
-  const busy = () => root.setAttribute("aria-busy", model.get("busy"));
+  let began = 0;
+  let timer = 0;
+  const tick = () => {
+    const passed = Math.floor((performance.now() - began) / 1000);
+    running = `Counting the steps …${passed ? ` ${passed.toLocaleString("en")} s` : ""}`;
+    mark();
+    timer = setTimeout(tick, 500);
+  };
+  const busy = () => {
+    const isBusy = model.get("busy");
+    root.setAttribute("aria-busy", isBusy);
+    if (isBusy && timer) return;
+    clearTimeout(timer);
+    began = performance.now();
+    timer = isBusy ? setTimeout(tick, QUICK_MS) : 0;
+    running = "";
+    mark();
+  };
   list.onkeydown = (event) => {
     const last = model.get("stages").length - 1;
     const now = model.get("selected");
@@ -86,6 +106,7 @@ function render({ model, el }) {
   busy();
   return () => {
     unwatch();
+    clearTimeout(timer);
     root.remove();
   };
 }

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cepkit.insight.funnel import FunnelResult
 from cepkit.insight.funnel_regex import beginnings, count_regex_funnel
-from cepkit.insight.funnel_sequences import count_funnel
+from cepkit.insight.funnel_sequences import MOST_WORK, count_funnel, exact_count
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
 
 STEPS = 8  # most steps of a regex
+_LITTLE_WORK = 1 << 23  # events tested for one number of the first funnel
+_TALLIED = 20_000  # events tested one by one
+
+
+def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
+    """Yield the steps of a result's funnel, and whether they are final.
+
+    The first funnel of a sequence takes a few tenths of a second; its numbers may be lower bounds. If they
+    are, a second funnel follows, which looks at more events.
+    """
+    if not result.is_sequence:
+        yield _of_regex(result), True
+        return
+    made = _count_sequence(result, _LITTLE_WORK)
+    is_final = all(step.partial.exact for branch in made.branches for step in branch.steps)
+    yield _of_sequence(made), is_final
+    if not is_final:
+        yield _of_sequence(_count_sequence(result, MOST_WORK)), True
 
 
 def funnel_traits(result: Result) -> list[dict[str, Any]]:
@@ -19,13 +39,20 @@ def funnel_traits(result: Result) -> list[dict[str, Any]]:
 
     See `cepkit.funnel` for the numbers. ``share`` is relative to the largest step.
     """
-    return _of_sequence(result) if result.is_sequence else _of_regex(result)
+    return list(funnels(result))[-1][0]
 
 
-def _of_sequence(result: Result) -> list[dict[str, Any]]:
-    made = FunnelResult(
-        result.program.query, count_funnel(result.program, result.events, result.matches.engine.run)
-    )
+def _count_sequence(result: Result, most_work: int) -> FunnelResult:
+    program, engine = result.program, result.matches.engine
+    n_matches = result.count() if program.query.after_match[0] == "none" else None
+    branches = count_funnel(
+        program, result.events, engine.run, count=partial(exact_count, most_work=most_work),
+        n_matches=n_matches, most_tallied=_TALLIED,
+    )  # fmt: skip
+    return FunnelResult(program.query, branches)
+
+
+def _of_sequence(made: FunnelResult) -> list[dict[str, Any]]:
     best = max(made.branches, key=lambda branch: branch.complete.n)
     most = max([1, *(step.partial.n for step in best.steps), best.complete.n])
     steps = []

@@ -13,6 +13,7 @@ from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, tes
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.counting.counts import count as count_paths
 from cepkit.engines.search.search import search_of
+from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
@@ -39,6 +40,8 @@ def count_funnel(
     run: Callable[[SequenceProgram, Events], SequenceSet],
     *,
     count: Counter | None = None,
+    n_matches: int | None = None,
+    most_tallied: int | None = None,
     seed: int = 0,
 ) -> tuple[BranchFunnel, ...]:
     """Count the steps of every branch of a sequence, in the order of the branches.
@@ -53,6 +56,10 @@ def count_funnel(
         The engine's function; used if an after-match policy needs the matches.
     count : callable, optional
         Counts the matches of a branch, ``count(places, accept, bound)``; default `exact_count`.
+    n_matches : int, optional
+        Number of matches of the query without its after-match policy. It saves a count for a single branch.
+    most_tallied : int, optional
+        Number of events that are tested one by one, see `Tally`.
     seed : int
         Seed of the random order of first events if not all extensions are tested.
 
@@ -69,11 +76,13 @@ def count_funnel(
         )
     places = Places(with_single_tests(program), events)
     accept = _accept(places)
-    made = []
+    made, known = [], n_matches if len(program.branches) == 1 else None
     for bound in program.branches:
         n = len(bound.branch.components)
-        tally = Tally(places, accept, bound, seed)
-        partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(n)]
+        tally = Tally(places, accept, bound, seed, most_tallied)
+        last = n if known is None else n - 1
+        partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(last)]
+        partial += [Count(known)] if known is not None else []
         steps = tuple(_step(places, accept, bound, c, partial[c], tally, count) for c in range(n))
         made.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
     if program.query.after_match[0] == "none":
@@ -197,16 +206,34 @@ def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
 # --- counting
 
 
-def exact_count(places: Places, accept: np.ndarray, bound: BoundBranch) -> Count:
+def exact_count(
+    places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
+) -> Count:
     """Count the matches of a branch without enumeration if possible, otherwise by `searched_count`.
 
     Plain Python searches few events in any case, since compiling takes longer.
     """
+    if _is_single_event(bound):
+        return Count(int(np.count_nonzero(accept[test_of(places.program, bound.accepts[0])])))
     graph = state_graph_of(places.program, bound) if places.program.compiled else ""
     if isinstance(graph, str):
-        return searched_count(places, accept, bound)
-    few = searched_count(places, accept, bound, most_work=_FEW)
-    return few if few.exact else Count(count_paths(graph, places, accept))
+        return searched_count(places, accept, bound, most_work=most_work)
+    if _has_few_beginnings(places, accept, bound):
+        few = searched_count(places, accept, bound, most_work=_FEW)
+        if few.exact:
+            return few
+    return Count(count_paths(graph, places, accept))
+
+
+def _is_single_event(bound: BoundBranch) -> bool:
+    """Return whether every event that fulfils the conditions on single events is a match."""
+    [first, *others] = bound.branch.components
+    return not (others or first.is_group or bound.conditions or bound.branch.absences or bound.untils[0])
+
+
+def _has_few_beginnings(places: Places, accept: np.ndarray, bound: BoundBranch) -> bool:
+    """Return whether plain Python can begin a match at every event that fits without taking long."""
+    return np.count_nonzero(accept[test_of(places.program, bound.accepts[0])]) <= _FEW
 
 
 def searched_count(
@@ -215,13 +242,16 @@ def searched_count(
     """Count the matches of a branch by a search through its partial matches.
 
     ``accept``, uint8 of shape (n_tests, n_places), says which events pass which conditions on single events.
-    After ``most_work`` tested events, the number found so far is returned as a lower bound. Plain Python
-    tests the first events, since compiling takes longer.
+    After ``most_work`` tested events, the number found so far is returned as a lower bound. If matches begin
+    at few events, plain Python tests them first, since compiling takes longer.
     """
     text, arguments, scratch = search_of(places, accept, bound)
     program = places.program
     most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)
-    ways = [(lambda: plain_module(program, text)["search"], _FEW)]
+    ways = []
+    is_quick = _has_few_beginnings(places, accept, bound) and not is_ready(text)
+    if is_quick or not program.compiled:
+        ways.append((lambda: plain_module(program, text)["search"], _FEW))
     if program.compiled:
         ways.append((lambda: kernel(program, text, "search"), _WORK_PER_CALL))
     for way, work in ways:

@@ -40,11 +40,13 @@ def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
 class Tally:
     """Counts of the events tried as each component of a branch, and of the conditions they passed.
 
-    First events come in random order, until ``MOST_TALLIED`` events were tested.
+    First events come in random order, until ``most`` events were tested; None means ``MOST_TALLIED``.
     """
 
-    def __init__(self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int):
-        n = len(bound.branch.components)
+    def __init__(
+        self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int, most: int | None = None
+    ):
+        n, most = len(bound.branch.components), MOST_TALLIED if most is None else most
         self.of_component = [[0, 0] for _ in range(n)]
         self.of_condition = [[0, 0] for _ in bound.conditions]
         self.following = [[0, 0, 0] for _ in range(n)]
@@ -58,10 +60,10 @@ class Tally:
         starts = np.random.default_rng(seed).permutation(starts)
         outputs, work, n_done = outputs_of(places, bound), 0, 0
         for n_taken, start in enumerate(starts.tolist()):
-            if work >= MOST_TALLIED:
+            if work >= most:
                 break
             checkpoint()
-            limit = max(MOST_TALLIED // 20, (MOST_TALLIED - work) // (len(starts) - n_taken))
+            limit = max(most // 20, (most - work) // (len(starts) - n_taken))
             report = np.zeros(7, np.int64)
             report[START], report[DEPTH] = start - 1, -1
             with np.errstate(all="ignore"):

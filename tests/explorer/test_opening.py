@@ -138,7 +138,7 @@ class Closed:
         monkeypatch.setattr(Result, "count", counted)
         monkeypatch.setattr(first_matches, "_SHORT", 0)
         monkeypatch.setattr(
-            "cepkit.explorer.running.present.funnel_traits", lambda result: []
+            "cepkit.explorer.running.present.funnels", lambda result: [([], True)]
         )  # compiles much
 
 

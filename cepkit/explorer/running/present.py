@@ -10,7 +10,7 @@ from cepkit.api import match
 from cepkit.errors import CepError
 from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.board import Board
-from cepkit.explorer.funnel_traits import funnel_traits
+from cepkit.explorer.funnel_traits import funnels
 from cepkit.explorer.marks import count_of_matches, marks_of, places_of_events
 from cepkit.explorer.moment_traits import moment_traits
 from cepkit.explorer.query.text import collect_warnings
@@ -624,10 +624,11 @@ class Presenter:
         turn.deliver(show)
 
     def _count_funnel(self, turn: Turn, result: Result) -> None:
-        stages = funnel_traits(result)
-        turn.deliver(
-            lambda: self.board.set(self.board.funnel, {"stages": stages, "busy": False, "selected": None})
-        )
+        for stages, is_final in funnels(result):
+            traits = {"stages": stages, "busy": not is_final}
+            if [one["label"] for one in stages] != [one["label"] for one in self.board.funnel.stages]:
+                traits["selected"] = None
+            turn.deliver(lambda traits=traits: self.board.set(self.board.funnel, traits))
 
     def _run_on_all(self, turn: Turn, spark_frame: Any, value: Any, version: int) -> None:
         began = time.perf_counter()
