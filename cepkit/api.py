@@ -38,7 +38,7 @@ from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
 from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
+from cepkit.planning.clocks import depends_on_ties, ties_in_words, warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
@@ -223,7 +223,8 @@ def explain(
 ) -> Explanation:
     """Say how a query is read and how it will run, without running it.
 
-    If the search order depends on the events, `explain` measures a sample of them.
+    If the search order depends on the events, `explain` measures a sample of them. If events share the time
+    of another one and the matches may depend on it, a line says so.
 
     Parameters
     ----------
@@ -260,12 +261,13 @@ def explain(
     source = with_types(source, value)
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
-    if isinstance(program, Program):
-        return Explanation(program, chosen)
-    notes = remarks(program, chosen) if chosen.automatic else ()
-    if chosen.name != "ordered" or spark:
-        return Explanation(program, chosen, notes=notes)
-    orders = tuple(branch_orders(program, build_events(source, program)))
+    is_ordered = chosen.name == "ordered" and not spark
+    has_ties = not spark and depends_on_ties(program.query)
+    events = build_events(source, program) if is_ordered or has_ties else None
+    notes = remarks(program, chosen) if isinstance(program, SequenceProgram) and chosen.automatic else ()
+    said = ties_in_words(program, source, events) if has_ties else ""
+    notes = (*notes, *([("ties", said)] if said else []))
+    orders = tuple(branch_orders(program, events)) if is_ordered else ()
     return Explanation(program, chosen, orders, notes)
 
 

@@ -142,6 +142,11 @@ class Events:
         return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
 
     @cached_property
+    def limits(self) -> dict[tuple, np.ndarray]:
+        """Limits in time by partition that queries over the events share; `Places` fills it."""
+        return {}
+
+    @cached_property
     def _values_by_partition(self) -> dict[str, np.ndarray]:
         return {}
 

@@ -74,6 +74,19 @@ function watch(model, calls) {
   };
 }
 
+// Return a function that calls another one once after all changes of a message.
+function together(act) {
+  let waits = false;
+  return () => {
+    if (waits) return;
+    waits = true;
+    queueMicrotask(() => {
+      waits = false;
+      act();
+    });
+  };
+}
+
 // Set traits and send them to Python.
 function send(model, values) {
   for (const [name, value] of Object.entries(values)) model.set(name, value);

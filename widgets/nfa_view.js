@@ -151,11 +151,12 @@ function render({ model, el }) {
       : hint;
   };
 
+  const redraw = together(paint);
   const unwatch = watch(model, {
-    states: paint,
-    transitions: paint,
-    width: paint,
-    height: paint,
+    states: redraw,
+    transitions: redraw,
+    width: redraw,
+    height: redraw,
     live: light,
     lit: light,
     told: light,

@@ -2,6 +2,7 @@
 const DRAWN =
   "time_kind form x y lane_names x_label y_label spans span_ids points asked marks mark_label choices value " +
   "span_note sampled cursor busy selected zone_offsets strip_view strip_all strip_key crowd crowd_view";
+const PAUSE_MS = 60; // without a movement, before Python hears of the window
 const KEYS =
   "Arrow keys pan, plus and minus zoom, 0 shows all, Z or Enter zooms to the selected match and back, " +
   "N and P select the next and the previous match.";
@@ -45,7 +46,7 @@ function render({ model, el }) {
     win = width < last - first ? [start, start + width] : null;
     readout.textContent = shown().map(timeText).join(" to ");
     clearTimeout(timer);
-    timer = setTimeout(() => ((timer = 0), send(model, { window: shown() })), 150);
+    timer = setTimeout(() => ((timer = 0), send(model, { window: shown() })), PAUSE_MS);
     later();
   };
   const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) =>
@@ -261,10 +262,12 @@ function render({ model, el }) {
     if (win && (win[0] >= last || win[1] <= first || (win[0] <= first && win[1] >= last))) win = null;
     later();
   };
+  const redraw = together(read); // a message changes up to twenty traits
+  const move = together(follow);
   const unwatch = watch(model, {
-    ...Object.fromEntries(DRAWN.split(" ").map((name) => [name, read])),
-    window: follow,
-    view: follow,
+    ...Object.fromEntries(DRAWN.split(" ").map((name) => [name, redraw])),
+    window: move,
+    view: move,
   });
   const size = new ResizeObserver(() => ((edges = [0, 0]), later()));
   const theme = new MutationObserver(later);

@@ -184,14 +184,17 @@ def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) 
 
 
 def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Events) -> None:
-    """Warn of events that ``order_by`` leaves in any order, if the matches may depend on their order.
+    """Warn of events that ``order_by`` leaves in any order, if the matches may depend on their order."""
+    said = ties_in_words(program, source, events)
+    if said:
+        warn(said, TieWarning)
 
-    The matches of a regex and of a contiguous sequence depend on it, unless the regex is a single row without
-    ``prev``.
-    """
+
+def ties_in_words(program: Program | SequenceProgram, source: Source, events: Events) -> str:
+    """Return a sentence on ties in ``order_by``, or "" if the matches do not depend on their order."""
     query = program.query
-    if not query.order_by or not _depends_on_order(query):
-        return
+    if not depends_on_ties(query):
+        return ""
     keys = []
     for name in query.order_by:
         values = (events.columns[name] if name in events.columns else source.column(name)).values
@@ -200,7 +203,7 @@ def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Eve
     read = tuple(name for name in program.columns_to_read if name in events.columns)
     ties = find_ties(events, keys, read)
     if ties is None:
-        return
+        return ""
     names = " and ".join(repr(name) for name in (*query.partition_by, *query.order_by))
     share = f"{100 * ties.share:.0f} %" if ties.share >= 0.01 else f"{100 * ties.share:.2g} %"
     wider = _completing_column(source, events, ties, {*query.partition_by, *query.order_by})
@@ -209,15 +212,20 @@ def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Eve
         if wider
         else "No column of integers or times decides it; add one to order_by: df['seq'] = range(len(df))"
     )
-    warn(
+    return (
         f"order_by={list(query.order_by)}: {'' if ties.is_exact else 'about '}{share} of the events share "
         f"{names} with another event. They keep the order of the rows, and the matches may depend on it. "
-        f"{cure}",
-        TieWarning,
+        f"{cure}"
     )
 
 
-def _depends_on_order(query: RegexQuery | SequenceQuery) -> bool:
+def depends_on_ties(query: RegexQuery | SequenceQuery) -> bool:
+    """Return whether the matches of a query may depend on the order of events that ``order_by`` leaves open.
+
+    Those of a regex and of a contiguous sequence do, unless the regex is a single row without ``prev``.
+    """
+    if not query.order_by:
+        return False
     if isinstance(query, SequenceQuery):
         return query.strategy in _CONTIGUOUS
     if not isinstance(query.pattern, Variable | AnyEvent):

@@ -27,7 +27,7 @@ class Explanation:
     orders : tuple of BranchOrder
         The measured evaluation orders, one per branch of a sequence query; empty without measurements.
     notes : tuple of (str, str)
-        Labels and texts of extra lines for a sequence query.
+        Labels and texts of extra lines.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Explanation:
     def __str__(self) -> str:
         if isinstance(self.program, SequenceProgram):
             return "\n".join(sequence_lines(self.program, self.engine, self.orders, self.notes))
-        return "\n".join(regex_lines(self.program, self.engine))
+        return "\n".join(regex_lines(self.program, self.engine, self.notes))
 
     __repr__ = __str__
 

@@ -11,8 +11,8 @@ from cepkit.language.saying import say_query
 from cepkit.planning.planner import Engine
 
 
-def regex_lines(program: Program, engine: Engine) -> list[str]:
-    """Return the lines of the explanation of a regex query."""
+def regex_lines(program: Program, engine: Engine, notes: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    """Return the lines of the explanation of a regex query; ``notes``, labels with texts, come last."""
     query, plan, automaton = program.query, program.plan, program.automaton
     by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
     lines = [
@@ -48,7 +48,7 @@ def regex_lines(program: Program, engine: Engine) -> list[str]:
         lines.append(
             "warning      a partial match may wait forever: nothing bounds the loop; consider within=…"
         )
-    return lines
+    return [*lines, *(f"{label:12} {text}" for label, text in notes)]
 
 
 def new_query(reason: str | None) -> str:

@@ -70,7 +70,7 @@ class TimelineView(View):
     busy : bool
         Whether finer data is being computed; the old drawing stays visible.
     window : list of float
-        Written by both sides: first and last time shown; empty shows all. The browser reports it 150 ms
+        Written by both sides: first and last time shown; empty shows all. The browser reports it 60 ms
         after the last movement.
     selected : int, float or None
         Written by both sides: number of the selected match.

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,8 @@ from cepkit.progress import checkpoint
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
+_listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
+_CLOCK_S = 2.0  # a folder may have changed again without a new time of change, so soon after it
 _LOOK_S = 0.05  # a thread that waits for the compilation of another one runs a checkpoint this often
 
 
@@ -72,7 +75,21 @@ def is_ready(text: str) -> bool:
     path = image_path(name)
     if path is not None and path.exists():
         return True
-    return any((cache_folder() / "__pycache__").glob(f"{name}.*.nbi"))  # numba's own cache
+    return name in _names_in(cache_folder() / "__pycache__")  # numba's own cache
+
+
+def _names_in(folder: Path) -> frozenset[str]:
+    """Return the modules with functions in numba's cache; the folder is read again only after it changed."""
+    try:
+        changed = folder.stat().st_mtime
+    except OSError:  # there is no folder yet
+        return frozenset()
+    read, names = _listings.get(folder, (0.0, frozenset()))
+    if read - changed < _CLOCK_S:
+        read = time.time()
+        names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".nbi"))
+        _listings[folder] = read, names
+    return names
 
 
 def compile_later(text: str) -> None:

@@ -356,14 +356,17 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
 
     Notes
     -----
-    One pass over all events and one over the rows of matches.
+    One pass over the events of the matches' partitions and one over the rows of matches.
     """
     lineage = matches.lineage
     position = np.zeros(len(lineage.event_of_item), np.int64)
     if len(matches):
         events = matches.events
         inputs = program.inputs(events.columns)
-        item_mask = _reached(program, matches, inputs)
+        own, rows = matches.in_few_partitions
+        if rows is not None:
+            inputs = inputs.with_columns({name: values[rows] for name, values in inputs.columns.items()})
+        item_mask = _reached(program, own, inputs)
         automaton = program.automaton
         follow_of_position = np.array(automaton.follow, np.int64)
         complete = load_kernels(LINEAGE).choose_positions(

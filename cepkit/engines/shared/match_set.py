@@ -11,6 +11,8 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
 
 LINEAGE = "cepkit.kernels.lineage"
+_MANY = 1 << 15  # events; fewer take no time
+_FEW = 4  # partitions with a quarter of the events are worth to be taken out
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class MatchSet:
         """The rows of every match; one pass over the events, 4 or 8 bytes per matched row."""
         if not len(self):  # do not load numba for this
             return Lineage(np.empty(0, np.int64), np.zeros(1, np.int64))
+        own, rows = self.in_few_partitions
+        if rows is not None:
+            dtype = np.int32 if self.events.n_events < 2**31 else np.int64
+            few = own.lineage
+            return Lineage(rows[few.event_of_item].astype(dtype), few.first_item_of_match)
         kernels = load_kernels(LINEAGE)
         n_rows = np.zeros(len(self), np.int64)
         head, follow = self.chains()
@@ -60,6 +67,26 @@ class MatchSet:
         fill_rows = kernels.fill_short_rows if dtype is np.int32 else kernels.fill_long_rows
         fill_rows(partition, head, self.first, self.last, follow, first_item[:-1].copy(), event_of_item)
         return Lineage(event_of_item, first_item)
+
+    @cached_property
+    def in_few_partitions(self) -> tuple[MatchSet, np.ndarray | None]:
+        """The matches among the events of their partitions alone, and the positions of these events.
+
+        They are the matches themselves and None if their partitions have most of the events. The columns are
+        left out.
+        """
+        events = self.events
+        if events.n_events < _MANY or events.n_partitions < _FEW:
+            return self, None
+        is_own = np.zeros(events.n_partitions, bool)
+        is_own[self.partition] = True
+        if np.count_nonzero(is_own) * _FEW > events.n_partitions:
+            return self, None
+        rows = np.flatnonzero(is_own[events.partition_of_event])
+        if len(rows) * _FEW > events.n_events:
+            return self, None
+        few = Events(len(rows), {}, events.partition_of_event[rows], events.n_partitions)
+        return MatchSet(few, np.searchsorted(rows, self.first), np.searchsorted(rows, self.last)), rows
 
     def chains(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the first match of each partition and the next one after each match; -1 ends a chain."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +15,8 @@ from cepkit.events import Events
 
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
+_KEPT_LIMITS = 4  # of the events, each of 8 bytes per event
+_keeping = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,7 @@ class Places:
             return found
         from cepkit.kernels.windows import window_starts
 
-        out = np.empty(self.n, np.int64)
-        window_starts(self.time, self.start_of_partition, within, self.program.window.closed, out)
-        return out
+        return self._limit(window_starts, self.start_of_partition, within)
 
     def window_start_of(self, places: np.ndarray) -> np.ndarray:
         """Return the first place whose window contains each of these places; fastest if they ascend."""
@@ -129,8 +131,20 @@ class Places:
             return self.end_of_partition
         from cepkit.kernels.windows import window_ends
 
-        out = np.empty(self.n, np.int64)
-        window_ends(self.time, self.end_of_partition, width, self.program.window.closed, out)
+        return self._limit(window_ends, self.end_of_partition, width)
+
+    def _limit(self, find: Callable, of_partition: np.ndarray, width: int | float) -> np.ndarray:
+        """Return what ``find`` computes for a width; the newest limits stay with the events."""
+        closed, known = self.program.window.closed, self.events.limits
+        key = find, self.program.clock, width, type(width), closed
+        out = known.get(key)
+        if out is None:
+            out = np.empty(self.n, np.int64)
+            find(self.time, of_partition, width, closed, out)
+            with _keeping:
+                known[key] = out
+                while len(known) > _KEPT_LIMITS:
+                    del known[next(iter(known))]
         return out
 
     @cached_property

@@ -22,6 +22,7 @@ from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Chosen, Result
 from cepkit.explorer.running.series import describe, drawable, series_of
 from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.table.texts import columns_and_rows
+from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
@@ -73,6 +74,7 @@ class Presenter:
         self.partition: int | None = None
         self._kept_key: tuple[tuple[str, ...], int] | None = None  # key columns and key that the user chose
         self._keys: Keys | None = None
+        self._tied: tuple[Any, str] | None = None  # events, and the note on their ties
         self.chosen: Chosen | None = None
         self.asked: list[int] = []  # positions of the clicked rows
         self._explained: Result | None = None  # the result of the shown reasons
@@ -247,6 +249,7 @@ class Presenter:
             notes = [*notes, *heard]
         if self.result is not None:
             result.take_series(self.result)
+        notes = [*notes, *self._note_of_ties(program, events)]
         engine = choose_engine(program, self.engine)
         is_open = result.open(engine, None if is_cold else self.result)
         if is_open and (is_cold or engine.name != "chain"):  # the chain engine counts at once
@@ -290,6 +293,14 @@ class Presenter:
                 self._submit_rest(result)
 
         turn.deliver(show_bands)
+
+    def _note_of_ties(self, program: Any, events: Any) -> list[str]:
+        """Return the note on events in no certain order, if there are such and the matches depend on it."""
+        if not depends_on_ties(program.query):
+            return []
+        if self._tied is None or self._tied[0] is not events:
+            self._tied = events, ties_in_words(program, self.data.source, events)
+        return [self._tied[1]] if self._tied[1] else []
 
     def _count(self, turn: Turn, result: Result, notes: list[str], version: int, began: float) -> None:
         """Count the matches after the first ones are shown, and fill in the totals."""
