@@ -44,9 +44,9 @@ function button(text, label, act, className = "") {
 }
 
 // Return the numbers of a column from a copy, since its bytes may begin at any offset of a message.
-function column(sent) {
+function column(sent, Kind = Float64Array) {
   const bytes = ArrayBuffer.isView(sent) ? sent : new Uint8Array(sent);
-  return new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+  return new Kind(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
 }
 
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));

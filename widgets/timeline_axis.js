@@ -13,7 +13,8 @@ const numberText = (value) => value.toLocaleString("en", { maximumSignificantDig
 
 // Return how numbers from low to high are written: an offset and a power of ten keep their texts short.
 // cepkit/plots/timeline/scales.py does the same for still pictures.
-function numberScale(low, high) {
+// `base` is what all numbers are after.
+function numberScale(low, high, base = 0n) {
   const span = high - low || Math.abs(high) || 1;
   const large = Math.max(Math.abs(low), Math.abs(high));
   const size = Math.max(1, 10 ** Math.ceil(Math.log10(span)));
@@ -24,12 +25,13 @@ function numberScale(low, high) {
   const raised = String(power).replace(/./g, (one) => SUPERSCRIPTS[one] ?? "⁻");
   return {
     text: (value) => numberText(Number(((value - origin) / 10 ** power).toPrecision(12))),
-    note: (origin ? ` − ${numberText(origin)}` : "") + (power ? `, in 10${raised}` : ""),
+    note:
+      (origin || base ? ` − ${(base + BigInt(origin)).toLocaleString("en")}` : "") + (power ? `, in 10${raised}` : ""),
   };
 }
 
-function numberTicks(low, high, most) {
-  const scale = numberScale(low, high);
+function numberTicks(low, high, most, base = 0n) {
+  const scale = numberScale(low, high, base);
   return ticks(low, high, most).map((at) => ({ at, text: scale.text(at), sub: "" }));
 }
 
@@ -39,6 +41,15 @@ function localTime(offsets, time) {
   let k = 0;
   while (k + 2 < offsets.length && offsets[k + 2] <= time) k += 2;
   return time + (offsets[k + 1] ?? 0);
+}
+
+// Return the exact time of an event: a number, or nanoseconds since 1970.
+function tickText(tick, isClock, offsets) {
+  if (!isClock) return tick.toLocaleString("en");
+  const part = ((tick % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
+  const second = clockText(Number((tick - part) / 1_000_000n), offsets);
+  const digits = `${part}`.padStart(9, "0").replace(/(000)+$/, "");
+  return digits ? `${second}.${digits}` : second;
 }
 
 const clockText = (time, offsets) =>

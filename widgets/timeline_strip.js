@@ -5,7 +5,7 @@ const GRIP = 6; // largest distance of the pointer from an edge of the brush, in
 const BRUSH_KEYS =
   "Arrow keys move the shown part, with Shift its end. Plus and minus change its length, 0 shows all.";
 
-// Return the strip. `time` has the functions shown, extent, look, text and keys of the timeline; `tell` shows a
+// Return the strip. `time` has the functions shown, extent, look, report, text and keys of the timeline; `tell` shows a
 // text. `place` draws the brush; `read` draws the bars between the left and the right edge of the plot.
 function timeStrip(parent, model, time, tell) {
   const svg = surface(parent);
@@ -106,6 +106,7 @@ function timeStrip(parent, model, time, tell) {
   svg.onpointerup = () => {
     const now = drag;
     drag = null;
+    if (now?.isMoved) time.report();
     if (!now || now.isMoved || now.kind === "move") return;
     const [first, last] = time.extent();
     const half = (isWhole() ? (last - first) / 10 : now.shown[1] - now.shown[0]) / 2;

@@ -1,8 +1,10 @@
 // Events over time on a canvas, with matches as bands. Wheel and keys zoom, dragging pans, a click selects.
 const DRAWN =
   "time_kind form x y lane_names x_label y_label spans span_ids points asked marks mark_label choices value " +
-  "span_note sampled cursor busy selected zone_offsets strip_view strip_all strip_key crowd crowd_view";
-const PAUSE_MS = 60; // without a movement, before Python hears of the window
+  "span_note sampled cursor busy origin ticks selected zone_offsets strip_view strip_all strip_key crowd crowd_view";
+// Python hears of the window after a time without a movement, or when a drag ends.
+const PAUSE_MS = 60;
+const PAUSE_OF_DRAG_MS = 150;
 const KEYS =
   "Arrow keys pan, plus and minus zoom, 0 shows all, Z or Enter zooms to the selected match and back, " +
   "N and P select the next and the previous match.";
@@ -20,6 +22,8 @@ function render({ model, el }) {
       .split(" ")
       .map((name) => root.querySelector(name));
   let [x, y, spans, ids, marks, zone, crowd] = [[], [], [], [], [], [], []]; // columns that Python sent
+  let ticks = []; // exact times of the events
+  let base = 0n; // what all numbers of the axis are after
   let range = [0, 1]; // of the values
   let win = null; // first and last time shown; null: all
   let before = null; // the window before the zoom to a match, and the window of that zoom
@@ -33,7 +37,14 @@ function render({ model, el }) {
   const extent = () => (get("view").length ? get("view") : x.length ? [x[0], x.at(-1)] : [0, 1]);
   const shown = () => win ?? (extent()[1] > extent()[0] ? extent() : [extent()[0] - 0.5, extent()[0] + 0.5]);
   const isClock = () => get("time_kind") === "datetime";
-  const timeText = (time) => (isClock() ? clockText(time, zone) : numberText(time));
+  const timeText = (time) =>
+    isClock()
+      ? clockText(time, zone)
+      : base
+        ? (base + BigInt(Math.round(time))).toLocaleString("en")
+        : numberText(time);
+  const eventText = (k) => (k in ticks ? tickText(ticks[k], isClock(), zone) : timeText(x[k]));
+  const eventKey = (k) => (k in ticks ? `${ticks[k]}` : x[k]); // Python finds the event by it
   const later = () => (frame ||= requestAnimationFrame(paint));
   const look = (low, high) => {
     const [first, last] = extent();
@@ -46,8 +57,13 @@ function render({ model, el }) {
     win = width < last - first ? [start, start + width] : null;
     readout.textContent = shown().map(timeText).join(" to ");
     clearTimeout(timer);
-    timer = setTimeout(() => ((timer = 0), send(model, { window: shown() })), PAUSE_MS);
+    timer = setTimeout(report, drag || strip.isDragged() ? PAUSE_OF_DRAG_MS : PAUSE_MS);
     later();
+  };
+  const report = () => {
+    clearTimeout(timer);
+    if (timer) send(model, { window: shown() });
+    timer = 0;
   };
   const zoom = (factor, at = (shown()[0] + shown()[1]) / 2) =>
     look(...shown().map((time) => at + (time - at) * factor));
@@ -106,7 +122,9 @@ function render({ model, el }) {
     }
     if (!lanes) words(get("y_label") + (isEmpty ? "" : numberScale(...range).note), 4, 12, "left");
     const most = Math.max(2, Math.floor(box.width / 110));
-    const times = isEmpty ? [] : (isClock() ? timeTicks : numberTicks)(...shown(), most, zone);
+    const times = isEmpty ? [] : isClock()
+        ? timeTicks(...shown(), most, zone)
+        : numberTicks(...shown(), most, base);
     for (const { at, text, sub } of times) {
       rule(`M${Math.round(toX(at)) + 0.5},${TOP}V${bottom + 4}`, 0.14);
       const half = Math.max(...[text, sub].map((one) => pen.measureText(one).width)) / 2;
@@ -115,7 +133,7 @@ function render({ model, el }) {
       words(sub, middle, bottom + 31, "center", 0.7);
     }
     rule(`M${left},${bottom + 0.5}H${right}`, 0.5);
-    const unit = isClock() || isEmpty ? "" : numberScale(...shown()).note;
+    const unit = isClock() || isEmpty ? "" : numberScale(...shown(), base).note;
     words(get("x_label") + unit, right, height - 3, "right", 0.7);
 
     pen.save();
@@ -165,10 +183,10 @@ function render({ model, el }) {
     const there = [...ids.keys()].filter((k) => isThere(0, k)).sort((a, b) => length(a) - length(b));
     const next = there[(there.findIndex((k) => ids[k] === get("selected")) + 1) % there.length];
     const event = nearest(box, x, y, pixel, level);
-    if (x[event] === get("clicked")) send(model, { clicked: null }); // then a second click on the event is a change
+    if (event >= 0 && eventKey(event) === get("clicked")) send(model, { clicked: null }); // then a second click on the event is a change
     send(model, {
       selected: next === undefined ? null : ids[next],
-      ...(event < 0 ? {} : { clicked: x[event] }),
+      ...(event < 0 ? {} : { clicked: eventKey(event) }),
     });
   };
   const walk = (step) => {
@@ -214,13 +232,14 @@ function render({ model, el }) {
     const k = nearest(box, x, y, event.offsetX, event.offsetY);
     const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
     if (k < 0) tellHint();
-    else readout.textContent = `${timeText(x[k])}   ${level}`;
+    else readout.textContent = `${eventText(k)}   ${level}`;
   };
   canvas.onpointerleave = () => (isArmed = false);
   choice.onchange = () => send(model, { value: choice.value });
   canvas.onpointercancel = () => (drag = null);
   canvas.onclick = (event) => {
-    if (!drag?.isMoved && event.detail < 2) pick(event.offsetX, event.offsetY);
+    if (drag?.isMoved) report();
+    else if (event.detail < 2) pick(event.offsetX, event.offsetY);
     drag = null;
   };
   canvas.ondblclick = () => zoom(1e99);
@@ -232,12 +251,14 @@ function render({ model, el }) {
     (readout.textContent =
       get("selected") != null ? HINT_OF_MATCH : partials().length ? HINT_OF_PARTIAL : HINT);
   let edges = [58, 59]; // of the plot, in px
-  const time = { shown, extent, look, text: timeText, keys };
+  const time = { shown, extent, look, report, text: timeText, keys };
   const strip = timeStrip(root.querySelector(".strip"), model, time, (text) => (readout.textContent = text));
   const read = () => {
     [x, y, spans, ids, marks, zone, crowd] = "x y spans span_ids marks zone_offsets crowd"
       .split(" ")
       .map((name) => column(get(name)));
+    ticks = column(get("ticks"), BigInt64Array);
+    base = BigInt(get("origin"));
     let [low, high] = [Infinity, -Infinity];
     for (const level of y)
       if (!Number.isNaN(level)) [low, high] = [Math.min(low, level), Math.max(high, level)];

@@ -352,7 +352,8 @@ class Explorer:
 
     def zoom(self, window: Sequence[float]) -> None:
         """Show the time from ``window[0]`` to ``window[1]`` in full detail; an empty window shows all."""
-        self._present.zoom(window)
+        origin = int(self.board.timeline.origin)
+        self._present.zoom([bound - origin for bound in window])
 
     def step_to(self, position: int) -> None:
         """Go to the moment after ``position`` events; -1 goes to the next event that completes a match."""
@@ -544,7 +545,7 @@ class Explorer:
         board.observe(board.table, "wanted_page", lambda page: wanted(page, board.table.order))
         board.observe(board.table, "wanted_order", lambda order: wanted("1", order))
         board.observe(board.table, "wanted_filters", present.filter)
-        board.observe(board.timeline, "window", self.zoom)
+        board.observe(board.timeline, "window", present.zoom)
         board.observe(board.timeline, "selected", selected)
         board.observe(board.timeline, "value", self.show_value)
         board.observe(board.nfa, "selected", self.select_state)

@@ -10,10 +10,10 @@ import numpy as np
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
+from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.counting.counts import count as count_paths
 from cepkit.engines.search.search import search_of
-from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module

@@ -54,7 +54,28 @@ def _read(name: str) -> str:
     return shipped("widgets", name).read_text(encoding="utf-8")
 
 
-class Floats(traitlets.Bytes):
+class Numbers(traitlets.Bytes):
+    """A trait of numbers of 8 bytes as little-endian bytes; ``dtype`` is their type."""
+
+    dtype = np.dtype("<f8")
+
+    def validate(self, obj: Any, value: Any) -> bytes:
+        """Return the bytes of ``value``."""
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            value = bytes(value)
+            if len(value) % 8:
+                place, kind = f"{type(obj).__name__}.{self.name}", self.dtype.name
+                raise traitlets.TraitError(
+                    f"{place}: {len(value)} bytes are not a whole number of {kind} values of 8 bytes"
+                )
+            return value
+        try:
+            return np.ascontiguousarray(value, self.dtype).tobytes()
+        except (TypeError, ValueError):
+            self.error(obj, value)
+
+
+class Floats(Numbers):
     """A trait of float64 as little-endian bytes. It takes anything that numpy can turn into numbers.
 
     Examples
@@ -67,20 +88,12 @@ class Floats(traitlets.Bytes):
 
     info_text = "numbers, or the bytes of little-endian float64"
 
-    def validate(self, obj: Any, value: Any) -> bytes:
-        """Return the bytes of ``value``."""
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            value = bytes(value)
-            if len(value) % 8:
-                place = f"{type(obj).__name__}.{self.name}"
-                raise traitlets.TraitError(
-                    f"{place}: {len(value)} bytes are not a whole number of float64 values of 8 bytes"
-                )
-            return value
-        try:
-            return np.ascontiguousarray(value, "<f8").tobytes()
-        except (TypeError, ValueError):
-            self.error(obj, value)
+
+class Integers(Numbers):
+    """A trait of int64 as little-endian bytes. It takes anything that numpy can turn into integers."""
+
+    info_text = "integers, or the bytes of little-endian int64"
+    dtype = np.dtype("<i8")
 
 
 class View(anywidget.AnyWidget):

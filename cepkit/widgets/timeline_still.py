@@ -78,7 +78,7 @@ def _times(view: Any, axis: _Axis) -> list[str]:
         words = clock_texts([_local(view, time) for time in (axis.low, axis.high)])
         ticks = list(zip((axis.low, axis.high), words, ("start", "end"), strict=True))
     else:
-        numbers, note = number_ticks(axis.low, axis.high, 6)
+        numbers, note = number_ticks(axis.low, axis.high, 6, int(view.origin))
         ticks, title = [(at, words, "middle") for at, words in numbers], title + note
     parts += [drawing.text(axis.x(at), bottom + 16, words, anchor=anchor) for at, words, anchor in ticks]
     return [*parts, drawing.text(_WIDTH - _RIGHT, bottom + 32, title, anchor="end")]

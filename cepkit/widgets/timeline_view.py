@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from cepkit.plots.stills.tables import lines_svg
-from cepkit.widgets.base import Floats, View, browser_half, counted
+from cepkit.widgets.base import Floats, Integers, View, browser_half, counted
 from cepkit.widgets.timeline_still import draw_timeline
 
 _MODULES = ("timeline_axis.js", "timeline_painting.js", "timeline_selected.js", "timeline_strip.js")
@@ -20,12 +20,17 @@ class TimelineView(View):
     Parameters
     ----------
     time_kind : {"number", "datetime"}
-        Kind of all times: plain numbers, or milliseconds since 1970 in UTC.
+        Kind of all times: plain numbers after ``origin``, or milliseconds since 1970 in UTC.
+    origin : str
+        An integer that all times are after; "0" for a clock that float64 can hold.
     form : {"line", "lanes"}
         Events as a line of values, or as marks in lanes.
     x, y : array_like of float64
         Time of each event, ascending, and its value (NaN breaks the line) or lane (0 is the topmost).
         These and the spans are read back as bytes: ``np.frombuffer(view.x)``.
+    ticks : array_like of int64
+        The exact time of each event, if float64 cannot hold it: the number itself, or nanoseconds since 1970.
+        Otherwise empty.
     lane_names : list of str
         Names of the lanes, from top to bottom.
     x_label, y_label : str
@@ -70,12 +75,12 @@ class TimelineView(View):
     busy : bool
         Whether finer data is being computed; the old drawing stays visible.
     window : list of float
-        Written by both sides: first and last time shown; empty shows all. The browser reports it 60 ms
-        after the last movement.
+        Written by both sides: first and last time shown; empty shows all. The browser reports it when
+        a drag ends, or 60 ms after the last movement.
     selected : int, float or None
         Written by both sides: number of the selected match.
-    clicked : float or None
-        Written by the browser: time of the clicked event.
+    clicked : float, str or None
+        Written by the browser: time of the clicked event, its tick as text if there are ``ticks``.
     """
 
     _esm, _css = browser_half("timeline_view", *_MODULES)
@@ -85,6 +90,8 @@ class TimelineView(View):
     form = traitlets.Enum(("line", "lanes"), "line").tag(sync=True)
     x = Floats().tag(sync=True)
     y = Floats().tag(sync=True)
+    origin = traitlets.Unicode("0").tag(sync=True)
+    ticks = Integers().tag(sync=True)
     lane_names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     x_label = traitlets.Unicode().tag(sync=True)
     y_label = traitlets.Unicode().tag(sync=True)
@@ -110,22 +117,24 @@ class TimelineView(View):
     value = traitlets.Unicode().tag(sync=True)
     window = traitlets.List(traitlets.Float()).tag(sync=True)
     selected = traitlets.Union([traitlets.Int(), traitlets.Float()], allow_none=True).tag(sync=True)
-    clicked = traitlets.Float(None, allow_none=True).tag(sync=True)
+    clicked = traitlets.Union(
+        [traitlets.Float(), traitlets.Unicode()], default_value=None, allow_none=True
+    ).tag(sync=True)
 
     def __init__(
         self, *, time_kind: str = "number", form: str = "line", x: Any = b"", y: Any = b"",
-        lane_names: Sequence[str] = (), x_label: str = "", y_label: str = "", spans: Any = b"",
-        span_ids: Any = b"", points: Sequence[dict] = (), asked: Sequence[dict] = (), marks: Any = b"",
-        mark_label: str = "", choices: Sequence[str] = (), value: str = "", span_note: str = "",
+        origin: str = "0", ticks: Any = b"", lane_names: Sequence[str] = (), x_label: str = "",
+        y_label: str = "", spans: Any = b"", span_ids: Any = b"", points: Sequence[dict] = (),
+        asked: Sequence[dict] = (), marks: Any = b"", mark_label: str = "", choices: Sequence[str] = (), value: str = "", span_note: str = "",
         sampled: str = "", zone_offsets: Any = b"", strip_view: Sequence[float] = (), strip_all: Any = b"",
         strip_key: Any = b"", crowd: Any = b"", crowd_view: Sequence[float] = (),
         view: Sequence[float] = (), cursor: float | None = None, busy: bool = False,
-        window: Sequence[float] = (), selected: float | None = None, clicked: float | None = None,
+        window: Sequence[float] = (), selected: float | None = None, clicked: float | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            time_kind=time_kind, form=form, x=x, y=y, lane_names=list(lane_names), x_label=x_label,
-            y_label=y_label, spans=spans, span_ids=span_ids, points=list(points), asked=list(asked),
-            marks=marks, mark_label=mark_label, choices=list(choices), value=value, span_note=span_note,
+            time_kind=time_kind, form=form, x=x, y=y, origin=origin, ticks=ticks,
+            lane_names=list(lane_names), x_label=x_label, y_label=y_label, spans=spans,
+            span_ids=span_ids, points=list(points), asked=list(asked), marks=marks, mark_label=mark_label, choices=list(choices), value=value, span_note=span_note,
             sampled=sampled, zone_offsets=zone_offsets, strip_view=list(strip_view), strip_all=strip_all,
             strip_key=strip_key, crowd=crowd, crowd_view=list(crowd_view), view=list(view), cursor=cursor,
             busy=busy, window=list(window), selected=selected, clicked=clicked,

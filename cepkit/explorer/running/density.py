@@ -28,7 +28,7 @@ class Ends:
     position : ndarray of int64, shape (n,)
         Their positions in the stream, rising.
     time : ndarray, shape (n,)
-        Their times on the clock, which never fall.
+        Their times on the clock, which never fall, after the origin of the axis.
     before : ndarray of int64 or list of int, or None
         Number of matches that end before each of them, and the total. None: one match ends at each.
     """

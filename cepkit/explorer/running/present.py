@@ -161,7 +161,7 @@ class Presenter:
             self.show_page(1)
 
     def zoom(self, window: Sequence[float]) -> None:
-        """Show a window of time; an empty window shows all."""
+        """Show a window of the axis; an empty window shows all."""
         if self.result is None and self.unmatched is None:
             self.result_for("zoom")
         self.board.set(self.board.timeline, {"window": [float(bound) for bound in window], "busy": True})
@@ -206,8 +206,11 @@ class Presenter:
         asked = list(self.asked)
         self.worker.submit(REASONS, lambda turn: self._explain(turn, result, asked))
 
-    def click(self, x: float) -> None:
-        """Explain the event nearest to ``x`` with those clicked before; a second click removes it."""
+    def click(self, x: float | str) -> None:
+        """Explain the event nearest to ``x`` with those clicked before; a second click removes it.
+
+        For ``x`` see `Series.nearest`.
+        """
         result = self.result
         if result is None:
             self.board.give_reasons("", note="write a query first")

@@ -30,6 +30,7 @@ from cepkit.language.sequences.printing import type_text
 BUCKETS = 800  # of a window; a line has two points in each
 LANES = 12
 OTHER_TYPES = "other types"
+_EXACT = 2**53  # a float64 holds every integer up to this
 _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 
@@ -42,7 +43,7 @@ class Series:
     positions : ndarray of int64 or None
         Positions of the events in the stream; None for all events.
     time : ndarray, shape (n,)
-        The clock, which never falls; row numbers without a clock.
+        The clock after ``origin``, which never falls; row numbers without a clock.
     value : ndarray, shape (n,)
         Numbers of a line (NaN for null), or the lane of every event.
     form : str
@@ -51,6 +52,10 @@ class Series:
         Milliseconds of a clock tick; 1 for a plain number.
     zone : str
         Time zone of the clock's times; empty if they have none.
+    origin : int
+        What was subtracted from integers that a float64 cannot hold; 0 for all other clocks.
+    is_exact : bool
+        Whether a float64 can tell any two times of the axis apart.
     """
 
     positions: np.ndarray | None
@@ -63,12 +68,14 @@ class Series:
     x_label: str = "row"
     y_label: str = ""
     zone: str = ""
+    origin: int = 0
+    is_exact: bool = True
 
     def __len__(self) -> int:
         return len(self.time)
 
     def x(self, index: Any) -> np.ndarray:
-        """Return the times of these events on the axis: milliseconds since 1970, or numbers."""
+        """Return the times of these events on the axis: milliseconds since 1970, or numbers after origin."""
         return np.asarray(self.time[index], np.float64) * self.per_tick
 
     def index_of(self, positions: np.ndarray) -> np.ndarray:
@@ -79,8 +86,15 @@ class Series:
         """Return the position in the stream of an event of the series."""
         return index if self.positions is None else int(self.positions[index])
 
-    def nearest(self, x: float) -> int:
-        """Return the event nearest to a time of the axis."""
+    def ticks(self, index: Any) -> np.ndarray:
+        """Return the clock of these events as int64 if a float64 cannot hold it, otherwise nothing."""
+        own = np.empty(0) if self.is_exact else self.time[index]
+        return np.asarray(own, np.int64) + np.int64(self.origin)
+
+    def nearest(self, x: float | str) -> int:
+        """Return the event nearest to a time of the axis, or the first event at a tick, given as text."""
+        if isinstance(x, str):
+            return min(int(np.searchsorted(self.time, np.int64(int(x) - self.origin))), len(self) - 1)
         after = int(np.searchsorted(self.time, x / self.per_tick))
         around = [i for i in (after - 1, after) if 0 <= i < len(self)]
         return min(around, key=lambda i: abs(self.x(i) - x))
@@ -114,6 +128,7 @@ def series_of(
     time = clock.time
     axis = {
         "time_kind": clock.kind, "per_tick": clock.per_tick, "x_label": clock.label, "zone": clock.zone,
+        "origin": clock.origin, "is_exact": clock.is_exact,
     }  # fmt: skip
     choices = drawable(program, source)
     if value not in choices:  # the column of types of another query
@@ -133,8 +148,8 @@ class Clock:
     Parameters
     ----------
     time : ndarray, shape (n,)
-        Ticks of the clock; positions in the stream without a clock.
-    kind, per_tick, label, zone
+        Ticks of the clock after ``origin``; positions in the stream without a clock.
+    kind, per_tick, label, zone, origin, is_exact
         See `Series`.
     """
 
@@ -143,6 +158,8 @@ class Clock:
     per_tick: float = 1.0
     label: str = "row"
     zone: str = ""
+    origin: int = 0
+    is_exact: bool = True
 
 
 def clock_of(program: BoundQuery, source: Source, events: Events, positions: np.ndarray | None) -> Clock:
@@ -154,12 +171,27 @@ def clock_of(program: BoundQuery, source: Source, events: Events, positions: np.
     name, rows = order_by[0], events.row_of_event if positions is None else events.rows(positions)
     values = source.column(name).values
     time = values if rows is None else values[rows]
+    ends = values[events.rows(np.array([0, -1]) % events.n_events)].tolist() if events.n_events else [0]
+    is_exact = of.kind == FLOAT or max(map(abs, ends)) <= _EXACT
     if of.kind == TIME:
-        zone = of.timezone or ""
-        return Clock(time, "datetime", _MILLISECONDS[of.unit], name + (f" ({zone})" if zone else ""), zone)
+        zone, label = of.timezone or "", name + (f" ({of.timezone})" if of.timezone else "")
+        return Clock(time, "datetime", _MILLISECONDS[of.unit], label, zone, is_exact=is_exact)
     if of.kind == DURATION:
         return Clock(time, "number", _MILLISECONDS[of.unit] / 1e3, f"{name} (s)")
-    return Clock(time, label=name)
+    origin = 0 if is_exact else _round_origin(*ends)
+    return Clock(time - np.int64(origin) if origin else time, label=name, origin=origin, is_exact=is_exact)
+
+
+def _round_origin(first: int, last: int) -> int:
+    """Return a round number before the first tick; the last tick after it is at most eleven times the span.
+
+    Examples
+    --------
+    >>> _round_origin(10_634_999_812_345_678, 10_634_999_999_345_678)
+    10634999000000000
+    """
+    size = 10 ** len(str(last - first))
+    return max(first // size * size, -(2**63))
 
 
 def _rows(events: Events, positions: np.ndarray | None) -> np.ndarray:
@@ -222,13 +254,14 @@ def describe(series: Series, window: list[float] | None = None) -> dict[str, Any
     return {
         "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
         "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
-        "sampled": drawn["sampled"], "view": series.extent,
+        "sampled": drawn["sampled"], "view": series.extent, "ticks": drawn["ticks"],
+        "origin": str(series.origin),
         "zone_offsets": [] if not series.zone else offsets_of(series.zone, *series.extent),
     }  # fmt: skip
 
 
 def draw_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:
-    """Return the drawn points of a window: ``x``, ``y`` (float64), and ``sampled``, a note on omissions.
+    """Return the drawn points of a window: ``x``, ``y`` (float64), ``ticks``, and a note, ``sampled``.
 
     ``window`` has the first and the last time of the axis; None or empty for all. In each of ``buckets``
     parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
@@ -250,7 +283,7 @@ def draw_series(series: Series, window: list[float] | None = None, buckets: int 
     if len(index) < n:
         kept = "least and greatest of each of" if series.form == "line" else "one event per type in each of"
         left_out = f"{len(index):,} of {n:,} events drawn: {kept} {buckets} parts"
-    return {"x": x, "y": y, "sampled": left_out}
+    return {"x": x, "y": y, "ticks": series.ticks(index), "sampled": left_out}
 
 
 def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:

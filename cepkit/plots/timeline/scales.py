@@ -32,8 +32,12 @@ class Scale:
         >>> scale_of(10_634_999_812_345_678, 10_634_999_999_345_678).note
         ' − 10,634,999,000,000,000, in 10⁶'
         """
-        origin = f" − {self.origin:,.0f}" if self.origin else ""
-        return origin + (f", in 10{str(self.power).translate(_SUPERSCRIPTS)}" if self.power else "")
+        return (f" − {self.origin:,.0f}" if self.origin else "") + self.power_note
+
+    @property
+    def power_note(self) -> str:
+        """The part of `note` on the power of ten."""
+        return f", in 10{str(self.power).translate(_SUPERSCRIPTS)}" if self.power else ""
 
 
 def scale_of(low: float, high: float) -> Scale:
@@ -58,10 +62,14 @@ def scale_of(low: float, high: float) -> Scale:
     return Scale(float(origin), 0 if is_plain or not greatest else 3 * math.floor(math.log10(greatest) / 3))
 
 
-def number_ticks(low: float, high: float, most: int) -> tuple[list[tuple[float, str]], str]:
-    """Return up to ``most`` ticks with their texts, and what to add to the title of the axis."""
+def number_ticks(low: float, high: float, most: int, origin: int = 0) -> tuple[list[tuple[float, str]], str]:
+    """Return up to ``most`` ticks with their texts, and what to add to the title of the axis.
+
+    All numbers are after ``origin``, which the title then names.
+    """
     scale = scale_of(low, high)
-    return [(tick, scale.text(tick)) for tick in nice_ticks(low, high, most)], scale.note
+    note = f" − {origin + int(scale.origin):,}{scale.power_note}" if origin else scale.note
+    return [(tick, scale.text(tick)) for tick in nice_ticks(low, high, most)], note
 
 
 def clock_texts(times: Sequence[float]) -> list[str]:
