@@ -162,6 +162,7 @@ def test_a_notebook_that_is_opened_again_shows_pictures(browser, server, noteboo
     seen = browser.page.evaluate(SEEN)
     browser.shoot("stills-reopened")
     check_pictures(seen)
+    assert not any("model not found" in of["text"] or "Loading" in of["text"] for of in seen)
 
 
 @pytest.mark.parametrize("sanitize", [False, True])

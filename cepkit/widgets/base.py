@@ -14,6 +14,15 @@ from cepkit.plots.stills.png import still_bundle
 from cepkit.plots.stills.tables import lines_svg
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+# In a notebook that is opened again, JupyterLab says after the still that it found no model. These rules hide that
+# text, and themselves. JupyterLab applies them only if it trusts the notebook, and only then it looks for a model.
+_CHILD = ".jp-OutputArea-child"
+QUIET = (
+    '<style class="cepkit-quiet">'
+    f"{_CHILD}:has(.cepkit-quiet),"
+    f"{_CHILD}:has(.cepkit-quiet) + {_CHILD} + {_CHILD} > .jp-OutputArea-output:not(:has(*))"
+    "{display:none}</style>"
+)
 _ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
 
 
@@ -120,10 +129,11 @@ class View(anywidget.AnyWidget):
 
 
 def show_with_still(alive: Any, svg: str, words: str) -> None:
-    """Show a widget in a notebook as two outputs: its still, and the widget itself.
+    """Show a widget in a notebook as three outputs: rules for a page, its still, and the widget itself.
 
     A saved notebook has no widget, and JupyterLab draws a widget's output in no other way. So the still is an
-    output of its own. The live widget hides it by a rule of ``common.css``.
+    output of its own. The live widget hides it by a rule of ``common.css``. In a saved notebook, the rules of
+    ``QUIET`` hide what JupyterLab says in place of the widget.
 
     Parameters
     ----------
@@ -137,8 +147,10 @@ def show_with_still(alive: Any, svg: str, words: str) -> None:
     from IPython.display import display
 
     data, metadata = still_bundle(svg, words)
-    display(data, metadata=metadata, raw=True)
     bundle = alive[0] if isinstance(alive, tuple) else alive
+    if bundle and WIDGET in bundle:
+        display({"text/html": QUIET}, raw=True)
+    display(data, metadata=metadata, raw=True)
     if bundle and WIDGET in bundle:
         display({WIDGET: bundle[WIDGET]}, raw=True)
 

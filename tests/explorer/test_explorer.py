@@ -904,7 +904,8 @@ def test_an_explorer_shows_itself(of_trades, monkeypatch):
     outputs = []
     monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
     of_trades._ipython_display_()
-    still, alive = outputs
+    rules, still, alive = outputs
+    assert list(rules) == ["text/html"]
     assert list(alive) == ["application/vnd.jupyter.widget-view+json"]
     assert still["text/plain"] == repr(of_trades) and len(still["image/png"]) < 80_000  # 60 kB as base64
     picture = of_trades.board.still()

@@ -95,7 +95,8 @@ def test_repr_is_the_same_in_every_process(stem):
 def test_a_still_picture_comes_with_the_widget(stem, is_full, monkeypatch):
     """It is an output of its own, and the same for the same traits."""
     widget = full(stem) if is_full else KINDS[stem]()
-    of_still, of_widget = shown(widget, monkeypatch)
+    of_page, of_still, of_widget = shown(widget, monkeypatch)
+    assert list(of_page) == ["text/html"] and of_page["text/html"].startswith("<style")
     assert of_widget["application/vnd.jupyter.widget-view+json"]["model_id"] == widget.model_id
     assert list(of_widget) == ["application/vnd.jupyter.widget-view+json"]
     assert of_still["text/plain"] == repr(widget)
