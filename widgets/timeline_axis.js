@@ -26,7 +26,8 @@ function numberScale(low, high, base = 0n) {
   return {
     text: (value) => numberText(Number(((value - origin) / 10 ** power).toPrecision(12))),
     note:
-      (origin || base ? ` − ${(base + BigInt(origin)).toLocaleString("en")}` : "") + (power ? `, in 10${raised}` : ""),
+      (origin || base ? ` − ${(base + BigInt(origin)).toLocaleString("en")}` : "") +
+      (power ? `, in 10${raised}` : ""),
   };
 }
 

@@ -122,7 +122,9 @@ function render({ model, el }) {
     }
     if (!lanes) words(get("y_label") + (isEmpty ? "" : numberScale(...range).note), 4, 12, "left");
     const most = Math.max(2, Math.floor(box.width / 110));
-    const times = isEmpty ? [] : isClock()
+    const times = isEmpty
+      ? []
+      : isClock()
         ? timeTicks(...shown(), most, zone)
         : numberTicks(...shown(), most, base);
     for (const { at, text, sub } of times) {

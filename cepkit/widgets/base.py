@@ -14,8 +14,9 @@ from cepkit.plots.stills.png import still_bundle
 from cepkit.plots.stills.tables import lines_svg
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-# In a notebook that is opened again, JupyterLab says after the still that it found no model. These rules hide that
-# text, and themselves. JupyterLab applies them only if it trusts the notebook, and only then it looks for a model.
+# In a notebook that is opened again, JupyterLab says after the still that it found no model. These rules hide
+# that text, and themselves. JupyterLab applies them if it trusts the notebook, and only then it looks for a
+# model.
 _CHILD = ".jp-OutputArea-child"
 QUIET = (
     '<style class="cepkit-quiet">'

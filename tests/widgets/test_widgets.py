@@ -105,7 +105,7 @@ def test_a_still_picture_comes_with_the_widget(stem, is_full, monkeypatch):
     picture = ET.fromstring(still(widget))
     assert "".join(picture.itertext()).strip() or stem == "query_editor"
     again = full(stem) if is_full else KINDS[stem]()
-    assert still(widget) == still(again) and shown(again, monkeypatch)[0] == of_still
+    assert still(widget) == still(again) and shown(again, monkeypatch)[1] == of_still
 
 
 def test_reprs_say_what_is_in_them():
