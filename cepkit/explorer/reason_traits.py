@@ -59,7 +59,7 @@ def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
 def _of_sequence(result: Result, positions: Sequence[int]) -> tuple[dict[str, Any], list[PartialBar]]:
     ordered = np.array(sorted(set(positions)), np.int64)
     source, find = result.data.source, result.matches.engine.run
-    source = source if result.has_labels else _WithoutLabels(source)
+    source = source if result.names.has_labels else _WithoutLabels(source)
     rows = [result.label_of(position) for position in ordered.tolist()]
     answer = explain_sequence_rows(result.program, source, result.events, find, rows)
     texts = list(dict.fromkeys(answer.reasons))

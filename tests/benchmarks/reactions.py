@@ -68,7 +68,7 @@ WATCH = """({ board, event, changes }) => {
     });
   }
   const start = one => {
-    if (run.began === null && one.isTrusted) run.began = one.timeStamp;
+    if (run.began === null && (one.isTrusted || event === 'change')) run.began = one.timeStamp;
   };
   window.addEventListener(event, start, { capture: true });
   const done = name => {
@@ -153,6 +153,7 @@ class Board:
 
     def __init__(self, browser: lab.Browser, place: int, times: Times, name: str):
         self.browser, self.page, self.place, self.times, self.name = browser, browser.page, place, times, name
+        self.is_verbose = bool(os.environ.get("VERBOSE"))
         self.root = self.page.locator(".cepkit-data_bar-board").nth(place)
 
     def part(self, stem: str):
@@ -162,9 +163,9 @@ class Board:
     def rest(self) -> None:
         """Wait until the kernel has nothing to do and the page is quiet."""
         self.browser.ask("str(explorer.wait(300))")
-        self.page.wait_for_timeout(150)
+        self.page.wait_for_timeout(100)
 
-    def react(self, name: str, event: str, act: Callable[[], None], changes: dict, timeout_s: float = 20):
+    def react(self, name: str, event: str, act: Callable[[], None], changes: dict, timeout_s: float = 5):
         """Do something, and note how long each change takes."""
         self.rest()
         self.page.evaluate(WATCH, {"board": self.place, "event": event, "changes": changes})
@@ -181,6 +182,8 @@ class Board:
                 self.times.add(f"{self.name}: {name} → {change}", took[change])
             else:
                 self.times.of.setdefault(f"{self.name}: {name} → {change} (not seen)", []).append(0.0)
+        if self.is_verbose:
+            print(name, {change: round(own) for change, own in took.items()}, flush=True)
 
 
 def measure(board: Board, n: int) -> None:
@@ -290,11 +293,13 @@ def measure(board: Board, n: int) -> None:
 
 
 @contextmanager
-def opened(rows: int, symbols: int, folder: Path) -> Iterator[tuple[lab.Browser, Callable[[str], dict]]]:
+def opened(
+    rows: int, symbols: int, kinds: list[str], folder: Path
+) -> Iterator[tuple[lab.Browser, Callable[[str], dict]]]:
     """Open a notebook with the frame; yield the browser, and a function that opens a board."""
     (folder / "notebooks").mkdir(parents=True)
     cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
-    sources = [FRAME.format(rows=rows, symbols=symbols), *CELLS.values()]
+    sources = [FRAME.format(rows=rows, symbols=symbols), *(CELLS[kind] for kind in kinds)]
     cells = [cell | {"id": f"c{i}", "source": source} for i, source in enumerate(sources)]
     metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
@@ -336,32 +341,33 @@ def main() -> None:
         if chosen.cold:
             os.environ["CEPKIT_CACHE"] = str(Path(folder) / "kernels")
         times = Times()
-        print(
-            f"{chosen.rows:,} rows, {chosen.symbols} keys, {os.cpu_count()} cores; ms: median, least, most, n"
-        )
-        with opened(chosen.rows, chosen.symbols, Path(folder)) as (browser, open_board):
-            for place, kind in enumerate(CELLS):
-                if kind not in chosen.kinds and kind != "regex":
-                    continue
+        print(f"{chosen.rows:,} rows, {chosen.symbols} keys, {os.cpu_count()} cores")
+        with opened(chosen.rows, chosen.symbols, chosen.kinds, Path(folder)) as (browser, open_board):
+            for place, kind in enumerate(chosen.kinds):
                 load = os.getloadavg()[0]
                 parts = ", ".join(f"{name} {took:.0f}" for name, took in open_board(kind).items())
                 print(
                     f"{kind}: opened {'cold' if chosen.cold else 'warm'}, load {load:.1f}: {parts}",
                     flush=True,
                 )
-                if chosen.cold or kind not in chosen.kinds:
+                if chosen.cold:
                     continue
                 board = Board(browser, place, times, kind)
                 began = time.monotonic()
                 measure(board, chosen.times)
                 print(f"({time.monotonic() - began:.0f} s)", flush=True)
+                show(times)
+                times = Times()
                 slide(board, chosen.slides)
             if browser.errors:
                 print("errors in the page:", browser.errors[:3])
-    if times.load:
-        load = f"{statistics.median(times.load):.1f} ({min(times.load):.1f} to {max(times.load):.1f})"
-        print(f"load of the machine: {load}")
-    print("\n".join(times.lines()))
+
+
+def show(times: Times) -> None:
+    """Print the times."""
+    load = f"{statistics.median(times.load):.1f} ({min(times.load):.1f} to {max(times.load):.1f})"
+    print(f"load of the machine: {load}; ms: median, least, most, and how often")
+    print("\n".join(times.lines()), flush=True)
 
 
 def slide(board: Board, n: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
 import warnings
+import weakref
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -895,6 +897,30 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     soon = result.first_rows()
     assert soon is not None and soon["rows"]
     assert {**soon, "busy": False} == result.pages.traits(1)
+
+
+@pytest.mark.parametrize("query", ["up{2,} down", "PATTERN SEQ(A a, B b) WHERE b.x > a.x + 0.5 WITHIN 30"])
+def test_an_old_result_is_forgotten_at_once(query):
+    """Not by the garbage collection, which does not know how large arrays are."""
+    rng = np.random.default_rng(1)
+    n = 2000
+    frame = pd.DataFrame({"t": np.arange(n), "kind": rng.choice(list("AB"), n), "x": rng.normal(size=n)})
+    define = "\nup: x > prev(x) + 0.1\ndown: x < prev(x)" if "up" in query else ""
+    explorer = frame.cep.explore(query + define, event_type="kind" if "SEQ" in query else None, order_by="t")
+    explorer.wait(60)
+    gc.collect()
+    gc.disable()
+    try:
+        olds = []
+        for k in range(3):
+            olds.append(weakref.ref(explorer._present.result))
+            explorer.select(0)
+            explorer.wait(60)
+            explorer.move(explorer.sliders[0].id, 0.2 + 0.1 * k)
+            explorer.wait(60)
+        wait_until(lambda: not any(old() for old in olds), 5)
+    finally:
+        gc.enable()
 
 
 # --- what is loaded, and other frames

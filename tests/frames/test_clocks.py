@@ -245,6 +245,22 @@ def test_ties_are_warned_of_with_their_share_and_a_column_that_decides():
     assert issubclass(cep.TieWarning, cep.CepWarning)
 
 
+def test_explain_and_the_explorer_say_ties_too():
+    said = "100 % of the events share 'symbol' and 'ts' with another event"
+    call = {**RISE, "order_by": "ts", "partition_by": "symbol"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        [line] = [one for one in str(TIED.cep.explain(**call)).splitlines() if one.startswith("ties")]
+        assert said in line and "Write order_by=['ts', 'seq'] to decide it" in line
+        explorer = TIED.cep.explore(**call).wait(60)
+        assert said in explorer.status["message"] and explorer.status["state"] == "done"
+        explorer.choose(order_by=["ts", "seq"])
+        assert "share" not in explorer.wait(60).status["message"]
+        assert "ties" not in str(TIED.cep.explain(**{**call, "order_by": ["ts", "seq"]}))
+        alone = TIED.cep.explain("up", define={"up": "price > 3"}, order_by="ts")  # looks at one row
+        assert "ties" not in str(alone)
+
+
 def test_the_share_is_that_of_the_events_that_could_change_places():
     rows = TIED.assign(ts=[0, 0, 2, 3, 4, 5, 6, 7])
     with pytest.warns(TieWarning, match="25 % of the events share 'ts'"):

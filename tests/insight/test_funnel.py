@@ -423,6 +423,26 @@ def test_larger_frames_are_counted_by_compiled_code():
     assert 0.3 < result.branches[0].steps[1].passed / result.branches[0].steps[1].looked_at < 0.7
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_known_number_of_matches_is_not_counted_again(seed):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"kind": rng.choice(list("AB"), 300), "t": range(300), "x": rng.integers(0, 9, 300)})
+    program, events = bound_text("PATTERN SEQ(A a, B b, A c) WHERE b.x > a.x AND c.x > 3 WITHIN 20", frame)
+    asked = []
+
+    def count(places, accept, one):
+        asked.append(len(one.branch.components))
+        return fn.exact_count(places, accept, one)
+
+    [whole] = fn.count_funnel(program, events, search_sequence)
+    n = whole.complete.n
+    [known] = fn.count_funnel(program, events, search_sequence, count=count, n_matches=n)
+    assert asked == [1, 2] and known == whole
+    [few] = fn.count_funnel(program, events, search_sequence, n_matches=n, most_tallied=50)
+    assert [step.partial for step in few.steps] == [step.partial for step in whole.steps]
+    assert few.share < whole.share == 1
+
+
 def test_counting_can_be_exchanged():
     program, events = bound_text(QUERY, ORDERS)
     asked = []

@@ -17,6 +17,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
+from cepkit.events import Events, Source
 from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.partial_bars import PartialBar
 from cepkit.explorer.running.data import SearchedFrame
@@ -58,6 +59,32 @@ class Chosen:
     partition: int
 
 
+class RowNames:
+    """The names of events, as everywhere in the board.
+
+    It does not know a result. A result that referred to itself would keep its memory until the garbage
+    collection.
+    """
+
+    def __init__(self, source: Source, events: Events):
+        self.source, self.events = source, events
+
+    @cached_property
+    def has_labels(self) -> bool:
+        """Whether the frame has an index that names every row; otherwise rows have numbers."""
+        frame = getattr(self.source, "frame", None)
+        return isinstance(frame, pd.DataFrame) and frame.index.is_unique
+
+    def label_of(self, position: int) -> Any:
+        """Return the index label of an event, or the number of its row."""
+        row = self.events.rows(np.array([position]))
+        return self.source.index_labels(row)[0] if self.has_labels else int(row[0])
+
+    def row_of(self, position: int) -> str:
+        """Return an event in words: ``row 17``."""
+        return row_text(self.label_of(position))
+
+
 class Result:
     """A result of one run and everything that the explorer shows of it; ``find`` returns its matches."""
 
@@ -70,6 +97,7 @@ class Result:
     ):
         self.data, self.program, self._find = data, program, find
         self.events = data.events(program)
+        self.names = RowNames(data.source, self.events)
         self.automaton = automaton
         self.is_sequence = isinstance(program, SequenceProgram)
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
@@ -436,24 +464,17 @@ class Result:
         key = partition, self.is_counted
         if key not in self._steppings:
             ends = self.ends if self.is_counted else None
-            made = Stepping(self.program, self.events, partition, self.automaton, ends, self.row_of)
+            made = Stepping(self.program, self.events, partition, self.automaton, ends, self.names.row_of)
             self._steppings = {key: made}
         return self._steppings[key]
 
-    @cached_property
-    def has_labels(self) -> bool:
-        """Whether the frame has an index that names every row; otherwise rows have numbers."""
-        frame = getattr(self.data.source, "frame", None)
-        return isinstance(frame, pd.DataFrame) and frame.index.is_unique
-
     def label_of(self, position: int) -> Any:
         """Return the index label of an event, or the number of its row."""
-        row = self.events.rows(np.array([position]))
-        return self.data.source.index_labels(row)[0] if self.has_labels else int(row[0])
+        return self.names.label_of(position)
 
     def row_of(self, position: int) -> str:
         """Return an event in words, as everywhere in the board: ``row 17``."""
-        return row_text(self.label_of(position))
+        return self.names.row_of(position)
 
     def event(self, position: int) -> list[list[str]]:
         """Return names and values of an event; the columns of the query come first."""
