@@ -47,6 +47,7 @@ KINDS = (
 RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps, histograms and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
+QUICK_S = 0.2  # a count of matches that takes no longer is not announced by first matches
 ROWS_NAMED = 8  # most clicked rows that are explained together
 
 
@@ -254,7 +255,10 @@ class Presenter:
             result.take_series(self.result)
         notes = [*notes, *self._note_of_ties(program, events)]
         engine = choose_engine(program, self.engine)
-        is_open = result.open(engine, None if is_cold else self.result)
+        before = None if is_cold else self.result
+        # First matches of a sequence are not worth their time if counting takes as little.
+        is_quick = engine.name == "chain" and before is not None and before.took_s < QUICK_S
+        is_open = not is_quick and result.open(engine, before)
         if is_open and (is_cold or engine.name != "chain"):  # the chain engine counts at once
             table, drawn = result.first_page(), self._bands_of(result)
 
@@ -267,7 +271,7 @@ class Presenter:
 
             turn.deliver(show)
             return
-        if not is_open and (look := result.first_look()) is not None:
+        if not (is_open or is_quick) and (look := result.first_look()) is not None:
             turn.deliver(lambda: self._show_look(look))
         result.count()
         checkpoint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,7 @@ class Result:
         # The event of the newest reasons, and the bars of its partial matches.
         self.bars: tuple[int, Sequence[PartialBar]] = (-1, ())
         self.is_counted = False
+        self.took_s = 0.0  # to count the matches
         self.opening: FirstMatches | None = None
         self._opener: FirstMatchFinder | None = None
 
@@ -119,8 +121,11 @@ class Result:
 
     def count(self) -> int:
         """Return the number of matches, and remember where they end."""
+        began = time.perf_counter()
         n = self.matches.count()
         _ = self.ends
+        if not self.is_counted:
+            self.took_s = time.perf_counter() - began
         self.is_counted = True
         return n
 
