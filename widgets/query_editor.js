@@ -6,7 +6,7 @@ const STATES = {
   failed: ["✗", "Failed"],
   cancelled: ["■", "Cancelled"],
 };
-const PAUSE_MS = 120; // without a key, before the text is sent
+const PAUSE_MS = 150; // without a key, before the text is sent
 const CALM_MS = 600; // a failure is not shown while a person still types
 const SKELETON = `
   <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button>

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,7 @@ def is_sase(text: str) -> bool:
     return re.match(r"\s*PATTERN\b", text, re.IGNORECASE) is not None
 
 
+@lru_cache(maxsize=16)  # the explorer looks at a text several times
 def parse_sase(text: str) -> SaseParts:
     """Return the parts of the text of a sequence query.
 
