@@ -565,6 +565,7 @@ class Explorer:
 
     def _ipython_display_(self) -> None:
         show_with_still(self.board.box._repr_mimebundle_(), self.board.still(), repr(self))
+        self._present.is_shown.set()
 
 
 def _check_columns(source: Source, call: Mapping[str, Any]) -> None:

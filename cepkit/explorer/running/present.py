@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,6 +49,7 @@ KINDS = (
 RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps, histograms and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
+SHOWN_S = 0.6  # how long the first run lets a notebook show the board
 QUICK_S = 0.2  # a count of matches that takes no longer is not announced by first matches
 ROWS_NAMED = 8  # most clicked rows that are explained together
 
@@ -82,6 +85,7 @@ class Presenter:
         self._drawn_events: Any = None  # the events of the shown timeline
         self._previewed: Any = None  # the events of the timeline before the first result
         self._banded: Result | None = None  # the result whose matches the timeline shows
+        self.is_shown = threading.Event()  # whether a notebook shows the board
         self._has_notes = False  # whether the columns in the editor have notes
         self._is_drawn = False  # whether the timeline shows events
         self._has_looked = False  # whether the table shows some matches of an unfinished run
@@ -240,6 +244,8 @@ class Presenter:
         checkpoint()
         if self.result is None and self._previewed is not events:
             self._draw_unmatched(turn, program, [])
+        if self.result is None and is_cold and is_in_notebook():
+            self.is_shown.wait(SHOWN_S)  # compilation would hold up the first picture
 
         def report(done: float) -> None:
             turn.deliver(lambda: self.board.say("running", "searching", progress=done))
@@ -701,6 +707,12 @@ class Presenter:
             ]
         else:
             self.board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)
+
+
+def is_in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 def _message(is_cold: bool) -> str:
