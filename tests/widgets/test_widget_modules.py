@@ -575,19 +575,29 @@ def test_timeline_takes_the_theme_of_the_page(page, show):
     assert page.evaluate(red) > 225
 
 
+def press_at_once(page, *keys):
+    """Press keys on the timeline without a pause between; return what was sent by then."""
+    return page.evaluate(
+        """(keys) => {
+          for (const key of keys)
+            document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", { key }));
+          return hosts.widget.saved;
+        }""",
+        keys,
+    )
+
+
 def test_timeline_zooms_and_pans_with_keys_and_buttons(page, show):
     root = show("timeline_view")
     page.focus("canvas")
-    page.keyboard.press("+")
-    assert saved(page) == []
+    assert press_at_once(page, "+") == []  # Python hears of it after a pause
     first, last = wait_for_saved(page)[-1]["window"]
     assert last - first == pytest.approx(0.625 * 3599e3)
     assert (first + last) / 2 == pytest.approx(MARCH + 3599e3 / 2)
     page.keyboard.press("ArrowRight")
     moved = wait_for_saved(page, 2)[-1]["window"]
     assert moved == pytest.approx([first + 0.2 * (last - first), last + 0.2 * (last - first)], abs=1)
-    for _ in range(5):
-        page.keyboard.press("ArrowLeft")
+    press_at_once(page, *["ArrowLeft"] * 5)
     assert wait_for_saved(page, 3)[-1]["window"][0] == MARCH  # not beyond what there is
     page.keyboard.press("0")
     assert wait_for_saved(page, 4)[-1]["window"] == [MARCH, MARCH + 3599e3]
