@@ -3,7 +3,7 @@ const DRAWN =
   "time_kind form x y lane_names x_label y_label spans span_ids points asked marks mark_label choices value " +
   "span_note sampled cursor busy origin ticks selected zone_offsets strip_view strip_all strip_key crowd crowd_view";
 // Python hears of the window after a time without a movement, or when a drag ends.
-const PAUSE_MS = 60;
+const PAUSE_MS = 100;
 const PAUSE_OF_DRAG_MS = 150;
 const KEYS =
   "Arrow keys pan, plus and minus zoom, 0 shows all, Z or Enter zooms to the selected match and back, " +

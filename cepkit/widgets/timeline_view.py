@@ -76,7 +76,7 @@ class TimelineView(View):
         Whether finer data is being computed; the old drawing stays visible.
     window : list of float
         Written by both sides: first and last time shown; empty shows all. The browser reports it when
-        a drag ends, or 60 ms after the last movement.
+        a drag ends, or 100 ms after the last movement.
     selected : int, float or None
         Written by both sides: number of the selected match.
     clicked : float, str or None
