@@ -19,8 +19,9 @@ from cepkit.language.sequences.query import SequenceQuery
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
-_MOST_PAIRS = 1 << 14  # neighbours with equal times that are looked at; more of them are sampled
-_SAMPLES = 8
+_MOST_PAIRS = 1 << 14  # neighbours with equal times that are all looked at; more of them are sampled
+_SAMPLES, _PAIRS_PER_SAMPLE = 8, 1 << 9
+_EVENTS_PER_COUNT = 1 << 16
 
 
 # --- the clock
@@ -155,15 +156,12 @@ def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) 
     equal = keys[0][1:] == keys[0][:-1]
     for key in keys[1:]:
         equal &= key[1:] == key[:-1]
-    pairs = np.flatnonzero(equal)
-    if not len(pairs):
+    pairs, n_pairs = _some_of(equal)
+    if not n_pairs:
         return None
-    n_pairs = len(pairs)
-    if n_pairs > _MOST_PAIRS:
-        size = _MOST_PAIRS // _SAMPLES
-        begins = np.linspace(0, n_pairs - size, _SAMPLES).astype(np.int64)
-        pairs = np.unique(np.concatenate([pairs[begin : begin + size] for begin in begins]))
-    positions = np.union1d(pairs, pairs + 1)
+    # Sorting is quicker than np.unique, which hashes.
+    both = np.sort(np.concatenate([pairs, pairs + 1]), kind="stable")
+    positions = both[np.append(True, both[1:] > both[:-1])]
     is_new = np.ones(len(positions), bool)
     is_new[1:] = (np.diff(positions) > 1) | ~equal[positions[1:] - 1]
     group = np.cumsum(is_new) * events.n_partitions + events.partition_of_event[positions]
@@ -181,6 +179,25 @@ def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) 
         return None
     share = matters.sum() / events.n_events * (n_pairs / len(pairs))
     return Ties(min(1.0, share), n_pairs == len(pairs), positions[matters], group[matters])
+
+
+def _some_of(equal: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the positions where ``equal`` holds, a sample of them if they are many, and their number."""
+    blocks = range(0, len(equal), _EVENTS_PER_COUNT)
+    counts = np.array([np.count_nonzero(equal[low : low + _EVENTS_PER_COUNT]) for low in blocks])
+    ends = np.cumsum(counts)
+    n_pairs = int(ends[-1])
+    if n_pairs <= _MOST_PAIRS:
+        return np.flatnonzero(equal), n_pairs
+    samples = []
+    for begin in np.linspace(0, n_pairs - _PAIRS_PER_SAMPLE, _SAMPLES).astype(np.int64):
+        # Only the blocks with these pairs are searched. The samples do not overlap.
+        low = int(np.searchsorted(ends, begin, "right"))
+        high = int(np.searchsorted(ends, begin + _PAIRS_PER_SAMPLE, "left")) + 1
+        found = np.flatnonzero(equal[low * _EVENTS_PER_COUNT : high * _EVENTS_PER_COUNT])
+        skipped = int(begin - (ends[low] - counts[low]))
+        samples.append(found[skipped : skipped + _PAIRS_PER_SAMPLE] + low * _EVENTS_PER_COUNT)
+    return np.concatenate(samples), n_pairs
 
 
 def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Events) -> None:
@@ -233,7 +250,8 @@ def _completing_column(source: Source, events: Events, ties: Ties, taken: set[st
         if name in taken or name in source.duplicates:
             continue
         values = source.column(name).values[rows]
-        if len(np.unique(values)) == len(values):
+        ascending = np.sort(values)
+        if (ascending[1:] > ascending[:-1]).all():
             return name
         order = np.lexsort((values, ties.group_of_position))
         group, values = ties.group_of_position[order], values[order]

@@ -54,6 +54,10 @@ class _Found:
         place = {component.variable: c for c, component in enumerate(components)}
         return place if len(place) == len(components) else None
 
+    @property
+    def first_item_of_match(self) -> np.ndarray:
+        return self.block.first_item_of_match
+
     @cached_property
     def lineage(self) -> Lineage:
         return Lineage(self.block.event_of_item, self.block.first_item_of_match)
