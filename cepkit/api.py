@@ -661,9 +661,9 @@ def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
     if isinstance(frame, pa.Table):
-        return ArrowSource(frame), _unchanged
+        return ArrowSource(frame, frame), _unchanged
     if isinstance(frame, pa.RecordBatch):
-        return ArrowSource(pa.Table.from_batches([frame])), _unchanged
+        return ArrowSource(pa.Table.from_batches([frame]), frame), _unchanged
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
         raise CepError("a polars LazyFrame has no rows yet; call collect() first")
@@ -675,7 +675,7 @@ def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
         native = (
             polars.from_arrow if polars is not None and isinstance(frame, polars.DataFrame) else _unchanged
         )
-        return ArrowSource(pa.table(frame)), native
+        return ArrowSource(pa.table(frame), frame), native
     raise CepError(no_frame(frame))
 
 

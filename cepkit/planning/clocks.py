@@ -135,27 +135,22 @@ class Ties(NamedTuple):
     group_of_position: np.ndarray  # int64: equal for events that share partition and order columns
 
 
-def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) -> Ties | None:
+def find_ties(events: Events, equal: np.ndarray, columns: tuple[str, ...]) -> Ties | None:
     """Return the ties that differ in a column of ``columns``, or None without ties.
 
     Parameters
     ----------
     events : Events
         In stream order.
-    keys : list of ndarray
-        The order columns in stream order, each (n_events,).
+    equal : ndarray of bool, shape (n_events - 1,)
+        Whether an event equals the next one in all order columns.
     columns : tuple of str
         Columns of ``events`` that the query reads. Ties that are equal in all of them are interchangeable.
 
     Notes
     -----
-    Time O(n_events) for one comparison of neighbours, and at most some milliseconds more.
+    Time O(n_events) for a count of the pairs, and at most some milliseconds more.
     """
-    if events.n_events < 2 or not keys:
-        return None
-    equal = keys[0][1:] == keys[0][:-1]
-    for key in keys[1:]:
-        equal &= key[1:] == key[:-1]
     pairs, n_pairs = _some_of(equal)
     if not n_pairs:
         return None
@@ -207,15 +202,11 @@ def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Eve
     ``prev``.
     """
     query = program.query
-    if not query.order_by or not _depends_on_order(query):
+    if not query.order_by or events.n_events < 2 or not _depends_on_order(query):
         return
-    keys = []
-    for name in query.order_by:
-        values = (events.columns[name] if name in events.columns else source.column(name)).values
-        in_order = name in events.columns or events.row_of_event is None
-        keys.append(values if in_order else values[events.row_of_event])
+    equal = _equal_neighbours(query.order_by, source, events) if events.is_tied is None else events.is_tied
     read = tuple(name for name in program.columns_to_read if name in events.columns)
-    ties = find_ties(events, keys, read)
+    ties = find_ties(events, equal, read)
     if ties is None:
         return
     names = " and ".join(repr(name) for name in (*query.partition_by, *query.order_by))
@@ -232,6 +223,16 @@ def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Eve
         f"{cure}",
         TieWarning,
     )
+
+
+def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events) -> np.ndarray:
+    equal = np.ones(events.n_events - 1, bool)
+    for name in order_by:
+        values = (events.columns[name] if name in events.columns else source.column(name)).values
+        if name not in events.columns and events.row_of_event is not None:
+            values = values[events.row_of_event]
+        equal &= values[1:] == values[:-1]
+    return equal
 
 
 def _depends_on_order(query: RegexQuery | SequenceQuery) -> bool:
