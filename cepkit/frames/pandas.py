@@ -259,7 +259,7 @@ def column_of_series(series: pd.Series, name: str, owner: object | None = None) 
     The codes of texts are kept for ``owner``, the frame with the column, and for its next call.
     """
     dtype = series.dtype
-    if dtype == object and owner is not None:
+    if series.dtype == object and owner is not None:
         known = recall(owner, ("texts", name), [series.to_numpy()])
         if known is not None:
             return Column(ColumnType(TEXT, nullable=True), *known)

@@ -1,9 +1,9 @@
 """Keep what a call prepared from the columns of a frame, for the next call on the same frame.
 
-Frames change: a column is replaced, or its values are written in place. So a result is kept together with a
-copy of the values that it was made from, and it is used again only after a comparison with the values of now.
-The comparison reads memory in order, which takes a hundredth of the time of sorting. Frames are not kept alive:
-when a frame ends, all that was kept for it is dropped.
+Frames change: users replace a column, or write its values in place. So a result is kept with a copy of the
+values that it was made from. It is used again only after a comparison with the values of now. The comparison
+reads memory in order, which takes a hundredth of the time of sorting. Frames are not kept alive: when a frame
+ends, all that was kept for it is dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,12 +85,12 @@ def reuse(owner: object | None, what: Hashable, values: Sequence[np.ndarray], ma
 
 
 def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return copies of arrays. A result that is made of the copies fits them whatever happens to the frame."""
+    """Return copies of arrays. A result made of the copies fits them whatever happens to the frame."""
     return tuple(np.array(array, order="C") for array in values)
 
 
 def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result) -> None:
-    """Keep a result that was made of ``values``, which are copies and must not change. It becomes read-only."""
+    """Keep a result that was made of ``values``, copies that must not change. It becomes read-only."""
     if len(values[0]) < FEWEST_ROWS:
         return
     key = (id(owner), what)

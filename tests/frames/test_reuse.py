@@ -33,7 +33,8 @@ def random_frame(rng, n, dtype):
     symbols = np.array(["A", "BB", "", "dééé", "E" * 40], object)
     symbol = pd.Series(symbols[rng.integers(0, len(symbols), n)], dtype=dtype)
     return pd.DataFrame({
-        "ts": rng.integers(0, 3 * n, n), "symbol": symbol, "price": rng.integers(0, 9, n), "row": np.arange(n),
+        "ts": rng.integers(0, 3 * n, n), "symbol": symbol,
+        "price": rng.integers(0, 9, n), "row": np.arange(n),
     })  # fmt: skip
 
 

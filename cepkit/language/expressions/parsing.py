@@ -18,6 +18,7 @@ from cepkit.errors import CepError, NoEventVariableError, PatternSyntaxError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
+from cepkit.language.expressions.lists import shortened, with_all_items
 from cepkit.language.expressions.mistakes import (
     EVENT_EXPRESSION_WORDS,
     EXPRESSION_WORDS,
@@ -102,12 +103,29 @@ def _parse_once(
 
 
 def _parse_expression(text: str, role: str, references: bool, whole: str | None) -> ex.Expression:
-    words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
-    tree = parse(text, _expression_parser, words, role, whole)
+    tree = _with_long_lists(text)
+    if tree is None:
+        words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
+        tree = parse(text, _expression_parser, words, role, whole)
     check_depth(tree, ex.Expression.children, text if whole is None else whole, role)
     if not references:
         _refuse_references(tree, text, role)
     return tree
+
+
+def _with_long_lists(text: object) -> ex.Expression | None:
+    """Return the tree of a text with long lists of constants; None for any other text, and for errors."""
+    from lark.exceptions import UnexpectedInput
+
+    if not isinstance(text, str):
+        return None
+    short, items_at = shortened(text)
+    if not items_at:
+        return None
+    try:
+        return with_all_items(_expression_parser().parse(short), items_at)
+    except (UnexpectedInput, Refusal):
+        return None
 
 
 def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
