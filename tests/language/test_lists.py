@@ -12,15 +12,18 @@ from cepkit.language.expressions import parsing
 from cepkit.language.expressions.lists import shortened
 
 CONSTANTS = (
-    "'AAPL'", '"MSFT"', "'it''s'", '"a ""b"""', "'in (1, 2)'", "''", "'x]'", "1", "-2", "- 3", "4.5", "-.5", "0.25",
-    "6.", "1e3", "12345678901234567890123", "true", "NULL", "price", ":p", "1 + 2", "f(1)", "(3)", "not 1",
+    "'AAPL'", '"MSFT"', "'it''s'", '"a ""b"""', "'in (1, 2)'", "''", "'x]'", "1", "-2", "- 3", "4.5", "-.5",
+    "0.25", "6.", "1e3", "12345678901234567890123", "true", "NULL", "price", ":p", "1 + 2", "f(1)",
+    "(3)", "not 1",
 )  # fmt: skip
 PLAIN = CONSTANTS[:13]
 BLANKS = ("", " ", "  ", "\n", "\t ")
 FRAMES = (
-    "x in {}", "x not in {}", "not (x IN {}) and y > 1", "`in` in {} or `a in (1,2)` = 'b in [1,2'", "x in{}",
-    "x in {} and y in {}", "b.in {}", ":in {}", "in {}", "x in {} in {}", "f(x in {})", "x in {}[0]", "xin {}",
-    "lower(x) in {} and (z in {})", "x in {} x", "'a' in {}", "max(x) in {}", "x = {}", "ünin {}", "x in  {} ' ",
+    "x in {}", "x not in {}", "not (x IN {}) and y > 1", "`in` in {} or `a in (1,2)` = 'b in [1,2'", 
+    "x in{}", "x in {} and y in {}", "b.in {}", ":in {}", "in {}", "x in {} in {}", "f(x in {})",
+    "x in {}[0]",
+    "xin {}", "lower(x) in {} and (z in {})", "x in {} x", "'a' in {}", "max(x) in {}", "x = {}", "ünin {}",
+    "x in  {} ' ",
 )  # fmt: skip
 
 
@@ -49,7 +52,8 @@ def with_mistake(text, rng):
     i = rng.randrange(max(1, len(text)))
     return rng.choice((
         text[:i] + text[i + 1 :], text[:i] + rng.choice(",'\"`[]().in 5") + text[i:], text[:i], text + "]",
-        text.replace(",", ",,", 1), text.replace(",", " ", 1), text.replace(")", "]", 1), text.replace("'", '"', 1),
+        text.replace(",", ",,", 1), text.replace(",", " ", 1), text.replace(")", "]", 1),
+        text.replace("'", '"', 1),
     ))  # fmt: skip
 
 

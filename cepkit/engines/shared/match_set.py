@@ -60,7 +60,7 @@ class MatchSet:
 
     @cached_property
     def first_item_of_match(self) -> np.ndarray:
-        """Where the rows of each match begin in the lineage, int64, (n_matches + 1,); one pass over events."""
+        """Where the rows of each match begin in the lineage, int64, (n_matches + 1,). O(n_events)."""
         first_item = np.zeros(len(self) + 1, np.int64)
         if len(self):
             n_rows = np.zeros(len(self), np.int64)

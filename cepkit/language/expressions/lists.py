@@ -1,7 +1,8 @@
-"""Read long lists of constants, as in ``symbol in ['AAPL', 'MSFT', …]``, without a step of the parser for each.
+"""Read long lists of constants, as in ``symbol in ['AAPL', …]``, without steps of the parser for each item.
 
-The parser sees a text of the same length with blanks instead of all items but the first. Its tree then gets the
-other items. If anything is unusual, the parser reads the whole text, so errors and their places do not change.
+The parser sees a text of the same length, with blanks instead of all items but the first. Its tree then gets
+the other items. If anything is unusual, the parser reads the whole text. So errors and their places do not
+change.
 """
 
 from __future__ import annotations
