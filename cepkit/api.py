@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.after_match import report_matches
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events, Frame, Source
@@ -28,7 +27,6 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
@@ -36,7 +34,6 @@ from cepkit.progress import show_progress
 from cepkit.results.doors import open_door
 from cepkit.results.matches import Matches
 from cepkit.results.regex_found import RegexFound
-from cepkit.results.sequence_found import SequenceFound
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
@@ -249,6 +246,7 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
+    from cepkit.planning.evaluation_order import branch_orders
     from cepkit.results.explanation import Explanation
 
     value = _query_of(explain, frame, query, keywords)
@@ -650,6 +648,9 @@ def match_events(
 ) -> Matches:
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
     if isinstance(program, SequenceProgram):
+        from cepkit.engines.after_match import report_matches
+        from cepkit.results.sequence_found import SequenceFound
+
         found = report_matches(program, engine.of_sequences(program, events))
         return Matches(SequenceFound(program, found), source, engine, native)
     run = Run()
