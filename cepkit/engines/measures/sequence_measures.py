@@ -71,6 +71,8 @@ def variables_of_items(program: SequenceProgram, block: MatchBlock) -> np.ndarra
     for b, bound in enumerate(program.branches):
         for c, component in enumerate(bound.branch.components):
             table[b, c] = number[component.variable]
+    if len(table) == 1:
+        return table[0][block.component_of_item]
     branch = np.repeat(block.branch_of_match, np.diff(block.first_item_of_match))
     return table[branch, block.component_of_item]
 
