@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.after_match import report_matches
 from cepkit.engines.regex.matching import Run, match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.events import Events, Frame, Source
@@ -23,34 +22,27 @@ from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
 from cepkit.frames.mistakes import no_frame
 from cepkit.frames.pandas import PandasSource, index_clock
-from cepkit.insight.funnel import FunnelResult
-from cepkit.insight.funnel_regex import count_regex_funnel
-from cepkit.insight.funnel_sequences import count_funnel
-from cepkit.insight.moments import Moment, moments_of
-from cepkit.insight.why_not import WhyNot, funnel_summary
-from cepkit.insight.why_not_regex import explain_regex_rows
-from cepkit.insight.why_not_text import explain_sequence_rows
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.parallel.agents.crew import Costs
-from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
-from cepkit.parallel.simulation.calibration import calibrate_costs
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words, warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.evaluation_order import branch_orders
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import show_progress
 from cepkit.results.doors import open_door
-from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
 from cepkit.results.regex_found import RegexFound
-from cepkit.results.sequence_found import SequenceFound
 
+# The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
+    from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.moments import Moment
+    from cepkit.insight.why_not import WhyNot
+    from cepkit.parallel.agents.crew import Costs
+    from cepkit.parallel.agents.outcome import ParallelRun
+    from cepkit.results.explanation import Explanation
     from cepkit.results.spark.matches import SparkMatches
 
 
@@ -255,6 +247,9 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
+    from cepkit.planning.evaluation_order import branch_orders
+    from cepkit.results.explanation import Explanation
+
     value = _query_of(explain, frame, query, keywords)
     check_engine(engine)
     source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
@@ -324,6 +319,10 @@ def funnel(
 
 
 def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) -> FunnelResult:
+    from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.funnel_regex import count_regex_funnel
+    from cepkit.insight.funnel_sequences import count_funnel
+
     if isinstance(program, Program):
         return FunnelResult(program.query, count_regex_funnel(program, events))
     return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
@@ -385,6 +384,10 @@ def why_not(
     - row 2: up fails: weight > prev(weight) (weight = 3, prev(weight) = 6)
     - row 2: down fails: weight < 3 (weight = 3)
     """
+    from cepkit.insight.why_not import funnel_summary
+    from cepkit.insight.why_not_regex import explain_regex_rows
+    from cepkit.insight.why_not_text import explain_sequence_rows
+
     program, source, chosen = _program_for(why_not, frame, query, engine, keywords)
     events = build_events(source, program)
     if rows is None:
@@ -454,6 +457,8 @@ def step(
     >>> moment.event, moment.live[0].first
     ({'price': 14}, 4)
     """
+    from cepkit.insight.moments import moments_of
+
     most_live = whole_number("step: most_live", most_live, 1)
     program, source, _ = _program_for(step, frame, query, engine, keywords)
     return moments_of(program, source, build_events(source, program), most_live)
@@ -512,6 +517,10 @@ def simulate(
     >>> run.n_matches == cep.match(events, query, event_type="kind").count(), run.n_threads
     (True, 8)
     """
+    from cepkit.parallel.agents.crew import Costs
+    from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
+    from cepkit.parallel.simulation.calibration import calibrate_costs
+
     engine = Hybrid() if engine is None else engine
     program, source, _ = _program_for(simulate, frame, query, engine, keywords, sequences_only=True)
     assert isinstance(program, SequenceProgram)
@@ -641,6 +650,9 @@ def match_events(
 ) -> Matches:
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
     if isinstance(program, SequenceProgram):
+        from cepkit.engines.after_match import report_matches
+        from cepkit.results.sequence_found import SequenceFound
+
         found = report_matches(program, engine.of_sequences(program, events))
         return Matches(SequenceFound(program, found), source, engine, native)
     run = Run()
@@ -663,9 +675,9 @@ def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
     if isinstance(frame, pa.Table):
-        return ArrowSource(frame), _unchanged
+        return ArrowSource(frame, frame), _unchanged
     if isinstance(frame, pa.RecordBatch):
-        return ArrowSource(pa.Table.from_batches([frame])), _unchanged
+        return ArrowSource(pa.Table.from_batches([frame]), frame), _unchanged
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
         raise CepError("a polars LazyFrame has no rows yet; call collect() first")
@@ -677,7 +689,7 @@ def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
         native = (
             polars.from_arrow if polars is not None and isinstance(frame, polars.DataFrame) else _unchanged
         )
-        return ArrowSource(pa.table(frame)), native
+        return ArrowSource(pa.table(frame), frame), native
     raise CepError(no_frame(frame))
 
 

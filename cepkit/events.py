@@ -104,6 +104,8 @@ class Events:
     partition_of_event: np.ndarray  # int32, (n_events,)
     n_partitions: int
     row_of_event: np.ndarray | None = None  # int64, (n_events,): row of the frame; None: same as the position
+    # bool, (n_events - 1,): whether an event equals the next one in all order columns; None: not known
+    is_tied: np.ndarray | None = None
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the frame's row numbers of these stream positions."""
@@ -220,6 +222,11 @@ class Source(Protocol):
     @property
     def frame(self) -> Frame:
         """The frame itself."""
+        ...
+
+    @property
+    def owner(self) -> object | None:
+        """The user's frame, for which prepared columns are kept; None keeps nothing."""
         ...
 
     def column(self, name: str) -> Column:

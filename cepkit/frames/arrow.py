@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
+from cepkit.frames.reuse import reuse
 
 
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
@@ -50,8 +51,10 @@ def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
     return ColumnType(OTHER, nullable=nullable)
 
 
-def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
+def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object | None = None) -> Column:
     """Return the values of an Arrow array as a column, without a copy where the layout allows it.
+
+    The codes of texts are kept for ``owner``, the frame with the array, and for its next call.
 
     Raises
     ------
@@ -64,7 +67,7 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str) -> Column:
     if pa.types.is_dictionary(array.type) and of.kind != TEXT:
         array = array.dictionary_decode()
     if of.kind == TEXT:
-        return _text(array, of)
+        return _text(array, of) if owner is None else _kept_text(array, of, name, owner)
     if of.kind == BOOLEAN:
         return Column(of, pc.fill_null(array.cast(pa.int8()), NULL_CODE).to_numpy(zero_copy_only=False))
     if of.kind == FLOAT:
@@ -109,6 +112,25 @@ def _text(array: pa.Array, of: ColumnType) -> Column:
     return Column(of, codes, categories)
 
 
+def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Column:
+    """Return the same as `_text`. A column of texts that did not change has the codes of the call before."""
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)) or not len(array):
+        return _text(array, of)
+    width = np.int32 if pa.types.is_string(array.type) else np.int64
+    _, offsets, texts = array.buffers()
+    ends = np.frombuffer(offsets, width, array.offset + len(array) + 1)[array.offset :]
+    bytes_of_texts = np.frombuffer(texts, np.uint8)[ends[0] : ends[-1]] if texts else np.empty(0, np.uint8)
+    values = [ends, bytes_of_texts]
+    if array.null_count:
+        values.append(array.is_valid().to_numpy(zero_copy_only=False))
+
+    def codes(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        made = _text(array, of)  # Arrow arrays do not change, so these codes fit the copies
+        return made.values, made.texts
+
+    return Column(of, *reuse(owner, ("texts", name), values, codes))
+
+
 def _integers(array: pa.Array, name: str) -> np.ndarray:
     if pa.types.is_uint64(array.type):
         greatest = pc.max(array).as_py()
@@ -134,9 +156,18 @@ def _numpy(array: pa.Array) -> np.ndarray:
 
 
 class ArrowSource:
-    """An Arrow table as a source of columns (see ``frames/building.py``)."""
+    """An Arrow table as a source of columns (see ``frames/building.py``).
 
-    def __init__(self, table: pa.Table):
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows.
+    owner : object, optional
+        The user's frame, for which prepared columns are kept.
+    """
+
+    def __init__(self, table: pa.Table, owner: object | None = None):
+        self.owner = owner
         table = _without_views(table)
         self.table = table
         self.n_rows = table.num_rows
@@ -159,7 +190,7 @@ class ArrowSource:
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
-        return column_of_arrow(self.table.column(name), name)
+        return column_of_arrow(self.table.column(name), name, self.owner)
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""

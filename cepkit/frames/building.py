@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -20,6 +22,7 @@ from cepkit.events import (
     Source,
     shared_categories,
 )
+from cepkit.frames.reuse import reuse
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.validation import check_columns
@@ -42,7 +45,7 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     check_columns(source, "partition_by", query.partition_by)
     check_columns(source, "order_by", query.order_by)
     check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
-    order = stream_order(source, query.order_by)
+    order, is_tied = _order_and_ties(source, query.order_by)
     columns, prepared = {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
         checkpoint()
@@ -56,7 +59,7 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     partition, n_partitions = partition_codes(source, query.partition_by)
     if order is not None:
         partition = partition[order]
-    return Events(source.n_rows, columns, partition, n_partitions, order)
+    return Events(source.n_rows, columns, partition, n_partitions, order, is_tied)
 
 
 def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None:
@@ -64,14 +67,39 @@ def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None
 
     Rows that are equal in all order columns keep the frame's order.
     """
+    return _order_and_ties(source, order_by)[0]
+
+
+def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the stream order, and whether each event but the last is equal to the next one in all keys.
+
+    Both are None if the rows are in order.
+    """
     keys = [_order_key(source, name) for name in order_by]
-    if not keys or source.n_rows < 2:
-        return None
-    if len(keys) == 1:
-        key = keys[0]
-        return None if bool((key[1:] >= key[:-1]).all()) else np.argsort(key, kind="stable")
-    order = np.lexsort(keys[::-1])
-    return None if bool((order[1:] > order[:-1]).all()) else order
+    if not keys or source.n_rows < 2 or _is_sorted(keys):
+        return None, None
+    order, is_tied = reuse(source.owner, ("order", *order_by), keys, _sort_rows)
+    return order, is_tied
+
+
+def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+    is_tied = np.ones(len(order) - 1, bool)
+    for key in keys:
+        ascending = key[order]
+        is_tied &= ascending[1:] == ascending[:-1]
+    return order, is_tied
+
+
+def _is_sorted(keys: Sequence[np.ndarray]) -> bool:
+    """Return whether rows are in the order of their keys, the first key first."""
+    key, *others = keys
+    if not bool((key[1:] >= key[:-1]).all()):
+        return False
+    if not others:
+        return True
+    order = np.lexsort(keys[::-1])  # quick, because the first key is in order
+    return bool((order[1:] > order[:-1]).all())
 
 
 def _order_key(source: Source, name: str) -> np.ndarray:
@@ -106,8 +134,7 @@ def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.n
     codes, n_codes = _codes(source, partition_by[0])
     for name in partition_by[1:]:
         other, n_other = _codes(source, name)
-        pair, pairs = pd.factorize(codes.astype(np.int64) * n_other + other)
-        codes, n_codes = pair, len(pairs)
+        codes, n_codes = _codes_of_values(codes.astype(np.int64) * n_other + other)
     if n_codes >= 2**31:
         raise CepError(f"{n_codes:,} partitions are more than 2^31")
     return np.ascontiguousarray(codes, dtype=np.int32), n_codes
@@ -121,6 +148,17 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
         if column.type.nullable and (values < 0).any():
             return np.where(values < 0, n, values), n + 1
         return values, n
+    try:
+        return _codes_of_values(values)
+    except TypeError:
+        raise CepError(
+            f"partition_by: column {name!r} is of type {column.type}, "
+            f"whose values cannot be keys{_instead(column.type.kind)}"
+        ) from None
+
+
+def _codes_of_values(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return a code for each value, and the number of codes; every code occurs."""
     if values.dtype.kind in "iu" and len(values):
         least, greatest = int(values.min()), int(values.max())
         span = greatest - least + 1
@@ -134,13 +172,7 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
                 return shifted, span
             number = np.cumsum(used) - 1
             return number[shifted], int(number[-1]) + 1
-    try:
-        codes, found = pd.factorize(values, use_na_sentinel=False)
-    except TypeError:
-        raise CepError(
-            f"partition_by: column {name!r} is of type {column.type}, "
-            f"whose values cannot be keys{_instead(column.type.kind)}"
-        ) from None
+    codes, found = pd.factorize(values, use_na_sentinel=False)
     return codes, len(found)
 
 

@@ -19,8 +19,9 @@ from cepkit.language.sequences.query import SequenceQuery
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
-_MOST_PAIRS = 1 << 14  # neighbours with equal times that are looked at; more of them are sampled
-_SAMPLES = 8
+_MOST_PAIRS = 1 << 14  # neighbours with equal times that are all looked at; more of them are sampled
+_SAMPLES, _PAIRS_PER_SAMPLE = 8, 1 << 9
+_EVENTS_PER_COUNT = 1 << 16
 
 
 # --- the clock
@@ -134,36 +135,28 @@ class Ties(NamedTuple):
     group_of_position: np.ndarray  # int64: equal for events that share partition and order columns
 
 
-def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) -> Ties | None:
+def find_ties(events: Events, equal: np.ndarray, columns: tuple[str, ...]) -> Ties | None:
     """Return the ties that differ in a column of ``columns``, or None without ties.
 
     Parameters
     ----------
     events : Events
         In stream order.
-    keys : list of ndarray
-        The order columns in stream order, each (n_events,).
+    equal : ndarray of bool, shape (n_events - 1,)
+        Whether an event equals the next one in all order columns.
     columns : tuple of str
         Columns of ``events`` that the query reads. Ties that are equal in all of them are interchangeable.
 
     Notes
     -----
-    Time O(n_events) for one comparison of neighbours, and at most some milliseconds more.
+    Time O(n_events) for a count of the pairs, and at most some milliseconds more.
     """
-    if events.n_events < 2 or not keys:
+    pairs, n_pairs = _some_of(equal)
+    if not n_pairs:
         return None
-    equal = keys[0][1:] == keys[0][:-1]
-    for key in keys[1:]:
-        equal &= key[1:] == key[:-1]
-    pairs = np.flatnonzero(equal)
-    if not len(pairs):
-        return None
-    n_pairs = len(pairs)
-    if n_pairs > _MOST_PAIRS:
-        size = _MOST_PAIRS // _SAMPLES
-        begins = np.linspace(0, n_pairs - size, _SAMPLES).astype(np.int64)
-        pairs = np.unique(np.concatenate([pairs[begin : begin + size] for begin in begins]))
-    positions = np.union1d(pairs, pairs + 1)
+    # Sorting is quicker than np.unique, which hashes.
+    both = np.sort(np.concatenate([pairs, pairs + 1]), kind="stable")
+    positions = both[np.append(True, both[1:] > both[:-1])]
     is_new = np.ones(len(positions), bool)
     is_new[1:] = (np.diff(positions) > 1) | ~equal[positions[1:] - 1]
     group = np.cumsum(is_new) * events.n_partitions + events.partition_of_event[positions]
@@ -183,6 +176,25 @@ def find_ties(events: Events, keys: list[np.ndarray], columns: tuple[str, ...]) 
     return Ties(min(1.0, share), n_pairs == len(pairs), positions[matters], group[matters])
 
 
+def _some_of(equal: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the positions where ``equal`` holds, a sample of them if they are many, and their number."""
+    blocks = range(0, len(equal), _EVENTS_PER_COUNT)
+    counts = np.array([np.count_nonzero(equal[low : low + _EVENTS_PER_COUNT]) for low in blocks])
+    ends = np.cumsum(counts)
+    n_pairs = int(ends[-1])
+    if n_pairs <= _MOST_PAIRS:
+        return np.flatnonzero(equal), n_pairs
+    samples = []
+    for begin in np.linspace(0, n_pairs - _PAIRS_PER_SAMPLE, _SAMPLES).astype(np.int64):
+        # Only the blocks with these pairs are searched. The samples do not overlap.
+        low = int(np.searchsorted(ends, begin, "right"))
+        high = int(np.searchsorted(ends, begin + _PAIRS_PER_SAMPLE, "left")) + 1
+        found = np.flatnonzero(equal[low * _EVENTS_PER_COUNT : high * _EVENTS_PER_COUNT])
+        skipped = int(begin - (ends[low] - counts[low]))
+        samples.append(found[skipped : skipped + _PAIRS_PER_SAMPLE] + low * _EVENTS_PER_COUNT)
+    return np.concatenate(samples), n_pairs
+
+
 def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Events) -> None:
     """Warn of events that ``order_by`` leaves in any order, if the matches may depend on their order."""
     said = ties_in_words(program, source, events)
@@ -193,15 +205,11 @@ def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Eve
 def ties_in_words(program: Program | SequenceProgram, source: Source, events: Events) -> str:
     """Return a sentence on ties in ``order_by``, or "" if the matches do not depend on their order."""
     query = program.query
-    if not depends_on_ties(query):
+    if events.n_events < 2 or not depends_on_ties(query):
         return ""
-    keys = []
-    for name in query.order_by:
-        values = (events.columns[name] if name in events.columns else source.column(name)).values
-        in_order = name in events.columns or events.row_of_event is None
-        keys.append(values if in_order else values[events.row_of_event])
+    equal = _equal_neighbours(query.order_by, source, events) if events.is_tied is None else events.is_tied
     read = tuple(name for name in program.columns_to_read if name in events.columns)
-    ties = find_ties(events, keys, read)
+    ties = find_ties(events, equal, read)
     if ties is None:
         return ""
     names = " and ".join(repr(name) for name in (*query.partition_by, *query.order_by))
@@ -217,6 +225,16 @@ def ties_in_words(program: Program | SequenceProgram, source: Source, events: Ev
         f"{names} with another event. They keep the order of the rows, and the matches may depend on it. "
         f"{cure}"
     )
+
+
+def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events) -> np.ndarray:
+    equal = np.ones(events.n_events - 1, bool)
+    for name in order_by:
+        values = (events.columns[name] if name in events.columns else source.column(name)).values
+        if name not in events.columns and events.row_of_event is not None:
+            values = values[events.row_of_event]
+        equal &= values[1:] == values[:-1]
+    return equal
 
 
 def depends_on_ties(query: RegexQuery | SequenceQuery) -> bool:
@@ -241,7 +259,8 @@ def _completing_column(source: Source, events: Events, ties: Ties, taken: set[st
         if name in taken or name in source.duplicates:
             continue
         values = source.column(name).values[rows]
-        if len(np.unique(values)) == len(values):
+        ascending = np.sort(values)
+        if (ascending[1:] > ascending[:-1]).all():
             return name
         order = np.lexsort((values, ties.group_of_position))
         group, values = ties.group_of_position[order], values[order]

@@ -10,13 +10,9 @@ from functools import partial
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.counting.engine import counting_unsupported, match_by_counting
-from cepkit.engines.ordered.ordered import ordered_unsupported
-from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
-from cepkit.planning.evaluation_order import run_in_order
 from cepkit.planning.wings import load_wings
 
 
@@ -73,7 +69,36 @@ def _search_unsupported(program: Program | SequenceProgram) -> str | None:
     return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
 
 
+# The modules of an engine load when it is looked at: a regex must not wait for those of sequences.
+
+
+def _counting_unsupported(program: Program | SequenceProgram) -> str | None:
+    from cepkit.engines.counting.engine import counting_unsupported
+
+    return counting_unsupported(program)
+
+
+def _match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
+    from cepkit.engines.counting.engine import match_by_counting
+
+    return match_by_counting(program, events)
+
+
+def _ordered_unsupported(program: Program | SequenceProgram) -> str | None:
+    from cepkit.engines.ordered.ordered import ordered_unsupported
+
+    return ordered_unsupported(program)
+
+
+def _run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
+    from cepkit.planning.evaluation_order import run_in_order
+
+    return run_in_order(program, events)
+
+
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
+    from cepkit.engines.search.search import search_sequence
+
     return FoundLater(events, partial(search_sequence, program, events))
 
 
@@ -96,14 +121,14 @@ _ENGINES: dict[str, Engine] = {
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        counting_unsupported,
-        match_by_counting,
+        _counting_unsupported,
+        _match_by_counting,
     ),
     "ordered": Engine(
         "ordered",
         "generated nested search over lists of single events, in the order that costs least",
-        ordered_unsupported,
-        run_in_order,
+        _ordered_unsupported,
+        _run_in_order,
         takes_order=True,
     ),
     "search": Engine(

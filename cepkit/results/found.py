@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.events import Events, Source
+
+if TYPE_CHECKING:
+    from cepkit.engines.counting.estimate import CountEstimate
 
 DRAWN = 200  # matches that a picture shows when they must be built first
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.counting.estimate import CountEstimate
 from cepkit.errors import CepError, whole_number
 from cepkit.events import Frame, Source
 from cepkit.language.numbers import count_text
@@ -27,6 +26,7 @@ from cepkit.results.tagging import lineage_frame, tag_columns
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.plots.timeline.selection import Totals
     from cepkit.widgets.view import View
 

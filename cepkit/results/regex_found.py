@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from cepkit.compile.regex.program import Program
-from cepkit.engines.counting.estimate import CountEstimate, exactly
 from cepkit.engines.measures.regex_measures import Measured, measure
 from cepkit.engines.regex.matching import Run, label_rows
-from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import Lineage, MatchSet
 from cepkit.events import Source
 from cepkit.results.found import FoundMatches
+
+if TYPE_CHECKING:
+    from cepkit.engines.counting.estimate import CountEstimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class RegexFound(FoundMatches[MatchSet]):
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return the exact number of matches as an estimate."""
+        from cepkit.engines.counting.estimate import exactly
+
         return exactly(len(self.whole))
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
@@ -95,4 +99,6 @@ class RegexFound(FoundMatches[MatchSet]):
 
     def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
+        from cepkit.engines.regex_aggregates import aggregate_regex
+
         return aggregate_regex(self.program, self.whole, source, aggregates)

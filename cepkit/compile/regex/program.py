@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,7 +62,15 @@ class Program(BoundQuery):
 
     def _source(self, write, inputs: Inputs) -> KernelSource:
         dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
-        return write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled)
+        key = (write, *dtypes.items())
+        if key not in self._written:
+            source = write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled)
+            self._written[key] = source
+        return self._written[key]
+
+    @cached_property
+    def _written(self) -> dict[tuple, KernelSource]:
+        return {}
 
     def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
         source = self._source(write, inputs)

@@ -174,27 +174,25 @@ class Binder:
 
     @_bind.register
     def _(self, e: ex.In) -> Term:
-        tests = [ex.Comparison("==", e.operand, option) for option in e.options]
-        if len(tests) <= _FEW_OPTIONS:
-            equal = tuple(map(self.bind, tests))
+        if len(e.options) <= _FEW_OPTIONS:
+            equal = tuple(self.bind(ex.Comparison("==", e.operand, option)) for option in e.options)
         else:
-            self.bind(e.operand)  # first, since the constants of the options are removed
-            equal = self._look_up(tests)
+            equal = self._look_up(e)
         return equal[0] if len(equal) == 1 else Term("or", equal, BOOLEAN, None, True, None, level_of(*equal))
 
-    def _look_up(self, tests: list[ex.Comparison]) -> tuple[Term, ...]:
-        """Return terms that hold if one of the tests holds; constants become the values of a table."""
+    def _look_up(self, e: ex.In) -> tuple[Term, ...]:
+        """Return terms that hold if one of the options is equal; constants become the values of a table."""
+        operand = self.bind(e.operand)  # first, since the constants of the options are removed
         n_constants, bound = len(self.constants), dict(self.bound)
         found: dict[tuple[Term, str], list[Constant]] = {}
         others: dict[Term, None] = {}
-        operand = self.bind(tests[0].left)  # known already
         is_text = operand.kind == TEXT and operand.op != "quoted"
-        for test in tests:
-            if is_text and isinstance(test.right, ex.Literal) and isinstance(test.right.value, str):
-                text = Constant(INTEGER, text=test.right.value, column=operand.unit)
+        for option in e.options:
+            if is_text and isinstance(option, ex.Literal) and isinstance(option.value, str):
+                text = Constant(INTEGER, text=option.value, column=operand.unit)
                 found.setdefault((operand, TEXT), []).append(text)
                 continue
-            term = self._bind(test)
+            term = self._bind(ex.Comparison("==", e.operand, option))
             if term.op == "compare" and term.data == "==" and term.args[1].op == "constant":
                 left, right = term.args
                 found.setdefault((left, right.kind), []).append(self.constants[right.data])

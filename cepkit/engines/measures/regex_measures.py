@@ -186,7 +186,7 @@ class Evaluator:
     def _aggregate(self, e: ex.Aggregate) -> pa.Array:
         function, operand = e.function, e.operand
         if operand is None:
-            return pa.array(np.diff(self.matches.lineage.first_item_of_match))
+            return pa.array(np.diff(self.matches.first_item_of_match))
         if function in ("first", "last"):
             return self._row_value(operand, self._rows_of(function))
         if function == "delta":

@@ -54,6 +54,10 @@ class _Found:
         place = {component.variable: c for c, component in enumerate(components)}
         return place if len(place) == len(components) else None
 
+    @property
+    def first_item_of_match(self) -> np.ndarray:
+        return self.block.first_item_of_match
+
     @cached_property
     def lineage(self) -> Lineage:
         return Lineage(self.block.event_of_item, self.block.first_item_of_match)
@@ -67,6 +71,8 @@ def variables_of_items(program: SequenceProgram, block: MatchBlock) -> np.ndarra
     for b, bound in enumerate(program.branches):
         for c, component in enumerate(bound.branch.components):
             table[b, c] = number[component.variable]
+    if len(table) == 1:
+        return table[0][block.component_of_item]
     branch = np.repeat(block.branch_of_match, np.diff(block.first_item_of_match))
     return table[branch, block.component_of_item]
 

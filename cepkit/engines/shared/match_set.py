@@ -48,24 +48,21 @@ class MatchSet:
     @cached_property
     def lineage(self) -> Lineage:
         """The rows of every match; one pass over the events, 4 or 8 bytes per matched row."""
+        first_item = self.first_item_of_match
         if not len(self):  # do not load numba for this
-            return Lineage(np.empty(0, np.int64), np.zeros(1, np.int64))
+            return Lineage(np.empty(0, np.int64), first_item)
         own, rows = self.in_few_partitions
         if rows is not None:
             dtype = np.int32 if self.events.n_events < 2**31 else np.int64
             few = own.lineage
             return Lineage(rows[few.event_of_item].astype(dtype), few.first_item_of_match)
         kernels = load_kernels(LINEAGE)
-        n_rows = np.zeros(len(self), np.int64)
-        head, follow = self.chains()
-        partition = self.events.partition_of_event
-        kernels.count_rows(partition, head.copy(), self.first, self.last, follow, n_rows)
-        first_item = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(n_rows, out=first_item[1:])
         dtype = np.int32 if self.events.n_events < 2**31 else np.int64
         event_of_item = np.empty(first_item[-1], dtype)
         fill_rows = kernels.fill_short_rows if dtype is np.int32 else kernels.fill_long_rows
-        fill_rows(partition, head, self.first, self.last, follow, first_item[:-1].copy(), event_of_item)
+        head, follow = self._chains
+        partition, cursor = self.events.partition_of_event, first_item[:-1].copy()
+        fill_rows(partition, head.copy(), self.first, self.last, follow, cursor, event_of_item)
         return Lineage(event_of_item, first_item)
 
     @cached_property
@@ -87,6 +84,26 @@ class MatchSet:
             return self, None
         few = Events(len(rows), {}, events.partition_of_event[rows], events.n_partitions)
         return MatchSet(few, np.searchsorted(rows, self.first), np.searchsorted(rows, self.last)), rows
+
+    @cached_property
+    def first_item_of_match(self) -> np.ndarray:
+        """Where the rows of each match begin in the lineage, int64, (n_matches + 1,). O(n_events)."""
+        own, rows = self.in_few_partitions
+        if rows is not None:
+            return own.first_item_of_match
+        first_item = np.zeros(len(self) + 1, np.int64)
+        if len(self):
+            n_rows = np.zeros(len(self), np.int64)
+            head, follow = self._chains
+            load_kernels(LINEAGE).count_rows(
+                self.events.partition_of_event, head.copy(), self.first, self.last, follow, n_rows
+            )
+            np.cumsum(n_rows, out=first_item[1:])
+        return first_item
+
+    @cached_property
+    def _chains(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.chains()
 
     def chains(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the first match of each partition and the next one after each match; -1 ends a chain."""

@@ -47,6 +47,11 @@ class WrappedSource:
         return self._source.duplicates
 
     @property
+    def owner(self) -> object | None:
+        """The user's frame, for which prepared columns are kept."""
+        return self._source.owner
+
+    @property
     def clock(self) -> str | None:
         """The column that orders the rows if a query names none."""
         return self._source.clock

@@ -181,6 +181,11 @@ def is_registered(name: str) -> bool:
     return name in _REGISTRY
 
 
+def registered_names() -> frozenset[str]:
+    """Return the names of all registered functions."""
+    return frozenset(_REGISTRY)
+
+
 def describe_function(call: Callable, name: str) -> RegisteredFunction:
     """Return ``call`` as a registered function named ``name``; it is pure if ``call`` was declared pure."""
     declared = any(known.call is call and known.pure for known in _REGISTRY.values())

@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from cepkit.cache import cache_folder
 from cepkit.errors import CepError, NoEventVariableError, PatternSyntaxError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
+from cepkit.language.expressions.functions import registered_names
+from cepkit.language.expressions.lists import shortened, with_all_items
 from cepkit.language.expressions.mistakes import (
     EVENT_EXPRESSION_WORDS,
     EXPRESSION_WORDS,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 # The passes that walk a deeper tree would overflow the stack; a long `a or b or c` is not deep.
 DEEPEST = 200
+LONGEST_KEPT = 2_000  # characters; the trees of the last texts up to this length are kept
 
 
 def parse_expression(
@@ -71,7 +74,8 @@ def parse_expression(
 
     Notes
     -----
-    Time is linear in the length of the text. The first call builds the parser (about 30 ms).
+    Time is linear in the length of the text. The first call builds the parser (about 30 ms). A short text
+    that was parsed before gives the same tree again.
 
     Examples
     --------
@@ -85,12 +89,43 @@ right=Literal(value=2)))))
       price > > 5
               ^
     """
-    words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
-    tree = parse(text, _expression_parser, words, role, whole)
+    if not isinstance(text, str) or len(text) > LONGEST_KEPT:
+        return _parse_expression(text, role, references, whole)
+    return _parse_once(text, role, references, whole, registered_names())
+
+
+@lru_cache(maxsize=256)
+def _parse_once(
+    text: str, role: str, references: bool, whole: str | None, registered: frozenset[str]
+) -> ex.Expression:
+    """Parse a text; ``registered`` is part of the key because calls of unknown functions can be errors."""
+    return _parse_expression(text, role, references, whole)
+
+
+def _parse_expression(text: str, role: str, references: bool, whole: str | None) -> ex.Expression:
+    tree = _with_long_lists(text)
+    if tree is None:
+        words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
+        tree = parse(text, _expression_parser, words, role, whole)
     check_depth(tree, ex.Expression.children, text if whole is None else whole, role)
     if not references:
         _refuse_references(tree, text, role)
     return tree
+
+
+def _with_long_lists(text: object) -> ex.Expression | None:
+    """Return the tree of a text with long lists of constants; None for any other text, and for errors."""
+    from lark.exceptions import UnexpectedInput
+
+    if not isinstance(text, str):
+        return None
+    short, items_at = shortened(text)
+    if not items_at:
+        return None
+    try:
+        return with_all_items(_expression_parser().parse(short), items_at)
+    except (UnexpectedInput, Refusal):
+        return None
 
 
 def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:

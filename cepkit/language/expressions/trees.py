@@ -25,7 +25,7 @@ class Expression:
 
     def children(self) -> Iterator[Expression]:
         """Yield the direct sub-expressions, in reading order."""
-        return parts_of(self, Expression)
+        return iter(()) if type(self) in _LEAVES else parts_of(self, Expression)
 
     def walk(self) -> Iterator[Expression]:
         """Yield this node and all nodes below it, parents first."""
@@ -33,7 +33,8 @@ class Expression:
         while waiting:
             node = waiting.pop()
             yield node
-            waiting.extend(reversed(tuple(node.children())))
+            if type(node) not in _LEAVES:  # without a call
+                waiting.extend(reversed(tuple(node.children())))
 
     def __bool__(self) -> bool:
         raise TypeError("a predicate has no truth value without an event; combine with & | ~, not and/or/not")
@@ -193,6 +194,9 @@ class Like(Expression):
 
     operand: Expression
     pattern: str
+
+
+_LEAVES = frozenset({Literal, Attribute, Reference, Parameter})  # lists have thousands of them
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:

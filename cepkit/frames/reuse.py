@@ -1,0 +1,145 @@
+"""Keep what a call prepared from the columns of a frame, for the next call on the same frame.
+
+Frames change: users replace a column, or write its values in place. So a result is kept with a copy of the
+values that it was made from. It is used again only after a comparison with the values of now. The comparison
+reads memory in order, which takes a hundredth of the time of sorting. Frames are not kept alive: when a frame
+ends, all that was kept for it is dropped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+FEWEST_ROWS = 20_000  # smaller frames are prepared again in a millisecond or two
+MOST_BYTES = 1 << 28  # copies and results of all frames together; the oldest ones are dropped
+_VALUES_PER_COMPARISON = 1 << 15  # their result fits the cache
+
+
+Result = tuple[np.ndarray, ...]
+Make = Callable[[Sequence[np.ndarray]], Result]
+
+
+class _Kept(NamedTuple):
+    owner: weakref.ref
+    values: tuple[np.ndarray, ...]
+    result: Result
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(array.nbytes for array in (*self.values, *self.result))
+
+
+# Last used at the end. Every step on it is a single operation of a dictionary, so threads need no lock, and a
+# frame may end at any moment.
+_kept: dict[tuple[int, Hashable], _Kept] = {}
+
+
+def recall(owner: object, what: Hashable, values: Sequence[np.ndarray]) -> Result | None:
+    """Return the result that was kept for a frame, or None if there is none for these values.
+
+    Parameters
+    ----------
+    owner : DataFrame or table
+        The frame of the user.
+    what : hashable
+        The name of the result.
+    values : sequence of ndarray
+        All that the result depends on. Arrays of objects are compared by identity, so their objects must be
+        immutable.
+    """
+    key = (id(owner), what)
+    kept = _kept.get(key)
+    if kept is None or kept.owner() is not owner or len(kept.values) != len(values):
+        return None
+    if not all(map(_are_equal, kept.values, values)):
+        return None
+    _kept.pop(key, None)
+    _kept[key] = kept
+    return kept.result
+
+
+def reuse(owner: object | None, what: Hashable, values: Sequence[np.ndarray], make: Make) -> Result:
+    """Return ``make(values)``, or the result that was kept for a frame if it was made of equal values.
+
+    Parameters
+    ----------
+    owner, what, values
+        As for `recall`; no owner keeps nothing.
+    make : callable
+        Makes the result from the values or from copies of them.
+    """
+    n_bytes = sum(array.nbytes for array in values)
+    if owner is None or len(values[0]) < FEWEST_ROWS or n_bytes > MOST_BYTES // 2:
+        return make(values)
+    result = recall(owner, what, values)
+    if result is None:
+        copies = copies_of(values)
+        result = make(copies)
+        keep(owner, what, copies, result)
+    return result
+
+
+def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return copies of arrays. A result made of the copies fits them whatever happens to the frame."""
+    return tuple(np.array(array, order="C") for array in values)
+
+
+def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result) -> None:
+    """Keep a result that was made of ``values``, copies that must not change. It becomes read-only."""
+    if len(values[0]) < FEWEST_ROWS:
+        return
+    key = (id(owner), what)
+    try:
+        kept = _Kept(weakref.ref(owner, lambda ended: _forget(key, ended)), values, result)
+    except TypeError:  # not every object with the Arrow protocol allows weak references
+        return
+    if kept.n_bytes > MOST_BYTES:
+        return
+    for array in result:
+        array.flags.writeable = False
+    _kept.pop(key, None)
+    _kept[key] = kept
+    while sum(other.n_bytes for other in tuple(_kept.values())) > MOST_BYTES:
+        _kept.pop(next(iter(tuple(_kept)), key), None)
+
+
+def kept_bytes() -> int:
+    """Return how much memory the kept results and copies take."""
+    return sum(kept.n_bytes for kept in tuple(_kept.values()))
+
+
+def forget_all() -> None:
+    """Drop everything that was kept."""
+    _kept.clear()
+
+
+def _forget(key: tuple[int, Hashable], ended: weakref.ref) -> None:
+    kept = _kept.get(key)
+    if kept is not None and kept.owner is ended:
+        _kept.pop(key, None)
+
+
+def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
+    if then.dtype != now.dtype or then.shape != now.shape:
+        return False
+    if then.dtype == object:
+        now = np.ascontiguousarray(now)
+        return _are_equal(addresses_of(then), addresses_of(now))
+    # Bits are compared, so a NaN equals itself.
+    bits = np.dtype(f"u{then.dtype.itemsize}")
+    then, now = then.view(bits), now.view(bits)
+    step = _VALUES_PER_COMPARISON
+    return all(
+        bool((then[low : low + step] == now[low : low + step]).all()) for low in range(0, len(then), step)
+    )
+
+
+def addresses_of(objects: np.ndarray) -> np.ndarray:
+    """Return where the objects of a contiguous array lie, as long as the array lives."""
+    address = objects.__array_interface__["data"][0]
+    return np.ctypeslib.as_array((ctypes.c_size_t * len(objects)).from_address(address))

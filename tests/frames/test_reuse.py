@@ -1,0 +1,191 @@
+"""What is kept between two calls on a frame: never an old answer, never a frame that lives on."""
+
+import gc
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.frames import reuse
+
+DEFINE = {"rise": "price > prev(price)", "drop": "price < prev(price)"}
+
+
+@pytest.fixture(autouse=True)
+def small_frames_count(monkeypatch):
+    """Keep the results of frames of any size, and begin and end without any."""
+    monkeypatch.setattr(reuse, "FEWEST_ROWS", 1)
+    reuse.forget_all()
+    yield
+    reuse.forget_all()
+
+
+def found(frame, order_by=("ts",)):
+    return cep.match(
+        frame, ". rise drop", define=DEFINE, partition_by="symbol", order_by=list(order_by),
+        measures={"first": "first(row)", "last": "last(row)", "top": "max(price)"},
+    ).to_frame()  # fmt: skip
+
+
+def random_frame(rng, n, dtype):
+    symbols = np.array(["A", "BB", "", "dééé", "E" * 40], object)
+    symbol = pd.Series(symbols[rng.integers(0, len(symbols), n)], dtype=dtype)
+    return pd.DataFrame({
+        "ts": rng.integers(0, 3 * n, n), "symbol": symbol,
+        "price": rng.integers(0, 9, n), "row": np.arange(n),
+    })  # fmt: skip
+
+
+def change(frame, rng):
+    """Change a frame in one of many ways and return what it is afterwards, often the same object."""
+    n = len(frame)
+    i, j = rng.integers(0, n, 2)
+    way = rng.integers(0, 12)
+    if way == 0:
+        frame.loc[i, "ts"] = int(rng.integers(0, 3 * n))
+    elif way == 1:
+        frame["ts"] = rng.permutation(frame["ts"].to_numpy())
+    elif way == 2:
+        frame.loc[i, "symbol"] = "BB" if frame.loc[i, "symbol"] != "BB" else "A"
+    elif way == 3:
+        frame.sort_values("ts", inplace=True, kind="stable")
+        frame.reset_index(drop=True, inplace=True)
+    elif way == 4:
+        frame.drop(index=i, inplace=True)
+        frame.reset_index(drop=True, inplace=True)
+    elif way == 5:
+        for name in ("ts", "symbol"):
+            frame.loc[[i, j], name] = frame.loc[[j, i], name].to_numpy()
+    elif way == 6:
+        frame["ts"] += int(rng.integers(1, 5))
+    elif way == 7:
+        frame.columns = [{"ts": "price", "price": "ts"}.get(name, name) for name in frame.columns]
+    elif way == 8:
+        frame.loc[i, "symbol"] = None
+    elif way == 9:
+        frame["symbol"] = frame["symbol"].to_numpy(dtype=object)[::-1]
+        frame["symbol"] = frame["symbol"].astype("str" if rng.integers(2) else object)
+    elif way == 10:
+        frame["price"] = rng.permutation(frame["price"].to_numpy())
+    else:
+        return frame.copy() if rng.integers(2) else frame.iloc[::-1].reset_index(drop=True)
+    return frame
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.TieWarning", "ignore:The inplace keyword")
+@pytest.mark.parametrize("dtype", ["str", object, "category", pd.ArrowDtype(pa.string())], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_frame_that_changes_between_calls_never_gets_an_old_answer(seed, dtype):
+    rng = np.random.default_rng(seed)
+    frame = random_frame(rng, 60, dtype)
+    if dtype == "category":
+        frame["symbol"] = frame["symbol"].cat.set_categories(["", "A", "BB", "E" * 40, "dééé"])
+    for _ in range(25):
+        orders = [("ts",), ("ts", "row"), ("ts", "price", "row"), ("symbol", "ts")]
+        order_by = orders[rng.integers(3 if frame["symbol"].hasnans else 4)]
+        own = found(frame, order_by)
+        fresh = pd.DataFrame({name: frame[name].copy() for name in frame}, copy=True)
+        pd.testing.assert_frame_equal(own, found(fresh, order_by))
+        pd.testing.assert_frame_equal(own, found(frame, order_by))
+        frame = change(frame, rng)
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.TieWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_arrays_that_are_written_in_place_never_give_an_old_answer(seed):
+    rng = np.random.default_rng(seed)
+    ts, price = rng.integers(0, 99, 50), rng.integers(0, 9, 50)
+    symbol = np.array([*"ABC"], object)[rng.integers(0, 3, 50)]
+    # Neither frame nor table copies the arrays.
+    columns = {"ts": ts, "price": price, "row": np.arange(50)}
+    frame = pd.DataFrame(
+        {name: pd.Series(values, copy=False) for name, values in columns.items()}, copy=False
+    )
+    frame["symbol"] = pd.Series(symbol, dtype=object, copy=False)
+    table = pa.table({**columns, "symbol": [str(text) for text in symbol]})
+    for _ in range(20):
+        for of in (frame, table):
+            own = cep.match(of, ". rise drop", define=DEFINE, partition_by="symbol", order_by="ts")
+            # What the frame holds now, in new arrays.
+            rows = {name: np.array(of[name]) for name in ("ts", "price", "row", "symbol")}
+            new = cep.match(
+                pd.DataFrame(rows), ". rise drop", define=DEFINE, partition_by="symbol", order_by="ts"
+            )
+            assert own.lineage()["index"].tolist() == new.lineage()["index"].tolist()
+        array = (ts, price)[rng.integers(2)]
+        array[rng.integers(0, 50)] = rng.integers(0, 9)
+        symbol[rng.integers(0, 50)] = "C"
+
+
+def test_an_equal_text_at_the_address_of_another_one_is_not_taken_for_it():
+    # Texts made at run time end when the frame drops them. New ones often get the same addresses.
+    answers = []
+    frame = pd.DataFrame({"x": range(40)})
+    for round_ in range(5):
+        frame["key"] = pd.Series([f"key {i % (round_ + 2)}" for i in range(40)], dtype=object)
+        found = cep.match(
+            frame, "any any", define={"any": "x >= 0"}, partition_by="key", measures={"n": "count()"}
+        )
+        answers.append(found.to_frame()["key"].nunique())
+    assert answers == [2, 3, 4, 5, 6]
+
+
+def test_unsorted_rows_and_texts_are_prepared_once(monkeypatch):
+    frame = random_frame(np.random.default_rng(0), 100, "str")
+    frame["ts"] = frame["ts"].to_numpy()[::-1]
+    first = found(frame, ("ts", "row"))
+    made = []
+    monkeypatch.setattr(reuse, "copies_of", lambda values: made.append(values))
+    pd.testing.assert_frame_equal(first, found(frame, ("ts", "row")))
+    assert not made
+
+
+def test_nothing_is_kept_longer_than_its_frame():
+    frame = random_frame(np.random.default_rng(0), 100, "str")
+    table = pa.Table.from_pandas(frame)
+    found(frame), found(table)
+    both = reuse.kept_bytes()
+    assert both > 0
+    del table
+    gc.collect()
+    assert 0 < reuse.kept_bytes() < both
+    del frame
+    gc.collect()
+    assert reuse.kept_bytes() == 0
+
+
+def test_the_oldest_results_make_room_for_new_ones(monkeypatch):
+    frames = [random_frame(np.random.default_rng(seed), 200, "str") for seed in range(5)]
+    found(frames[0])
+    monkeypatch.setattr(reuse, "MOST_BYTES", 2 * reuse.kept_bytes() + 1000)
+    for frame in frames:
+        found(frame)
+        assert reuse.kept_bytes() <= reuse.MOST_BYTES
+    assert reuse.kept_bytes() > 0
+
+
+def test_small_frames_keep_nothing(monkeypatch):
+    monkeypatch.undo()
+    frame = random_frame(np.random.default_rng(0), 1000, "str")
+    found(frame)
+    assert reuse.kept_bytes() == 0
+
+
+def test_kept_results_cannot_be_written():
+    frame = random_frame(np.random.default_rng(0), 50, object)
+    found(frame)
+    for kept in reuse._kept.values():
+        assert not any(array.flags.writeable for array in kept.result)
+
+
+def test_a_polars_frame_that_changes_gets_the_answer_of_now():
+    polars = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = polars.from_pandas(random_frame(rng, 60, "str"))
+    for _ in range(4):
+        own = found(frame)
+        assert own.equals(found(frame.clone()))
+        frame[int(rng.integers(0, 60)), "symbol"] = "A"
+        frame.replace_column(0, polars.Series("ts", rng.integers(0, 99, 60)))
