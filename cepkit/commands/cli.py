@@ -239,6 +239,9 @@ def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "strategy": given.strategy,
         "after_match": given.after_match,
         "scope": given.scope or "run",
+        "within_closed": not given.within_exclusive,
+        "strict_time": given.strict_time,
+        "evaluation_order": _column_names(given.evaluation_order) or None,
     }
 
 
@@ -451,6 +454,19 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(
         "--within", metavar="TIME", help="longest match, as in '5 min'; a plain number has the clock's unit"
+    )
+    parser.add_argument(
+        "--within-exclusive", action="store_true", help="a match that lasts exactly --within does not count"
+    )
+    parser.add_argument(
+        "--strict-time", action="store_true", help="successive events of a sequence differ in time"
+    )
+    parser.add_argument(
+        "--evaluation-order",
+        action="append",
+        default=[],
+        metavar="NAME[,…]",
+        help="all variables of a sequence in search order; it changes only the time of the search",
     )
     parser.add_argument(
         "--engine", choices=("pandas", "spark"), default="pandas", help="the engine that reads and searches"

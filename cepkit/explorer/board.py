@@ -11,6 +11,7 @@ import ipywidgets
 
 from cepkit.errors import CepError
 from cepkit.plots.stills.tables import stacked
+from cepkit.widgets.case_view import CaseView
 from cepkit.widgets.data_bar import DataBar
 from cepkit.widgets.funnel_view import FunnelView
 from cepkit.widgets.match_table import MatchTable
@@ -19,6 +20,7 @@ from cepkit.widgets.query_editor import QueryEditor
 from cepkit.widgets.reason_view import ReasonView
 from cepkit.widgets.slider_panel import SliderPanel
 from cepkit.widgets.stepper import Stepper
+from cepkit.widgets.take_bar import TakeBar
 from cepkit.widgets.timeline_view import TimelineView
 
 
@@ -40,9 +42,10 @@ class Board:
         self.editor = QueryEditor(text=text, columns=columns, names=names)
         self.sliders, self.nfa, self.timeline = SliderPanel(), NfaView(), TimelineView(busy=True)
         self.table, self.funnel, self.stepper = MatchTable(total=""), FunnelView(), Stepper()
-        self.reasons = ReasonView()
+        self.reasons, self.take, self.cases = ReasonView(), TakeBar(), CaseView()
         parts = {
-            "bar": self.bar, "editor": self.editor, "sliders": self.sliders, "timeline": self.timeline,
+            "bar": self.bar, "take": self.take, "editor": self.editor, "sliders": self.sliders,
+            "cases": self.cases, "timeline": self.timeline,
             "table": self.table, "reasons": self.reasons, "nfa": self.nfa, "funnel": self.funnel,
             "stepper": self.stepper,
         }  # fmt: skip
@@ -61,7 +64,7 @@ class Board:
         button = ipywidgets.Button(description=text, tooltip=tooltip)
         button.on_click(lambda _: pressed())
         button.layout.grid_area = "more"
-        self._parts.children = [*self._parts.children[:2], button, *self._parts.children[2:]]
+        self._parts.children = [*self._parts.children[:3], button, *self._parts.children[3:]]
 
     def observe(self, widget: Any, trait: str, wish: Callable[[Any], Any]) -> None:
         """Call ``wish`` with the new value when the browser, or the user's Python, sets a trait."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from cepkit.api import spark_module
@@ -19,6 +20,8 @@ from cepkit.explorer.automaton import (
     draw_automaton,
 )
 from cepkit.explorer.board import Board
+from cepkit.explorer.case_tests import Tested
+from cepkit.explorer.cases import Case
 from cepkit.explorer.choices import (
     CHOSEN,
     DRAWN,
@@ -28,8 +31,10 @@ from cepkit.explorer.choices import (
     lacks_event_type,
     language_of,
 )
+from cepkit.explorer.keeper import CaseKeeper
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.query.code import code_of, name_of_frame
+from cepkit.explorer.query.command import command_of, file_of_frame
 from cepkit.explorer.query.constants import Slider, move_slider, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.examples import Example, examples_of
 from cepkit.explorer.query.sheet import sheet_of
@@ -47,6 +52,7 @@ from cepkit.explorer.running.keys import BY_NAME
 from cepkit.explorer.running.present import OF_MATCHES, Presenter
 from cepkit.explorer.running.result import NOT_COUNTED
 from cepkit.explorer.running.series import drawable
+from cepkit.explorer.taking import Commanded, Taker, write_file
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.saying import say_query
@@ -110,6 +116,7 @@ class Explorer:
         check_engine(engine)
         text, self._call = ("", dict(call)) if query is None else text_and_call(query, call)
         self._name, self._spark, self._sampled = name_of_frame(frame), None, ""
+        self._file = file_of_frame(frame, self._name)
         if spark_module(frame):
             self._spark, (frame, self._sampled) = frame, _part(frame, text, self._call)
         self._data = SearchedFrame(frame)
@@ -127,6 +134,10 @@ class Explorer:
         self.board.set(self.board.bar, {"rows": f"{self._data.source.n_rows:,} rows"})
         functions, sheet = sorted(BUILT_IN_NAMES), sheet_of(self._data.schema)
         self.board.set(self.board.editor, {"functions": functions, "sheet": sheet})
+        self._kept = CaseKeeper(self.board, self._present, self._tested)
+        self._taker = Taker(
+            self.board, self._present, lambda: self.matches, self._commanded, self._said_cases
+        )
         self._listen()
         self._read()
 
@@ -159,6 +170,37 @@ class Explorer:
     def code(self) -> str:
         """The Python call that finds these matches, as a cell to copy."""
         return self.board.editor.code
+
+    @property
+    def command(self) -> str:
+        """The command line that finds these matches, ``cepkit match FILE …``.
+
+        FILE is the file that a cell of the notebook read the frame from. If no cell tells, it is the name of
+        the frame with ``.parquet``, a placeholder.
+
+        Raises
+        ------
+        CepError
+            When a command line cannot express the query, for example a Python function as a predicate.
+        """
+        commanded = self._commanded()
+        if not commanded.line:
+            raise CepError(f"command: {commanded.reason}")
+        return commanded.line
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The kept cases; assign other ones to replace them. `verdicts` says which of them hold."""
+        return self._kept.cases
+
+    @cases.setter
+    def cases(self, cases: Iterable[Case]) -> None:
+        self._kept.cases = cases
+
+    @property
+    def verdicts(self) -> tuple[bool | None, ...]:
+        """Whether each case holds for the last result; None if that is not known (yet)."""
+        return self._kept.verdicts
 
     @property
     def sampled(self) -> str:
@@ -379,12 +421,126 @@ class Explorer:
             raise CepError("run_on_all: the query has mistakes; the editor shows them")
         self._present.run_on_all(self._spark, self._reading.query, self.board.editor.edited)
 
+    # --- kept cases
+
+    def keep(
+        self, must: bool = True, *, match: int | None = None, rows: Sequence[int] | None = None,
+        between: Sequence[Any] | None = None, key: str | None = None,
+    ) -> Case:  # fmt: skip
+        """Keep rows as a case: they must match, or they must not match.
+
+        Every change of the query checks the cases again. Without further arguments, the case is the selected
+        match; without a selected match, the clicked rows; without them, the shown time.
+
+        Parameters
+        ----------
+        must : bool
+            Whether the rows must match; False: they must not match.
+        match : int, optional
+            The number of a match: a match must have exactly its rows, or no match may have exactly them.
+        rows : sequence of int, optional
+            Numbers of rows in the frame, from 0: a match must have all of them, perhaps among others, or no
+            match may have all of them.
+        between : (first time, last time), optional
+            A time range: a match must lie in it, or no match may take a row of it.
+        key : str, optional
+            The key of the range as text, such as ``"AAA"``; None for the shown key.
+
+        Returns
+        -------
+        Case
+            See there for the exact meaning. `Explorer.verdicts` says whether it holds.
+
+        Raises
+        ------
+        CepError
+            Before the first result, without anything to keep, and for unknown rows, keys and times.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+        >>> define = {"rise": "price > prev(price)", "drop": "price < prev(price) - 1"}
+        >>> explorer = cep.explore(walk, ". rise+ drop", define=define).wait()
+        >>> explorer.keep(match=0).rows
+        (0, 1, 2, 3)
+        >>> _ = explorer.keep(False, rows=[6])
+        >>> explorer.wait().verdicts
+        (True, True)
+        >>> explorer.text = explorer.text.replace("- 1", "- 2")
+        >>> explorer.wait().verdicts
+        (False, True)
+        """
+        return self._kept.keep(must, match=match, rows=rows, between=between, key=key)
+
+    def drop_case(self, number: int) -> None:
+        """Remove the case with this number, from 0."""
+        self._kept.drop(int(number))
+
+    def show_case(self, number: int) -> None:
+        """Zoom the timeline to the case with this number, from 0."""
+        self._kept.show(int(number))
+
+    def write_test(self, number: int | None = None) -> str:
+        """Return a case as the text of a `pytest` module; all cases for None.
+
+        The test has the rows that it needs and passes if the case holds. A case of many rows reads the file
+        of the frame instead, see `command`.
+        """
+        return self._kept.write_test(None if number is None else int(number))
+
+    def _tested(self) -> Tested:
+        result = self._present.result
+        if self._reading is None or self._reading.query is None or result is None:
+            raise CepError("write_test: the query has mistakes; the editor shows them")
+        return Tested(self._reading, applicable(self.text, self._call), result, *self._file)
+
+    def _said_cases(self) -> list[tuple[str, bool | None]]:
+        said = (f"must {'match' if one.must else 'not match'}: {one.label}" for one in self.cases)
+        return list(zip(said, self.verdicts, strict=True))
+
+    # --- files
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one page that opens without a network: sentence, picture, matches, query and code.
+
+        Returns
+        -------
+        Path
+            The written file.
+        """
+        return write_file(path, self._taker.page())
+
+    def to_png(self, path: str | Path) -> Path:
+        """Write the picture of query, automaton, timeline and table as a PNG file and return its path."""
+        return write_file(path, self._taker.png())
+
+    def to_svg(self, path: str | Path) -> Path:
+        """Write the picture of query, automaton, timeline and table as an SVG file and return its path."""
+        return write_file(path, self._taker.picture())
+
+    def _commanded(self) -> Commanded:
+        """Return the command line of the query in the editor, or the reason why it has none."""
+        reading = self._reading
+        if reading is None or reading.query is None:
+            return Commanded("", "write a query without mistakes first")
+        file, is_known = self._file
+        note = "" if is_known else f"{file} is a placeholder for the file of your data"
+        try:
+            line = command_of(reading, applicable(self.text, self._call), file, self._data.schema)
+        except CepError as error:
+            return Commanded("", str(error))
+        return Commanded(line + (" --engine spark" if self._spark is not None else ""), "", note)
+
     # --- edits
 
     def _read(self) -> None:
         """Read the text, then show its mistakes or run it, and show the choices that fit it."""
+        self._kept.doubt()
         self._read_text()
         self._show_bar()
+        self._taker.offer()
 
     def _read_text(self) -> None:
         text, version = self.text, self.board.editor.edited

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cepkit.api import match
@@ -40,13 +40,14 @@ KINDS = (
     "keys",
     "mark",
     "reasons",
+    "cases",
     "count",
     "step",
     "list",
     "funnel",
     "notes",
 )
-RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
+RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, CASES, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps, histograms and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 SHOWN_S = 0.6  # how long the first run lets a notebook show the board
@@ -79,6 +80,7 @@ class Presenter:
         self._kept_key: tuple[tuple[str, ...], int] | None = None  # key columns and key that the user chose
         self._keys: Keys | None = None
         self._tied: tuple[Any, str] | None = None  # events, and the note on their ties
+        self.when_counted: list[Callable[[Result], None]] = []  # they hear of every counted result
         self.chosen: Chosen | None = None
         self.asked: list[int] = []  # positions of the clicked rows
         self._explained: Result | None = None  # the result of the shown reasons
@@ -183,10 +185,16 @@ class Presenter:
         self.unmatched = program
         self._redraw()
 
-    def show_key(self, partition: int | None = None, step: int = 0, name: str | None = None) -> None:
-        """Show another key: by its number or its values as text, or the neighbour ``step`` keys away."""
+    def show_key(
+        self, partition: int | None = None, step: int = 0, name: str | None = None,
+        window: list[float] | None = None,
+    ) -> None:  # fmt: skip
+        """Show another key: by its number or its values as text, or the neighbour ``step`` keys away.
+
+        ``window`` is the shown time; None for all.
+        """
         self.board.set(self.board.timeline, {"busy": True})
-        self.worker.submit(WINDOW, lambda turn: self._show_key(turn, partition, step, name))
+        self.worker.submit(WINDOW, lambda turn: self._show_key(turn, partition, step, name, window))
 
     def find_keys(self, search: str, order: str, page: int) -> None:
         """Show a page of the keys that contain a text."""
@@ -455,6 +463,8 @@ class Presenter:
         """Explain the clicked events, count the funnel, and restore the position of the stepper."""
         if self.asked:
             self.why_not(self.asked)
+        for hear in self.when_counted:
+            hear(result)
         self.worker.submit(FUNNEL, lambda turn: self._count_funnel(turn, result))
         self.worker.submit(LIST, lambda turn: self._draw_heads(turn, result))
         self.worker.submit(STEP, lambda turn: self._step(turn, result, self.board.stepper.position))
@@ -565,7 +575,9 @@ class Presenter:
 
         turn.deliver(show)
 
-    def _show_key(self, turn: Turn, partition: int | None, step: int, name: str | None) -> None:
+    def _show_key(
+        self, turn: Turn, partition: int | None, step: int, name: str | None, window: list[float] | None
+    ) -> None:
         result, program = self.result, self.unmatched if self.result is None else self.result.program
         keys = None if program is None else self._keys_of(program, self.data.events(program))
         if keys is None:
@@ -581,16 +593,16 @@ class Presenter:
             self._draw_unmatched(turn, program, [])
             return
         shown = partition if result.n_partitions > 1 else None
-        timeline = result.timeline(shown)
+        timeline = result.timeline(shown, window)
         checkpoint()
-        told = marks_of(result, self.board.nfa.selected, shown, None)
+        told = marks_of(result, self.board.nfa.selected, shown, window)
         asked, key = places_of_events(result, self.asked, shown), self._key_of(result, shown)
 
         def show() -> None:
             if self.chosen is not None and shown is not None and self.chosen.partition != shown:
                 self.select(None)
             self.partition = shown
-            more = {"asked": asked, "window": [], "busy": False}
+            more = {"asked": asked, "window": window or [], "busy": False}
             self.board.set(self.board.timeline, {**timeline, **more})
             self._show_marks(told)
             self.board.set(self.board.bar, {"key": key})

@@ -1,0 +1,224 @@
+"""The command line that finds the matches of an explorer: ``cepkit match FILE PATTERN …``."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cepkit.errors import CepError
+from cepkit.events import TIME, ColumnType
+from cepkit.explorer.query.text import EXCLUSIVE, TextReading
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.printing import print_expression
+from cepkit.language.sequences.parsing import is_sase
+from cepkit.language.sequences.printing import duration_text
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_LISTS = {
+    "partition_by": "--partition-by",
+    "order_by": "--order-by",
+    "evaluation_order": "--evaluation-order",
+}
+_WORDS = {
+    "event_type": "--event-type",
+    "strategy": "--strategy",
+    "scope": "--scope",
+    "after_match": "--after-match",
+}
+
+
+def command_of(
+    reading: TextReading,
+    call: Mapping[str, Any],
+    file: str,
+    schema: Mapping[str, ColumnType] | None = None,
+) -> str:
+    r"""Return the command line that runs the query of a text on a file.
+
+    Parameters
+    ----------
+    reading : TextReading
+        The text in the editor, without mistakes.
+    call : mapping of str to value
+        Further keywords. The engine is left out, because every engine finds the same matches.
+    file : str
+        A Parquet or CSV file.
+    schema : mapping of str to ColumnType, optional
+        The columns, for the unit of a window without one.
+
+    Raises
+    ------
+    CepError
+        When a command line cannot express the query, for example a Python function as a predicate.
+
+    Examples
+    --------
+    >>> from cepkit.explorer.query.text import read_text
+    >>> text = "a b\na: x > 1\nb: x < 'it''s'\nwithin: 5 min, exclusive"
+    >>> print(command_of(read_text(text, {}), {"order_by": "t"}, "df.parquet"))
+    cepkit match df.parquet 'a b' --define 'a=x > 1' --define 'b=x < '"'"'it'"'"''"'"'s'"'"'' \
+    --within '5 min' --within-exclusive --order-by t
+    """
+    words = ["cepkit", "match", file, *_query_words(reading, dict(call), schema or {})]
+    return " ".join(map(shlex.quote, words))
+
+
+def _query_words(
+    reading: TextReading, call: dict[str, Any], schema: Mapping[str, ColumnType]
+) -> Iterator[str]:
+    """Yield the pattern and the options."""
+    text = reading.text
+    said = [(piece.name, text[piece.start : piece.stop].strip()) for piece in reading.pieces]
+    define = call.pop("define", None) or {}
+    if is_sase(text):
+        yield text.strip()
+    else:
+        yield next(own for name, own in said if name is None)
+        for name, own in said:
+            if name not in (None, "within"):
+                yield from _option("--define", f"{name}={own}")
+        for name, value in define.items():
+            yield from _named("--define", "predicate", name, value)
+        for own in (own for name, own in said if name == "within"):
+            call["within"] = EXCLUSIVE.sub("", own).strip().strip("'\"")
+            call["within_closed"] = EXCLUSIVE.search(own) is None
+    within, closed = call.pop("within", None), call.pop("within_closed", True)
+    if within is not None:
+        yield from _option("--within", _window(within, call.get("order_by"), schema))
+    if not closed:
+        yield "--within-exclusive"
+    if call.pop("strict_time", False):
+        yield "--strict-time"
+    for name, value in call.items():
+        if value is not None:
+            yield from _keyword(name, value)
+
+
+def _keyword(name: str, value: Any) -> Iterator[str]:
+    if name in _LISTS:
+        for column in [value] if isinstance(value, str) else value:
+            if "," in column or column != column.strip():
+                raise CepError(f"{name}: a command line cannot name the column {column!r}; rename it")
+        yield from _option(_LISTS[name], value if isinstance(value, str) else ",".join(value))
+    elif name in _WORDS:
+        yield from _option(_WORDS[name], value)
+    elif name == "measures":
+        for own, measure in value.items():
+            yield from _named("--measure", "measure", own, measure)
+    elif name == "params":
+        for own, given in value.items():
+            yield from _option("--param", f"{own}={_value_text(own, given)}")
+    elif name != "engine":
+        raise CepError(f"{name}: a command line has no option for it")
+
+
+def _option(name: str, value: str) -> Sequence[str]:
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
+def _named(option: str, noun: str, name: str, value: Any) -> Sequence[str]:
+    """Return an option for a predicate or a measure."""
+    if isinstance(value, ex.Expression):
+        value = print_expression(value)
+    if not isinstance(value, str):
+        raise CepError(
+            f"the {noun} {name!r} is a Python function; a command line takes only text. Use the Python cell"
+        )
+    if not _NAME.fullmatch(name):
+        raise CepError(f"the {noun} {name!r} has a name that a command line cannot have; rename it")
+    return _option(option, f"{name}={value.strip()}")
+
+
+def _window(within: Any, order_by: Any, schema: Mapping[str, ColumnType]) -> str:
+    """Return a window with its unit; a plain number has the unit of the clock."""
+    text = duration_text(within)
+    clock = schema.get(order_by if isinstance(order_by, str) else next(iter(order_by or ()), ""))
+    is_time = clock is not None and clock.kind == TIME and clock.unit is not None
+    return f"{text} {clock.unit}" if is_time and text.isdecimal() else text
+
+
+def _value_text(name: str, value: Any) -> str:
+    """Return the value of a parameter as text that the command line reads as the same value."""
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, str) and "\n" not in value:
+        quote = "'" if not value.endswith("'") else '"'
+        return f"{quote}{value}{quote}"
+    raise CepError(f"params: a command line cannot pass {name!r}, which is of type {type(value).__name__}")
+
+
+# --- the file of a frame
+
+_READERS = {"read_parquet", "read_csv", "load_sample"}
+_HARMLESS = {"parse_dates", "dtype_backend", "engine"}  # keywords that change neither rows nor values
+
+
+def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
+    """Return the file of a frame, and whether it is known; otherwise the file is a placeholder.
+
+    A notebook knows the file when the last cell that assigned ``name`` read it without further steps, as in
+    ``df = pd.read_parquet("trades.parquet")``.
+    """
+    shell = sys.modules.get("IPython")
+    found = shell.get_ipython() if shell is not None else None
+    space = getattr(found, "user_ns", {})
+    read = file_in_cells(space.get("In", []), name) if space.get(name) is frame else None
+    return (f"{name}.parquet", False) if read is None else (read, True)
+
+
+def file_in_cells(cells: Sequence[str], name: str) -> str | None:
+    r"""Return the file that the cells read into a variable; None when they may have changed it afterwards.
+
+    Examples
+    --------
+    >>> file_in_cells(["import pandas as pd", "df = pd.read_csv('a.csv')\ndf.head()"], "df")
+    'a.csv'
+    >>> file_in_cells(["df = pd.read_csv('a.csv')", "df['x'] = 1"], "df")
+    """
+    read: str | None = None
+    for cell in cells:
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", cell):
+            continue
+        try:
+            tree = ast.parse(cell)
+        except SyntaxError:  # magics of IPython
+            return None
+        for statement in ast.walk(tree):
+            if isinstance(statement, ast.Assign) and any(_is_name(one, name) for one in statement.targets):
+                read = _file_of_call(statement.value) if statement in tree.body else None
+            elif _may_change(statement, name):
+                read = None
+    return read
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _file_of_call(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or not isinstance(node.args[0], ast.Constant):
+        return None
+    reader = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    file, keywords = node.args[0].value, {one.arg for one in node.keywords}
+    if reader not in _READERS or not keywords <= _HARMLESS or not isinstance(file, str):
+        return None
+    return f"sample:{file}" if reader == "load_sample" else file
+
+
+def _may_change(node: ast.AST, name: str) -> bool:
+    """Return whether a part of a cell may change the variable in place or assign to it otherwise."""
+    if isinstance(node, ast.Call):
+        is_method = isinstance(node.func, ast.Attribute) and _is_name(node.func.value, name)
+        return is_method and any(one.arg == "inplace" for one in node.keywords)
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        is_store = isinstance(node.ctx, ast.Store | ast.Del)
+        root: ast.AST = node
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        return is_store and _is_name(root, name)
+    is_assigned_elsewhere = isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr)
+    return is_assigned_elsewhere and _is_name(node.target, name)
