@@ -55,7 +55,12 @@ function render({ model, el }) {
   const row = ({ must, label, holds, text }, k) => {
     const [mark, name, word] = VERDICTS.get(holds);
     const item = node("li", name);
-    const show = button("", `${word}: ${text} Click to zoom to it.`, () => wish({ act: "show", number: k }), "show");
+    const show = button(
+      "",
+      `${word}: ${text} Click to zoom to it.`,
+      () => wish({ act: "show", number: k }),
+      "show",
+    );
     show.append(node("span", "mark", mark), node("span", "wish", WISHES[must]), node("span", "label", label));
     show.setAttribute("aria-label", `must ${must ? "match" : "not match"}, ${word}: ${label}. ${text}`);
     show.onkeydown = ({ key }) => key === "Delete" && wish({ act: "drop", number: k });
@@ -69,7 +74,8 @@ function render({ model, el }) {
     const focused = [...list.querySelectorAll("button")].indexOf(document.activeElement);
     list.replaceChildren(...cases.map(row));
     list.hidden = !cases.length;
-    if (focused >= 0) (list.querySelectorAll("button")[focused] ?? list.querySelector("button:last-child"))?.focus();
+    if (focused >= 0)
+      (list.querySelectorAll("button")[focused] ?? list.querySelector("button:last-child"))?.focus();
     const nHeld = cases.filter(({ holds }) => holds === true).length;
     tally.textContent = cases.length ? `${nHeld} of ${cases.length} hold` : "";
     root.classList.toggle("all", cases.length > 0 && nHeld === cases.length);
@@ -99,7 +105,8 @@ function render({ model, el }) {
     if (answer.error) tell(answer.error);
     if (!from) return;
     const isCopied = answer.text !== undefined && copyText(root, answer.text);
-    if (answer.text !== undefined && !isCopied) tell("The browser does not let this page copy. Use explorer.write_test().");
+    if (answer.text !== undefined && !isCopied)
+      tell("The browser does not let this page copy. Use explorer.write_test().");
     from.textContent = isCopied ? "copied" : "test";
     clearTimeout(timer);
     timer = setTimeout(() => (from.textContent = "test"), COPIED_MS);

@@ -1,4 +1,5 @@
 // Buttons that download matches and pictures, and copy code.
+const CODE = new Set(["cell", "line"]); // what a button copies instead of downloading it
 const KEPT_MS = 2000; // how long a button shows that it has done its work
 
 // Download bytes as a file, without a network.
@@ -47,7 +48,9 @@ function render({ model, el }) {
     if (copies) {
       const isCopied = copyText(root, copies);
       finish(id, isCopied);
-      tell(isCopied ? note : "The browser does not let this page copy. Use explorer.code or explorer.command.");
+      tell(
+        isCopied ? note : "The browser does not let this page copy. Use explorer.code or explorer.command.",
+      );
       return;
     }
     busy = id;
@@ -58,15 +61,16 @@ function render({ model, el }) {
   const draw = () => {
     total.textContent = total.title = model.get("told");
     const focused = root.contains(document.activeElement) && document.activeElement.dataset.id;
-    list.replaceChildren(
-      ...model.get("items").map((item) => {
-        const made = button(item.title, item.locked || item.note, () => take(item));
-        made.dataset.id = item.id;
-        made.disabled = Boolean(item.locked) || busy === item.id;
-        made.classList.toggle("busy", busy === item.id);
-        return made;
-      }),
-    );
+    const buttons = model.get("items").map((item) => {
+      const made = button(item.title, item.locked || item.note, () => take(item));
+      made.dataset.id = item.id;
+      made.disabled = Boolean(item.locked) || busy === item.id;
+      made.classList.toggle("busy", busy === item.id);
+      return made;
+    });
+    const first = buttons.findIndex(({ dataset }) => CODE.has(dataset.id));
+    if (first >= 0) buttons.splice(first, 0, node("span", "copy", "copy"));
+    list.replaceChildren(...buttons);
     if (focused) list.querySelector(`[data-id="${focused}"]`)?.focus();
   };
   const receive = (answer, buffers) => {

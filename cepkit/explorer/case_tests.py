@@ -19,7 +19,7 @@ from cepkit.api import match
 from cepkit.errors import CepError
 from cepkit.explorer.cases import MATCH, ROWS, Case, holds
 from cepkit.explorer.query.code import code_of
-from cepkit.explorer.query.text import TextReading, applicable
+from cepkit.explorer.query.text import TextReading, applicable, collect_warnings
 from cepkit.results.matches import as_pandas
 
 if TYPE_CHECKING:
@@ -183,8 +183,10 @@ def _smallest(
         frame = pd.DataFrame({name: of[0] for name, of in zip(names, columns, strict=True)}, index=rows)
         if not names:
             frame = pd.DataFrame(index=rows)
-        matches = match(frame, query)
-        if matches.count() > _MOST_MATCHES:
+        with collect_warnings():  # the editor shows them
+            matches = match(frame, query)
+            n = matches.count()
+        if n > _MOST_MATCHES:
             return None
         found = as_pandas(matches.to_frame("all"))
         if holds(case, [own.index.tolist() for _, own in found.groupby("match")]) == is_held:
@@ -342,6 +344,7 @@ def _sources(call: Mapping[str, Any], program: BoundQuery) -> Iterator[str]:
     for name, function in given.items():
         try:
             source = textwrap.dedent(inspect.getsource(function)).rstrip()
+            source = source[source.index("def ") :] if source.startswith("@") else source
         except (OSError, TypeError):
             source = ""
         if not source.startswith("def "):

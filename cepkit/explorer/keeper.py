@@ -44,6 +44,7 @@ class CaseKeeper:
         present.when_counted.append(self.check)
         board.observe(self._view, "wanted", lambda wish: wish and self._fulfil(wish))
         board.timeline.observe(lambda _: self._offer(), ["selected", "window", "asked"])
+        board.reasons.observe(lambda _: self._offer(), ["title", "lines"])
         self._offer()
 
     # --- state
@@ -134,6 +135,9 @@ class CaseKeeper:
             raise CepError("write_test: no case is kept; keep one first")
         tested = self._tested()
         place = self._place(tested.result)
+        lost = next((case for case in chosen if case.rows[-1] >= len(place)), None)
+        if lost is not None:
+            raise CepError(f"write_test: the frame does not have all rows of the case {lost.label!r}")
         verdicts = ((case, judge(case, tested.result, place).holds) for case in chosen)
         return write_tests(list(verdicts), tested)
 
@@ -313,7 +317,7 @@ def _times_text(first: str, last: str, *whole: str) -> str:
     --------
     >>> day = "2026-01-03 09:30:00", "2026-01-03 16:00:00"
     >>> _times_text("2026-01-03 09:42:15.826118", "2026-01-03 09:42:29.54", *day)
-    '09:42:15.826 to 09:42:29.54'
+    '09:42:15 to 09:42:29'
     >>> _times_text("2026-01-03 09:42:15", "2026-01-03 09:42:15", "2026-01-02 00:00:00", day[1])
     '2026-01-03 09:42:15'
     >>> _times_text("3", "17")
@@ -325,7 +329,8 @@ def _times_text(first: str, last: str, *whole: str) -> str:
     if all(read):
         dates = [one[1] for one in read]
         is_dated = len(set(dates)) > 1
-        said = [f"{one[2]}{one[3]}{one[4] or ''}" for one in read[:2]]
+        is_long = last and read[0][0][:19] != read[1][0][:19]
+        said = [f"{one[2]}{one[3]}{'' if is_long else one[4] or ''}" for one in read[:2]]
         first = f"{dates[0]} {said[0]}" if is_dated else said[0]
         last = last and (f"{dates[1]} {said[1]}" if dates[0] != dates[1] else said[1])
     return f"{first} to {last}" if last else first

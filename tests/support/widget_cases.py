@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cepkit.widgets.case_view import CaseView
 from cepkit.widgets.data_bar import DataBar
 from cepkit.widgets.funnel_view import FunnelView
 from cepkit.widgets.match_table import MatchTable
@@ -12,6 +13,7 @@ from cepkit.widgets.query_editor import QueryEditor
 from cepkit.widgets.reason_view import ReasonView
 from cepkit.widgets.slider_panel import SliderPanel
 from cepkit.widgets.stepper import Stepper
+from cepkit.widgets.take_bar import TakeBar
 from cepkit.widgets.timeline_view import TimelineView
 
 KINDS = {
@@ -24,6 +26,8 @@ KINDS = {
     "slider_panel": SliderPanel,
     "stepper": Stepper,
     "reason_view": ReasonView,
+    "case_view": CaseView,
+    "take_bar": TakeBar,
 }
 
 QUERY = "PATTERN SEQ(A a, B b)\nWHERE b.prise > a.price AND b.kind = '𝄞'"
@@ -185,6 +189,48 @@ FULL = {
         "live": [{"state": 1, "label": "after a", "n": 1234, "examples": ["a=1", "a=2"]}],
         "completed": ["match 7: a=1 b=4"],
         "note": "one event of all partitions",
+    },
+    "case_view": {
+        "cases": [
+            {
+                "kind": "match",
+                "must": True,
+                "label": "AAA, 10:17:01 to 10:17:03, 5 rows",
+                "holds": True,
+                "text": "A match has exactly these rows.",
+            },
+            {
+                "kind": "range",
+                "must": False,
+                "label": "AAB, 09:42:02 to 09:42:37, 37 rows",
+                "holds": False,
+                "text": "A match takes a row of this range.",
+            },
+            {"kind": "rows", "must": True, "label": "row 5", "holds": None, "text": "It is not known."},
+        ],
+        "offers": [{"id": "match", "text": "match 2"}, {"id": "range", "text": "the shown time"}],
+    },
+    "take_bar": {
+        "items": [
+            {
+                "id": "csv",
+                "title": "CSV",
+                "note": "Download 5 matches",
+                "told": "",
+                "copies": "",
+                "locked": "",
+            },
+            {"id": "html", "title": "HTML", "note": "", "told": "", "copies": "", "locked": "No matches yet"},
+            {
+                "id": "line",
+                "title": "Shell",
+                "note": "",
+                "told": "a placeholder",
+                "copies": "ls",
+                "locked": "",
+            },
+        ],
+        "told": "5 matches",
     },
     "reason_view": {
         "title": "B at 10:02",

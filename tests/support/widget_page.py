@@ -103,10 +103,15 @@ HOST = """
       own.forEach(([key, value]) => (state[key] = value));
       own.forEach(([key]) => fire(`change:${key}`));
     };
+    // A message of Python's with its buffers.
+    const hear = (content, ...buffers) => {
+      const own = buffers.map((buffer) => revived({ bytes_of_float64: buffer }));
+      [...(calls.get("msg:custom") ?? [])].forEach((call) => call(content, own));
+    };
     const n_listeners = () => [...calls.values()].reduce((sum, all) => sum + all.length, 0);
     const cleanup = await widget.render({ model, el });
     const remove = () => { cleanup(); style.remove(); };
-    hosts[name] = { model, el, saved, receive, n_listeners, remove, exports: Object.keys(module) };
+    hosts[name] = { model, el, saved, receive, hear, n_listeners, remove, exports: Object.keys(module) };
   };
 }
 """

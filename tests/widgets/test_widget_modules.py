@@ -84,6 +84,8 @@ SHOWN = {
     "match_table": ("10:19", {"rows": [["1", "11:59"]], "numbers": ["1"]}, "11:59"),
     "slider_panel": ("60 min", {"sliders": []}, "No constants"),
     "stepper": ("4 of 10 events", {"position": 5}, "5 of 10 events"),
+    "case_view": ("1 of 3 hold", {"cases": FULL["case_view"]["cases"][:1]}, "1 of 1 hold"),
+    "take_bar": ("5 matches", {"told": "7 matches"}, "7 matches"),
     "reason_view": ("1 of 2 met", {"lines": [{"text": "it is", "is_met": True}]}, "1 of 1 met"),
 }
 
@@ -99,7 +101,7 @@ def test_it_draws_and_follows(page, show, stem):
     assert page.evaluate("hosts.widget.exports") == ["default"]
 
 
-@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("stem", sorted({*STEMS} - {"case_view"}))  # its list grows by the user's own cases
 def test_content_does_not_move_the_page(page, show, stem):
     empty = show(stem, KINDS[stem]())
     heights = [empty.bounding_box()["height"]]
