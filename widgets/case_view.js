@@ -63,7 +63,9 @@ function render({ model, el }) {
     );
     show.append(node("span", "mark", mark), node("span", "wish", WISHES[must]), node("span", "label", label));
     show.setAttribute("aria-label", `must ${must ? "match" : "not match"}, ${word}: ${label}. ${text}`);
-    show.onkeydown = ({ key }) => key === "Delete" && wish({ act: "drop", number: k });
+    show.onkeydown = ({ key }) => {
+      if (key === "Delete") wish({ act: "drop", number: k }); // false would take other keys away
+    };
     const test = button("test", "Copy a pytest test of this case", () => copyTest(k, test), "test");
     const drop = button("×", "Remove this case", () => wish({ act: "drop", number: k }), "drop");
     item.append(show, test, drop);
@@ -129,7 +131,9 @@ function render({ model, el }) {
     listened = found;
     listened.addEventListener("keydown", press);
   });
-  root.onfocusout = ({ relatedTarget }) => root.contains(relatedTarget) || tell("");
+  root.onfocusout = ({ relatedTarget }) => {
+    if (!root.contains(relatedTarget)) tell("");
+  };
   told.onclick = () => tell("");
   model.on("msg:custom", receive);
   const unwatch = watch(model, { cases: draw, stale: draw, offers: offer });

@@ -30,6 +30,7 @@ function render({ model, el }) {
   let busy = ""; // the id of the file that Python makes
   let n = 0; // of the newest wish
   let timer = 0;
+  let isDrawn = true;
   const tell = (text) => {
     told.textContent = text;
     told.hidden = !text;
@@ -44,6 +45,7 @@ function render({ model, el }) {
     timer = setTimeout(() => own.classList.remove("done"), KEPT_MS);
   };
   const take = ({ id, copies, told: note }) => {
+    if (busy === id) return;
     tell("");
     if (copies) {
       const isCopied = copyText(root, copies);
@@ -64,26 +66,31 @@ function render({ model, el }) {
     const buttons = model.get("items").map((item) => {
       const made = button(item.title, item.locked || item.note, () => take(item));
       made.dataset.id = item.id;
-      made.disabled = Boolean(item.locked) || busy === item.id;
+      made.disabled = Boolean(item.locked);
+      made.ariaBusy = busy === item.id;
       made.classList.toggle("busy", busy === item.id);
       return made;
     });
     const first = buttons.findIndex(({ dataset }) => CODE.has(dataset.id));
     if (first >= 0) buttons.splice(first, 0, node("span", "copy", "copy"));
+    isDrawn = false; // the focus leaves the old buttons
     list.replaceChildren(...buttons);
     if (focused) list.querySelector(`[data-id="${focused}"]`)?.focus();
+    isDrawn = true;
   };
   const receive = (answer, buffers) => {
     if (answer.by !== by || answer.n !== n) return;
-    if (answer.error) tell(answer.error);
-    else {
-      download(answer.file, answer.mime, buffers[0]);
-      tell(answer.note);
-    }
+    if (!answer.error) download(answer.file, answer.mime, buffers[0]);
     finish(busy, !answer.error);
+    tell(answer.error || answer.note);
   };
-  root.onkeydown = ({ key }) => key === "Escape" && tell("");
-  root.onfocusout = ({ relatedTarget }) => root.contains(relatedTarget) || tell("");
+  // A handler that returns false would take the key away, so these return nothing.
+  root.onkeydown = ({ key }) => {
+    if (key === "Escape") tell("");
+  };
+  root.onfocusout = ({ relatedTarget }) => {
+    if (isDrawn && !root.contains(relatedTarget)) tell("");
+  };
   told.onclick = () => tell("");
   model.on("msg:custom", receive);
   const unwatch = watch(model, { items: draw, told: draw });

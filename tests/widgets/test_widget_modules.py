@@ -1319,3 +1319,109 @@ def test_reasons_say_in_words_what_is_met(page, show):
         "✗ not met b.price > a.price",
         "The furthest partial match got to a.",
     ]
+
+
+# --- kept cases and taking away ---------------------------------------------------------------------------
+
+
+def test_an_empty_list_of_cases_takes_one_line(page, show):
+    from cepkit.widgets.case_view import CaseView
+
+    root = show("case_view", CaseView())
+    height = "(root) => ((root.style.height = 'auto'), root.offsetHeight)"
+    assert root.evaluate(height) <= 40 and "Select a match" in root.inner_text()
+    receive(page, cases=FULL["case_view"]["cases"] * 30)
+    assert root.evaluate(height) <= 140  # the list scrolls
+
+
+def test_cases_are_kept_by_click_and_by_key(page, show):
+    root = show("case_view")
+    root.get_by_role("button", name="must match").first.click()
+    root.locator("select").select_option("range")
+    root.get_by_role("button", name="must not").first.click()
+    root.locator(".show").first.focus()
+    page.keyboard.press("k")
+    page.keyboard.press("Shift+K")
+    root.locator("select").focus()
+    page.keyboard.press("k")  # in a selector, letters choose
+    wished = [{key: of for key, of in one["wanted"].items() if key not in ("by", "n")} for one in saved(page)]
+    assert wished == [
+        {"act": "keep", "what": "match", "must": True},
+        {"act": "keep", "what": "range", "must": False},
+        {"act": "keep", "what": "range", "must": True},
+        {"act": "keep", "what": "range", "must": False},
+    ]
+    receive(page, offers=[{"id": "rows", "text": "row 9"}])
+    assert root.locator("select").input_value() == "rows"
+
+
+def test_a_case_is_shown_tested_and_removed(page, show):
+    root = show("case_view")
+    root.locator(".show").nth(1).click()
+    root.locator(".test").nth(1).click()
+    wishes = [one["wanted"] for one in saved(page)]
+    assert [(one["act"], one["number"]) for one in wishes] == [("show", 1), ("test", 1)]
+    page.evaluate("(wish) => hosts.widget.hear({ by: wish.by, n: wish.n - 1, text: 'old' })", wishes[1])
+    assert root.locator(".test").nth(1).inner_text() == "…"
+    page.evaluate("(wish) => hosts.widget.hear({ by: wish.by, n: wish.n, text: 'def test(): …' })", wishes[1])
+    assert root.locator(".test").nth(1).inner_text() == "copied"
+    area = "Object.assign(document.body.appendChild(document.createElement('textarea')), { id: 'paste' })"
+    page.evaluate(f"{area}.focus()")
+    page.keyboard.press("Control+v")
+    assert page.locator("#paste").input_value() == "def test(): …"
+    root.locator(".test").first.click()
+    page.evaluate("(n) => hosts.widget.hear({ ...hosts.widget.model.get('wanted'), error: 'no source' })", 0)
+    assert root.locator(".told").inner_text() == "no source"
+    root.locator(".show").nth(2).focus()
+    page.keyboard.press("Delete")
+    assert saved(page)[-1]["wanted"]["act"] == "drop" and saved(page)[-1]["wanted"]["number"] == 2
+    assert not root.locator(".told").is_visible()
+
+
+def test_ticks_of_an_earlier_query_are_pale(page, show):
+    root = show("case_view")
+    opacity = "(mark) => getComputedStyle(mark).opacity"
+    assert root.locator(".mark").first.evaluate(opacity) == "1"
+    receive(page, stale=True)
+    assert float(root.locator(".mark").first.evaluate(opacity)) < 1
+    assert root.locator(".show").nth(1).get_attribute("aria-label").startswith("must not match, fails: AAB")
+
+
+def test_a_file_is_downloaded_from_the_bytes_of_a_message(page, show, tmp_path):
+    root = show("take_bar")
+    root.get_by_role("button", name="Download 5 matches").click()
+    wish = saved(page)[0]["wanted"]
+    assert wish["id"] == "csv" and root.locator("[data-id=csv]").get_attribute("aria-busy") == "true"
+    root.locator("[data-id=csv]").click()
+    assert len(saved(page)) == 1  # one file at a time
+    answer = {
+        "by": wish["by"],
+        "n": wish["n"],
+        "file": "matches.csv",
+        "mime": "text/csv",
+        "note": "the first 5",
+    }
+    send = "([answer, bytes]) => hosts.widget.hear(answer, bytes)"
+    page.evaluate(send, [{**answer, "by": "another view"}, "YSxiCjEsMgo="])
+    with page.expect_download() as download:
+        page.evaluate(send, [answer, "YSxiCjEsMgo="])
+    download.value.save_as(tmp_path / "a.csv")
+    assert download.value.suggested_filename == "matches.csv"
+    assert (tmp_path / "a.csv").read_text() == "a,b\n1,2\n"
+    assert root.locator(".told").inner_text() == "the first 5"
+    root.locator("[data-id=csv]").click()
+    page.evaluate(send, [{"by": wish["by"], "n": 2, "error": "the disk is full"}, ""])
+    assert root.locator(".told").inner_text() == "the disk is full"
+    page.keyboard.press("Escape")
+    assert not root.locator(".told").is_visible()
+
+
+def test_code_is_copied_at_once(page, show):
+    root = show("take_bar")
+    assert root.locator("[data-id=html]").is_disabled()
+    root.locator("[data-id=line]").click()
+    assert saved(page) == [] and root.locator(".told").inner_text() == "a placeholder"
+    area = "Object.assign(document.body.appendChild(document.createElement('textarea')), { id: 'paste' })"
+    page.evaluate(f"{area}.focus()")
+    page.keyboard.press("Control+v")
+    assert page.locator("#paste").input_value() == "ls"
