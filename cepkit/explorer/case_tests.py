@@ -102,10 +102,11 @@ def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: Tested) -> st
     functions = "".join(f"{source}\n\n\n" for source in _sources(call, tested.result.program))
     text = "\n\n".join(tests)
     imports = [f"import {name}\n" for name in ("datetime", "decimal") if f"{name}." in text]
+    sample = "from cepkit.datasets import load_sample\n" if " = load_sample(" in text else ""
     return (
         '"""Cases that a query has to keep; run them with pytest."""\n\n'
         f"{''.join(imports)}{chr(10) if imports else ''}"
-        "import pandas as pd\n\nimport cepkit  # noqa: F401  it adds df.cep\n\n\n"
+        f"import pandas as pd\n\nimport cepkit  # noqa: F401  it adds df.cep\n{sample}\n\n"
         f"{functions}"
         'def find_matches(df):\n    """Return the index labels of the rows of every match."""\n'
         f'{code}\n    rows = matches.to_frame("all", limit=None)\n'
@@ -296,7 +297,7 @@ def _reference(tested: Tested) -> str:
     note = "" if tested.is_known else "  # a placeholder: the file of your frame"
     file = tested.file
     if file.startswith("sample:"):
-        read = f"cepkit.datasets.load_sample({_spell(file.removeprefix('sample:'))})"
+        read = f"load_sample({_spell(file.removeprefix('sample:'))})"
     else:
         reader = "read_csv" if re.search(r"\.(csv|tsv)", file) else reader
         read = f"pd.{reader}({_spell(file)})"

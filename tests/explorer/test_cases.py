@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from cepkit.datasets import load_sample
 from cepkit.errors import CepError, CepWarning
 from cepkit.explorer import cases as cases_module
 from cepkit.explorer.case_tests import MOST_LITERAL
@@ -408,6 +409,20 @@ def test_a_test_of_many_rows_reads_the_file(tmp_path, monkeypatch):
         assert 'pd.read_parquet("df.parquet")  # a placeholder' in text
         assert run_here(text) == is_held
     assert verdicts == (False, True)
+
+
+def test_a_test_of_many_rows_of_a_sample_reads_the_sample():
+    explorer = opened(
+        REGEX.replace("x", "size").replace("0.5", "900"),
+        load_sample("trades"),
+        order_by=["ts", "seq"],
+        partition_by=None,
+    )
+    explorer._file = "sample:trades", True
+    explorer.keep(False, rows=range(0, 900, 3))
+    assert explorer.wait(60).verdicts == (True,)
+    text = explorer.write_test(0)
+    assert 'df = load_sample("trades")\n' in text and run_here(text)
 
 
 TYPED = {

@@ -110,6 +110,8 @@ def test_a_still_picture_comes_with_the_widget(stem, is_full, monkeypatch):
 
 def test_reprs_say_what_is_in_them():
     assert {stem: repr(full(stem)) for stem in STEMS} == {
+        "case_view": "CaseView(3 cases, 1 hold)",
+        "take_bar": "TakeBar(CSV, HTML, Shell, 5 matches)",
         "data_bar": "DataBar(regex, 1,000,000 rows, symbol = AAA, 1 of 40 keys)",
         "funnel_view": "FunnelView(3 steps)",
         "match_table": "MatchTable(20 rows x 2 columns, page 50000000000000000001 of 100000000000000000000, "
