@@ -21,9 +21,10 @@ function render({ model, el }) {
   const hint = node("span", "hint", HINT);
   hint.title = HINT;
   const keepers = [
-    button("✓ must match", "Keep it as a case that must match (key K)", () => keep(true), "keep"),
-    button("✗ must not", "Keep it as a case that must not match (keys Shift+K)", () => keep(false), "keep"),
+    button("✓", "Keep it as a case that must match (key K)", () => keep(true), "keep"),
+    button("✗", "Keep it as a case that must not match (keys Shift+K)", () => keep(false), "keep"),
   ];
+  [" must match", " must not"].forEach((words, k) => keepers[k].append(node("span", "words", words)));
   const list = node("ul", "list");
   const told = node("p", "told");
   list.setAttribute("aria-label", "Cases");
