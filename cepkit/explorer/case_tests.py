@@ -52,7 +52,7 @@ _SAID = {
 
 
 @dataclass(frozen=True)
-class Tested:
+class CaseQuery:
     """The query that the cases belong to.
 
     Parameters
@@ -76,7 +76,7 @@ class Tested:
     is_known: bool
 
 
-def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: Tested) -> str:
+def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: CaseQuery) -> str:
     """Return a `pytest` module with a test of each case.
 
     A test writes out the rows that its case needs: the smallest part of its keys in which the case holds, or
@@ -87,7 +87,7 @@ def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: Tested) -> st
     ----------
     cases : sequence of (Case, bool or None)
         Each with whether it holds now.
-    tested : Tested
+    tested : CaseQuery
 
     Raises
     ------
@@ -115,7 +115,7 @@ def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: Tested) -> st
     )
 
 
-def _test(case: Case, is_held: bool | None, tested: Tested, used: set[str]) -> str:
+def _test(case: Case, is_held: bool | None, tested: CaseQuery, used: set[str]) -> str:
     program = tested.result.program
     names = _columns_to_read(program)
     key = case.relation, case.must
@@ -164,7 +164,7 @@ def _columns_to_read(program: BoundQuery) -> list[str]:
 
 
 def _smallest(
-    case: Case, is_held: bool | None, tested: Tested, names: Sequence[str]
+    case: Case, is_held: bool | None, tested: CaseQuery, names: Sequence[str]
 ) -> tuple[list[int], str] | None:
     """Return the rows and the columns, as text, of the smallest frame that shows the case as it is.
 
@@ -292,7 +292,7 @@ def _wrapped(name: str, begin: str, values: Sequence[str], end: str, indent: int
 # --- the frame from its file
 
 
-def _reference(tested: Tested) -> str:
+def _reference(tested: CaseQuery) -> str:
     reader = "read_parquet"
     note = "" if tested.is_known else "  # a placeholder: the file of your frame"
     file = tested.file
@@ -311,7 +311,7 @@ def _reference(tested: Tested) -> str:
     return f"    df = {read}{note}\n{times}{numbered}"
 
 
-def _is_index_needed(tested: Tested, names: Collection[str]) -> bool:
+def _is_index_needed(tested: CaseQuery, names: Collection[str]) -> bool:
     """Return whether the query reads a level of the frame's index."""
     index = getattr(getattr(tested.result.data.source, "frame", None), "index", None)
     return any(name in names for name in getattr(index, "names", ()))

@@ -20,7 +20,7 @@ from cepkit.explorer.automaton import (
     draw_automaton,
 )
 from cepkit.explorer.board import Board
-from cepkit.explorer.case_tests import Tested
+from cepkit.explorer.case_tests import CaseQuery
 from cepkit.explorer.cases import Case
 from cepkit.explorer.choices import (
     CHOSEN,
@@ -490,11 +490,11 @@ class Explorer:
         """
         return self._kept.write_test(None if number is None else int(number))
 
-    def _tested(self) -> Tested:
+    def _tested(self) -> CaseQuery:
         result = self._present.result
         if self._reading is None or self._reading.query is None or result is None:
             raise CepError("write_test: the query has mistakes; the editor shows them")
-        return Tested(self._reading, applicable(self.text, self._call), result, *self._file)
+        return CaseQuery(self._reading, applicable(self.text, self._call), result, *self._file)
 
     def _said_cases(self) -> list[tuple[str, bool | None]]:
         said = (f"must {'match' if one.must else 'not match'}: {one.label}" for one in self.cases)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from cepkit.errors import CepError
 from cepkit.explorer.board import Board
-from cepkit.explorer.case_tests import Tested, write_tests
+from cepkit.explorer.case_tests import CaseQuery, write_tests
 from cepkit.explorer.cases import MATCH, RANGE, ROWS, Case, Verdict, judge, positions_of_rows, rows_text
 from cepkit.explorer.running.present import CASES, Presenter
 from cepkit.explorer.running.result import Result
@@ -35,7 +35,7 @@ class CaseKeeper:
         Returns the query of the last result, for tests.
     """
 
-    def __init__(self, board: Board, present: Presenter, tested: Callable[[], Tested]):
+    def __init__(self, board: Board, present: Presenter, tested: Callable[[], CaseQuery]):
         self._board, self._present, self._tested = board, present, tested
         self._cases: tuple[Case, ...] = ()
         self._verdicts: dict[Case, Verdict] = {}  # by the last result

@@ -18,14 +18,14 @@ from cepkit.explorer.running.present import Presenter
 from cepkit.language.numbers import count_text
 from cepkit.language.saying import say_query
 from cepkit.plots import theme
-from cepkit.plots.stills.png import Picture, png
+from cepkit.plots.stills.png import Picture, png, size_of
 from cepkit.results.matches import Matches, as_pandas
 
 MOST_ROWS = 500_000  # of a downloaded file
 MOST_ON_PAGE = 50  # matches in the table of a page
 OF_PAGE = ("partition_by", "order_by", "event_type", "strategy")  # choices that a page names
 _INK, _PAPER = "#1f2328", "#ffffff"  # of picture files
-_SCALE = 2.0
+_SCALE, _MARGIN = 2.0, 20
 CSV, PARQUET, PNG, SVG, HTML, CELL, LINE = "csv", "parquet", "png", "svg", "html", "cell", "line"
 _TITLES = {
     CSV: "CSV", PARQUET: "Parquet", PNG: "PNG", SVG: "SVG", HTML: "HTML", CELL: "Python", LINE: "Shell",
@@ -87,13 +87,18 @@ class Taker:
 
     def picture(self) -> Picture:
         """Return query, automaton, timeline and table as SVG text on white paper."""
-        svg = self._board.still().replace(theme.PAGE_INK, _INK)
-        head, rest = svg.split(">", 1)
-        return Picture(f'{head}><rect width="100%" height="100%" fill="{_PAPER}"/>{rest}')
+        svg = self._board.still().replace(theme.PAGE_INK, _INK).replace(";max-width:100%;height:auto", "")
+        width, height = (length + 2 * _MARGIN for length in size_of(svg))
+        inner = svg.replace("<svg ", f'<svg x="{_MARGIN}" y="{_MARGIN}" ', 1)
+        return Picture(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+            f'viewBox="0 0 {width:g} {height:g}"><rect width="100%" height="100%" fill="{_PAPER}"/>'
+            f"{inner}</svg>"
+        )
 
     def png(self) -> bytes:
         """Return the picture as the bytes of a PNG file."""
-        return png(self.picture(), _SCALE)
+        return png(self.picture(), _SCALE, is_small=False)
 
     def page(self) -> str:
         """Return the text of a stand-alone HTML page."""

@@ -58,10 +58,9 @@ def command_of(
     Examples
     --------
     >>> from cepkit.explorer.query.text import read_text
-    >>> text = "a b\na: x > 1\nb: x < 'it''s'\nwithin: 5 min, exclusive"
-    >>> print(command_of(read_text(text, {}), {"order_by": "t"}, "df.parquet"))
-    cepkit match df.parquet 'a b' --define 'a=x > 1' --define 'b=x < '"'"'it'"'"''"'"'s'"'"'' \
-    --within '5 min' --within-exclusive --order-by t
+    >>> text = "a b\na: x > 1\nb: y < 1\nwithin: 5 s"
+    >>> command_of(read_text(text, {}), {}, "df.csv")
+    "cepkit match df.csv 'a b' --define 'a=x > 1' --define 'b=y < 1' --within '5 s'"
     """
     words = ["cepkit", "match", file, *_query_words(reading, dict(call), schema or {})]
     return " ".join(map(shlex.quote, words))

@@ -17,12 +17,12 @@ _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 
 
-def png(svg: str, scale: float = SCALE) -> bytes:
+def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
     """Return SVG text as the bytes of a PNG file with a transparent ground.
 
     The text colour of the page becomes `theme.INK`, which is readable on light and dark paper. Equal texts
     give equal bytes, because the fonts come with the package. Other fonts are used only for characters that
-    those fonts lack.
+    those fonts lack. A small file has a palette, in which pale and narrow marks may lose their colour.
 
     Examples
     --------
@@ -42,6 +42,8 @@ def png(svg: str, scale: float = SCALE) -> bytes:
         serif_family="DejaVu Sans",
         monospace_family="DejaVu Sans Mono",
     )
+    if not is_small:
+        return bytes(full)
     small = io.BytesIO()
     with Image.open(io.BytesIO(full)) as image:
         palette = image.convert("RGBA").quantize(_COLOURS, method=Image.Quantize.FASTOCTREE)
