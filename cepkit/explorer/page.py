@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from cepkit.explorer.running.pages import cells, is_number
+from cepkit.explorer.table.texts import columns_of
+from cepkit.insight.value_text import cell
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff;
@@ -111,12 +112,12 @@ def _section(title: str, content: str) -> str:
 def _table(frame: pd.DataFrame, told: str) -> str:
     if not len(frame):
         return "<p>No matches.</p>"
-    sides = [' class="right"' if is_number(of) else "" for of in frame.dtypes]
+    sides = [' class="right"' if of["align"] == "right" else "" for of in columns_of(frame)]
     names = zip(sides, frame.columns, strict=True)
     head = "".join(f"<th{side}>{_escape(str(name))}</th>" for side, name in names)
     rows = (
         "".join(f"<td{side}>{_escape(text)}</td>" for side, text in zip(sides, row, strict=True))
-        for row in cells(frame)
+        for row in zip(*([cell(one) for one in frame[name]] for name in frame.columns), strict=True)
     )
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     note = f'<p class="soft">{_escape(told)}</p>' if told else ""
