@@ -319,7 +319,7 @@ def _is_index_needed(tested: CaseQuery, names: Collection[str]) -> bool:
 
 def _labels(result: Result, rows: np.ndarray) -> list[Any] | None:
     """Return the index labels of rows if text can have them; None: use the numbers of the rows."""
-    if not result.has_labels:
+    if not result.names.has_labels:
         return None
     given = result.data.source.index_labels(rows)
     labels = [one.item() if isinstance(one, np.generic) else one for one in given]
