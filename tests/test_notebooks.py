@@ -16,6 +16,7 @@ from cepkit.language.expressions.functions import BUILT_IN_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+TUTORIALS = PATHS[:3]
 MOST_BYTES = 200_000  # without pictures
 MOST_BYTES_OF_A_PICTURE = 60_000
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,6 +64,55 @@ def test_saving_keeps_what_is_shown(notebook, execute):
     again = json.loads(execute.saved(notebook))
     assert [output for cell in code_cells(again) for output in cell["outputs"]] == before
     assert "widgets" not in again["metadata"] and "execution" not in again["cells"][1]["metadata"]
+
+
+def test_saving_merges_what_a_cell_prints(execute):
+    """The kernel cuts a stream into outputs as time passes."""
+    prints = [{"output_type": "stream", "name": "stdout", "text": [text]} for text in ("a\n", "b\n")]
+    warns = {"output_type": "stream", "name": "stderr", "text": "c\n"}
+    cell = {"cell_type": "code", "metadata": {}, "source": "", "outputs": [*prints, warns, prints[0]]}
+    saved = json.loads(execute.saved({"cells": [cell], "metadata": {}}))
+    assert [one["text"] for one in saved["cells"][0]["outputs"]] == ["a\nb\n", "c\n", "a\n"]
+
+
+def test_its_metadata_is_complete(notebook):
+    """JupyterLab adds what is missing when it opens a notebook. Then it asks to save it on closing."""
+    kernel, language = (notebook["metadata"][name] for name in ("kernelspec", "language_info"))
+    assert set(kernel) == {"name", "display_name", "language"}
+    assert {"name", "version", "mimetype", "codemirror_mode", "pygments_lexer", "file_extension"} < set(
+        language
+    )
+    assert all(cell["id"] for cell in notebook["cells"])
+
+
+def test_readers_see_no_test_code(notebook):
+    """Checks are in the last cell. JupyterLab, JupyterBook and nbconvert hide it, each by its own mark."""
+    *shown, last = notebook["cells"]
+    assert not any(
+        re.search(r"^\s*assert |\bassert_\w+\(", line) for cell in shown for line in lines_of(cell)
+    )
+    if last["cell_type"] == "code":
+        assert lines_of(last)[0].startswith("# "), "JupyterLab shows the first line"
+        assert last["metadata"] == {
+            "jupyter": {"source_hidden": True},
+            "tags": ["hide-input", "remove-cell"],
+            "transient": {"remove_source": True},
+        }
+        assert last["outputs"] == []
+
+
+def test_tutorials_use_public_names_only(path, notebook):
+    """A reader copies their cells to data of his own."""
+    if path not in TUTORIALS:
+        return
+    source = "\n".join(line for cell in code_cells(notebook) for line in lines_of(cell))
+    assert not re.search(r"\bexperiments\b|\.board\b|\b\w\._\w", source)
+    imported = re.findall(r"^(?:from|import) (cepkit[\w.]*)", source, re.MULTILINE)
+    assert set(imported) <= {"cepkit", "cepkit.datasets", "cepkit.pipelines", "cepkit.results.comparison"}
+
+
+def lines_of(cell):
+    return "".join(cell["source"]).splitlines()
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -136,7 +186,7 @@ def runs_at_scale(path, scale, execute, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS[:3], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorials_run_at_another_scale(path, execute, monkeypatch):
     runs_at_scale(path, 3, execute, monkeypatch)
 

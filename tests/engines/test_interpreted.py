@@ -139,6 +139,25 @@ def test_a_compiled_kernel_takes_over(name, monkeypatch):
     np.testing.assert_array_equal(found.last, expected.last)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_query_with_many_live_starts_is_compiled_after_a_while(threads, monkeypatch):
+    """A kernel with a queue looks at few of them. Such a query took minutes on a million rows."""
+    pattern, define = QUERIES["queue"]
+    program, events = prepared(pattern, define, stream(4000), partition_by="k", order_by="t")
+    expected = match_regex(program, events, tier="compiled", threads=threads)
+    monkeypatch.setattr(tiers, "compile_later", lambda text: None)
+    monkeypatch.setattr(tiers, "reason_to_compile", lambda *_: None)
+    patient, hasty, steps = Run(), Run(), []
+    match_regex(program, events, threads=threads, run=patient)
+    assert patient.tier == "interpreted" and patient.work > 4000
+    monkeypatch.setattr(engine, "MOST_INTERPRETED_WORK", 1000)
+    found = match_regex(program, events, threads=threads, run=hasty, progress=steps.append)
+    assert hasty.tier == "compiled" and hasty.work < patient.work and hasty.threads == threads
+    assert sum(steps) == 4000
+    np.testing.assert_array_equal(found.first, expected.first)
+    np.testing.assert_array_equal(found.last, expected.last)
+
+
 def test_a_query_that_cannot_be_interpreted_says_why():
     frame = pd.DataFrame({"x": [1.0, 2.0]})
     program, events = prepared("up", {"up": "exp(x) > 2"}, frame)

@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from cepkit.engines.regex.matching import match_regex
-from cepkit.errors import CepError, ColumnNotFoundError
+from cepkit.errors import CepError
 from cepkit.partition_and_compose.experiments import benchmark_runs as paper
 from cepkit.partition_and_compose.experiments import scaling, topologies
 from cepkit.partition_and_compose.experiments.aggregates import incremental_against_recomputed
-from cepkit.partition_and_compose.experiments.shift_idioms import MISTAKES, shift_idiom_mistakes
 from cepkit.partition_and_compose.experiments.statements import statements
 
 # Hundreds of thousands of events: without compiled kernels that takes an hour, and shows nothing of its own.
@@ -228,48 +227,3 @@ def test_parsing_in_parts_gives_the_same_frame():
 
 def test_best_of_the_paper():
     assert scaling.PAPER_BEST.loc["finance5"].tolist() == pytest.approx([8, 3.13], abs=0.01)
-
-
-# --- shift idioms -----------------------------------------------------------------------------------------
-
-
-def trades(prices, symbols=None, ts=None):
-    n = len(prices)
-    ts = pd.Timestamp("2012-01-03") + pd.to_timedelta(range(n) if ts is None else ts, "s")
-    return pd.DataFrame({"ts": ts, "symbol": symbols or ["A"] * n, "price": prices, "seq": range(n)})
-
-
-def compare(question, frame):
-    mistake = next(m for m in MISTAKES if m.question.startswith(question))
-    frame = mistake.spoil(frame) if "sorted" not in mistake.question else frame
-    return mistake.found(frame).tolist(), mistake.right(frame).tolist()
-
-
-def test_shift_without_groupby_looks_at_another_symbol():
-    frame = trades([100, 50, 100, 52], ["A", "B", "A", "B"])
-    assert compare("a price 1 %", frame) == ([2], [3])
-
-
-def test_a_run_of_four_rises_is_one_of_three():
-    assert compare("three rises", trades([1, 2, 3, 4, 5])) == ([3, 4], [3])
-
-
-def test_a_missing_price_is_no_drop():
-    prices = [10] * 48 + [11, 12, 13]  # the 50th, 12, will be missing
-    assert compare("a rise, then a drop; every 50th", trades(prices)) == ([49], [])
-
-
-def test_ties_in_another_order_are_another_walk():
-    frame = trades([1, 2, 1], ts=[0, 1, 1]).iloc[[0, 2, 1]]
-    assert compare("a rise, then a drop; rows sorted", frame) == ([], [2])
-
-
-def test_an_m_may_begin_within_a_leg():
-    prices = [9, 10, 12, 11, 13, 9.5]  # from 10: up, down to 11, up, down below 10; a leg began at 9
-    found, right = compare("an M", trades(prices))
-    assert (found, right) == ([], ["A/5"])
-
-
-def test_mistakes_say_which_column_is_missing():
-    with pytest.raises(ColumnNotFoundError, match="column 'seq' not found"):
-        shift_idiom_mistakes(pd.DataFrame({"ts": [], "symbol": [], "price": []}))

@@ -22,6 +22,7 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.regex import Interpreter
 from cepkit.engines.regex.tiers import (
+    AUTO,
     COMPILED,
     INTERPRETED,
     compile_if_it_pays,
@@ -44,6 +45,8 @@ _EVENTS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 24
 _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
 _EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take over
+# Visited partial matches. To interpret this many takes about as long as to compile a kernel.
+MOST_INTERPRETED_WORK = 1 << 25
 _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
@@ -78,6 +81,19 @@ class Run:
         """Add the work of a call, and keep the largest number of live starts."""
         self.work += work
         self.most_live = max(self.most_live, most_live)
+
+
+class _BoundedRun(Run):
+    """The run of an interpreter. It ends when a kernel would have been compiled in the meantime."""
+
+    def note(self, work: int, most_live: int) -> None:
+        super().note(work, most_live)
+        if self.work > MOST_INTERPRETED_WORK:
+            raise _CompileNowError
+
+
+class _CompileNowError(Exception):
+    pass
 
 
 def match_regex(
@@ -126,6 +142,35 @@ def match_regex(
     threads = _threads(program, events, threads)
     inputs = program.inputs(events.columns)
     kernel = kernel_for(program, inputs, events.n_events, tier)
+    if tier == AUTO and isinstance(kernel, Interpreter):
+        bounded, steps = _BoundedRun(), []
+
+        def step(n: int) -> None:
+            steps.append(n)
+            if progress is not None:
+                progress(n)
+
+        try:
+            found = _match(program, kernel, events, inputs, threads, step, bounded)
+        except _CompileNowError:
+            if progress is not None:
+                progress(-sum(steps))  # the kernel begins again
+            kernel = program.matching(inputs)
+        else:
+            vars(run).update(vars(bounded))
+            return found
+    return _match(program, kernel, events, inputs, threads, progress, run)
+
+
+def _match(
+    program: Program,
+    kernel: Kernel | Interpreter,
+    events: Events,
+    inputs: Inputs,
+    threads: int,
+    progress: Callable[[int], None] | None,
+    run: Run,
+) -> MatchSet:
     run.tier = tier_of(kernel)
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
         run.n_blocks, run.threads = 1, 1
@@ -328,7 +373,7 @@ def _match_blocks(
     def match_block(b: int) -> tuple[np.ndarray, np.ndarray]:
         if not hasattr(local, "state"):
             local.state = kernel.new_state(blocks.partitions_per_block)
-            local.run = Run()
+            local.run = type(run)()
             runs.append(local.run)
         else:
             local.state.clear()

@@ -1,7 +1,7 @@
 """Selectivity and speed of the nine benchmarks of "Partition and Compose" (DEBS 2012), tables 5 and 6.
 
 Further experiments are in `aggregates` (incremental and recomputed aggregates), `topologies` and `scaling`
-(split and merge, figures 7 to 10) and `shift_idioms` (errors of shift idioms).
+(split and merge, figures 7 to 10).
 """
 
 from __future__ import annotations

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_MATCHES = 30
+MOST_LETTERS = 120  # of the labels under the events
 _ROW_PIXELS = 17
 _PANEL_PIXELS = 58
 
 
 def match_rows(
-    labels: list[str], lineages: Mapping[str, pd.DataFrame], *, title: str | None = None
+    labels: list[str],
+    lineages: Mapping[str, pd.DataFrame],
+    *,
+    totals: Mapping[str, int] | None = None,
+    title: str | None = None,
 ) -> go.Figure:
     """Draw the matches of several queries over one short stream, a panel per query.
 
@@ -30,6 +35,8 @@ def match_rows(
     lineages : mapping of str to pandas.DataFrame
         One frame per panel, one row per matched event: ``match`` (its number), ``variable``, ``position``
         (place in the stream), as `Matches.lineage` returns them.
+    totals : mapping of str to int, optional
+        Numbers of all matches by panel, when the lineages are of the first ones only.
     title : str, optional
         Title, shown literally.
 
@@ -50,7 +57,9 @@ def match_rows(
         for name, rows in lineages.items()
     }
     n_rows = [max(1, rows["match"].nunique()) for rows in shown.values()]
-    names = [_panel_name(name, rows["match"].nunique()) for name, rows in lineages.items()]
+    if totals is None:
+        totals = {name: rows["match"].nunique() for name, rows in lineages.items()}
+    names = [_panel_name(name, totals[name], rows["match"].nunique()) for name, rows in shown.items()]
     pixels = _ROW_PIXELS * sum(n_rows) + _PANEL_PIXELS * len(n_rows)
     figure = make_subplots(
         rows=len(n_rows), cols=1, shared_xaxes=True, row_heights=n_rows, subplot_titles=names,
@@ -82,8 +91,10 @@ def match_rows(
             in_legend.add(variable)
         lanes = {"range": [n_rows[panel - 1] + 0.7, 0.3], "showticklabels": False, "showgrid": False}
         figure.update_yaxes(zeroline=False, **lanes, **at)
+    letters = max(map(len, labels), default=0) + 1
+    every = 1 + len(labels) * letters // MOST_LETTERS
     figure.update_xaxes(
-        tickvals=list(range(len(labels))), ticktext=[escaped(label) for label in labels],
+        tickvals=list(range(0, len(labels), every)), ticktext=[escaped(one) for one in labels[::every]],
         range=[-0.5, len(labels) - 0.5], gridcolor=theme.GRID, zeroline=False, showticklabels=True,
     )  # fmt: skip
     figure.update_layout(
@@ -99,7 +110,7 @@ def match_rows(
     return figure
 
 
-def _panel_name(name: str, n: int) -> str:
+def _panel_name(name: str, n: int, n_shown: int) -> str:
     count = "no match" if n == 0 else "1 match" if n == 1 else f"{n:,} matches"
-    more = f", the first {MAX_MATCHES} shown" if n > MAX_MATCHES else ""
+    more = f", the first {n_shown} shown" if n > n_shown else ""
     return f"<b>{escaped(name)}</b>: {count}{more}"

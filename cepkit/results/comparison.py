@@ -1,0 +1,101 @@
+"""`compare`: the matches of several queries over the same events, in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cepkit.errors import CepError
+from cepkit.results.matches import Matches
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+MOST_EVENTS = 120  # more do not fit beside each other
+
+
+def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Figure:
+    """Draw the matches of several queries over the same events, with a panel for each query.
+
+    A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
+    strategy, a window or an operator changes.
+
+    Parameters
+    ----------
+    found : mapping of str to Matches
+        The results by the names of their panels. All results are of the same frame in the same order.
+    title : str, optional
+        Title, shown literally.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Each panel shows the first 30 matches, and its name has the number of all matches. The picture ends
+        120 events after the first one that is in a match; later matches are only counted.
+
+    Raises
+    ------
+    CepError
+        When there is no result, when a value is not a `Matches`, or when the frames have different sizes.
+
+    Examples
+    --------
+    >>> import cepkit
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
+    >>> columns = {"event_type": "kind", "order_by": "ts"}
+    >>> query = "PATTERN SEQ(a x, b y)"
+    >>> found = {name: frame.cep.match(query, strategy=name, **columns) for name in ("next", "any")}
+    >>> [note.text for note in compare(found).layout.annotations]
+    ['<b>next</b>: 1 match', '<b>any</b>: 2 matches']
+    """
+    from cepkit.plots.timeline.match_rows import MAX_MATCHES, match_rows
+
+    _check(found)
+    shown = {name: matches[:MAX_MATCHES].lineage() for name, matches in found.items()}
+    first = min((int(rows["position"].min()) for rows in shown.values() if len(rows)), default=0)
+    n_events = next(iter(found.values()))._found.events.n_events
+    stop = min(first + MOST_EVENTS, n_events)
+    if n_events <= MOST_EVENTS:
+        first, stop = 0, n_events
+    return match_rows(
+        _labels(next(iter(found.values())), first, stop),
+        {name: _between(rows, first, stop) for name, rows in shown.items()},
+        totals={name: matches.count() for name, matches in found.items()},
+        title=title,
+    )
+
+
+def _check(found: Any) -> None:
+    if not isinstance(found, Mapping) or not found:
+        raise CepError("compare: give a dict of results by name, as in {'next': matches, 'any': others}")
+    for name, matches in found.items():
+        if not isinstance(matches, Matches):
+            raise CepError(
+                f"compare: {name!r} is a {type(matches).__name__}, not the result of match() on a frame "
+                "in memory"
+            )
+    sizes = {name: matches._found.events.n_events for name, matches in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise CepError(f"compare: the results are of different frames; their numbers of events are {sizes}")
+
+
+def _between(rows: pd.DataFrame, first: int, stop: int) -> pd.DataFrame:
+    """Return the matches that end before ``stop``, with positions from ``first``."""
+    is_inside = rows.groupby("match")["position"].transform("max") < stop
+    inside = rows[is_inside]
+    return inside.assign(position=inside["position"] - first)
+
+
+def _labels(matches: Matches, first: int, stop: int) -> list[str]:
+    """Return a text for each event: its label in the frame, with its type unless the label is a text."""
+    rows = matches._found.events.rows(np.arange(first, stop))
+    labels = list(matches._source.index_labels(rows))
+    kind = getattr(matches.query, "event_type", None)
+    if kind is None or any(isinstance(label, str) for label in labels):
+        return [str(label) for label in labels]
+    types = matches._source.arrow(kind, rows).to_pylist()
+    return [f"{own} {label}" for own, label in zip(types, labels, strict=True)]
