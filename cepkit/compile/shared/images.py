@@ -16,7 +16,6 @@ import struct
 import sys
 import weakref
 from array import array
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.cache import cache_folder
+from cepkit.cache import cache_folder, write_whole
+from cepkit.errors import CepError
 
 _VERSION = 2  # of this form of images
 _MAGIC = b"cepkit image\n"
@@ -173,7 +173,14 @@ def write_image(name: str, module: ModuleType) -> bool:
             text = _llvm_text(compiled)
         described[key] = arguments, result
         texts.append(_with_entry(text, key, compiled.fndesc.llvm_func_name, arguments))
-    return bool(texts) and _write(path, _linked(described, texts))
+    if not texts:
+        return False
+    content = _linked(described, texts)
+    try:
+        write_whole(path, _MAGIC + _digest(content) + b"\n" + content)
+    except CepError:
+        return False
+    return True
 
 
 def _llvm_text(compiled: Any) -> str | None:
@@ -208,19 +215,6 @@ def _linked(described: dict, texts: list[str]) -> bytes:
     symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
     header = json.dumps({"functions": described, "symbols": symbols}).encode()
     return header + b"\n" + machine.emit_object(whole)
-
-
-def _write(path: Path, content: bytes) -> bool:
-    """Write an image as a whole, and return whether this worked."""
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        part.write_bytes(_MAGIC + _digest(content) + b"\n" + content)
-        os.replace(part, path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        return False
-    return True
 
 
 def image_path(name: str) -> Path | None:
