@@ -137,6 +137,19 @@ def test_a_second_process_needs_no_numba(folder):
     assert answer("1", NUMBA_DISABLE_JIT="1") == ["2", "True", "compiled"]
 
 
+def test_a_process_ends_silently_while_kernels_compile(folder):
+    begin = (
+        "from cepkit.compile.shared.background import compile_in_background\n"
+        "print(compile_in_background('text', '/missing'))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", begin], check=True, text=True,
+        capture_output=True, env={**os.environ, "CEPKIT_BACKGROUND": "1"},
+    )  # fmt: skip
+    assert run.stdout.split() == ["True"]
+    assert "ResourceWarning" not in run.stderr
+
+
 @pytest.mark.slow
 def test_a_new_query_needs_no_numba_after_warmup(folder):
     warm = (
