@@ -533,7 +533,8 @@ def test_a_view_of_lineage():
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
     view = matches.view("lineage", size=5, title="SEQ")
     assert view.note == "matches 0 to 4 of 14, 5 of 6 events shared"
-    assert view.events[0]["label"] == "0 · 0" and view.n_rows == 5
+    assert view.events[0]["label"] == "0" and view.n_rows == 5
+    assert view.axes == [{"name": "row", "texts": [str(k) for k in range(6)]}]  # the times say the same
     check_static(view)
     view.selected = {"event": 1}
     view.wanted = "5"
