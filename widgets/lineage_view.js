@@ -120,7 +120,6 @@ function render({ model, el }) {
       );
       if (step >= 16) write(svg, "n", x(e), BARS - tall - 2, one.n || "");
     });
-    axes.forEach((one, line) => axis(one, floor + LINE * (line + 1)));
     shape("path", { d: `M${LEFT},${BARS + 0.5}H${right}`, class: "rule" }, svg);
     matches.forEach((one, row) => {
       const isDim = on && !on.rows.has(row);
@@ -144,6 +143,7 @@ function render({ model, el }) {
       ),
     );
     for (const one of model.get("chains")) chain(one, on);
+    axes.forEach((one, line) => axis(one, floor + LINE * (line + 1)));
     say(chosen);
     legend.replaceChildren();
     for (const one of model.get("variables")) {

@@ -195,8 +195,7 @@ def lineage_svg(
     """Return the matches of a page, with the chains of `LineageView` below them, as SVG text."""
     styles = theme.style_of_variables(sorted(page.variables))
     mark_of = marks_of_variables(page.variables)
-    n, step = len(page.positions), (_WIDTH - _LEFT - 20) / max(1, len(page.positions))
-    step = min(step, 56.0)
+    step = min(56.0, (_WIDTH - _LEFT - 20) / max(1, len(page.positions)))
     top = 96
     parts = [drawing.text(0, 18, drawing.fitting(heading, _WIDTH, 14), size=14)]
     most = max(1, int(page.n_matches_of_event.max(initial=0)))
