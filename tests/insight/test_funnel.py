@@ -202,6 +202,13 @@ def test_a_picture_of_several_branches():
         assert list(shown) == [*steps, "matches", "reported"]
 
 
+def test_steps_with_the_same_name_have_a_bar_each():
+    frame = pd.DataFrame({"x": [1, 2, 1, 2, 3, 2, 4]})
+    define = {"up": "x > prev(x)", "down": "x < prev(x)"}
+    bar = frame.cep.funnel("up down up", define=define).plot().data[0]
+    assert list(bar.y) == ["up", "down", "up (2)", "matches", "reported"]
+
+
 def test_a_picture_of_numbers_that_no_float_holds():
     branches = [
         [("a", 1100, True), ("p", 2**1100 - 1, True), ("q", 2**1100, False), ("z", 1, True), ("n", 0, True)]
