@@ -514,3 +514,15 @@ def test_spark_frames_are_told_the_way_out():
     for name, call in (("funnel", cep.funnel), ("why_not", cep.why_not)):
         with pytest.raises(UnsupportedQueryError, match=rf"df.limit.*toPandas\(\).cep.{name}"):
             call(frame, QUERY, **KEYWORDS)
+
+
+def test_conditions_on_the_first_event_are_counted_without_enumeration():
+    rng = np.random.default_rng(5)
+    n = 150
+    frame = pd.DataFrame({"ts": range(n), "kind": rng.choice(list("ABC"), n), "x": rng.integers(0, 9, n)})
+    query = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x AND c.x > a.x"
+    keywords = {"event_type": "kind", "order_by": "ts"}
+    result = frame.cep.funnel(query, **keywords)
+    assert result.to_frame()["exact"].all()
+    n_matches = frame.cep.match(query, **keywords).count()
+    assert n_matches > 10**9 and result.count().n == n_matches
