@@ -157,6 +157,14 @@ def test_every_offered_measure_runs(seed):
     assert names[-len(chosen) :] == chosen
 
 
+def test_a_measure_of_ones_own_may_have_the_name_of_a_default_one():
+    query = cep.regex_query("up", define={"up": "x > 1"})
+    own = {"count": "max(x)"}
+    assert choose_measures(Data({}), {}, query, ["count"]) is None
+    assert choose_measures(Data({}), {}, query, ["count = max(x)"]) == own
+    assert choose_measures(Data({}), {"measures": own}, query, ["count"]) == own
+
+
 def test_a_measure_of_ones_own_is_checked():
     explorer = opened()
     wish(explorer, "measures", "count", "span = last(t) - first(t)")
@@ -301,6 +309,8 @@ def test_matches_are_counted_by_key_beyond_any_machine_word():
     assert count_by_partition(of_end, None, 3).tolist() == [2, 0, 1]
     assert count_by_partition(of_end, np.array([5, 1, 2]), 3).tolist() == [7, 0, 1]
     assert count_by_partition(of_end, [10**30, 1, 2], 3).tolist() == [10**30 + 2, 0, 1]
+    large = np.full(3, 2**63 - 1, np.uint64)
+    assert count_by_partition(of_end, large, 3).tolist() == [2**64 - 2, 0, 2**63 - 1]
 
 
 # --- the first picture

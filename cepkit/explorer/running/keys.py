@@ -14,7 +14,6 @@ from cepkit.widgets.base import counted
 
 KEYS_PER_PAGE = 12
 BY_NAME, MOST, FEWEST = "name", "most", "fewest"
-ORDERS = (BY_NAME, MOST, FEWEST)
 
 
 class Keys:
@@ -165,6 +164,7 @@ def count_by_partition(partition_of_end: np.ndarray, counts: Any, n_partitions: 
     """
     if counts is None:
         return np.bincount(partition_of_end, minlength=n_partitions)
-    total = np.zeros(n_partitions, object if isinstance(counts, list) else np.int64)
+    is_large = isinstance(counts, list) or float(np.sum(counts, dtype=np.float64)) >= 2**62
+    total = np.zeros(n_partitions, object if is_large else np.int64)
     np.add.at(total, partition_of_end, np.asarray(counts, total.dtype))
     return total
