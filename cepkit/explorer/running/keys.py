@@ -164,7 +164,6 @@ def count_by_partition(partition_of_end: np.ndarray, counts: Any, n_partitions: 
     """
     if counts is None:
         return np.bincount(partition_of_end, minlength=n_partitions)
-    is_large = isinstance(counts, list) or float(np.sum(counts, dtype=np.float64)) >= 2**62
-    total = np.zeros(n_partitions, object if is_large else np.int64)
+    total = np.zeros(n_partitions, object if isinstance(counts, list) else np.int64)
     np.add.at(total, partition_of_end, np.asarray(counts, total.dtype))
     return total
