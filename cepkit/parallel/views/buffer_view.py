@@ -140,7 +140,9 @@ def _buffers_svg(view: BufferView) -> str:
             a = [agent["name"] for agent in view.agents].index(of["agent"])
             y_of = bottom - of["value"] * scale
             colour = theme.PALETTE[a % len(theme.PALETTE)]
-            parts.append(drawing.path(f"M{x:.1f},{y_of:.1f}h{width:.1f}", stroke=colour, stroke_width=0.8))
+            parts.append(
+                drawing.path(f"M{x:.1f},{y_of:.1f}h{width:.1f}", stroke=colour, stroke_dasharray="1 3")
+            )
             words = view.agents[a]["mark"]
             parts.append(drawing.text(x + 8 + 18 * a, y_of - 3, words, size=10))
         if levels:
@@ -158,7 +160,7 @@ def _buffers_svg(view: BufferView) -> str:
         x += 50 + min(len(agent["name"]), 16) * 8
     if view.note:
         y += 22
-        parts.append(drawing.text(LEFT, y + 22, view.note, size=11))
+        parts.append(drawing.text(0, y + 22, view.note, size=10))
     if not len(view._trace.lengths_read.time):
         parts.append(drawing.text(WIDTH / 2, top + PANEL, "no readings", anchor="middle"))
     return drawing.document(WIDTH, y + 34, view.title, parts)
