@@ -31,7 +31,7 @@ _begun: set[str] = set()
 
 @atexit.register
 def _let_go() -> None:
-    """Forget the process, which goes on after this one and ends by itself; Popen would warn of it."""
+    """Forget the process: it continues after this one and ends by itself. Popen would warn of it."""
     for process in _running:
         process.returncode = 0
 

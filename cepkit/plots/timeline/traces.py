@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NARROWEST_BAND = 0.004  # share of the drawn time
-MOST_SEEN = 8  # more bands over one another cannot be told apart
+MOST_SEEN = 8  # the eye cannot tell more bands over one another apart
 STRIP = 0.06  # height of the strip of overlaps, as a share of the panel
 DIGIT_WIDTH = 0.011  # share of the drawn time; a match number that would touch the one before is left out
 
