@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cepkit.errors import CepError
@@ -66,6 +68,27 @@ def private_folder(folder: Path) -> Path:
         ) from error
     check_private(folder)
     return folder
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of a cache. Other processes never see a part of it, and several may write it at once.
+
+    Raises
+    ------
+    CepError
+        When the folder cannot be written, or the disk is full.
+    """
+    part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise CepError(
+            f"the cache folder {path.parent} cannot be written ({error.strerror}); "
+            "set CEPKIT_CACHE to a folder of yours"
+        ) from error
 
 
 def check_private(path: Path) -> None:

@@ -91,6 +91,18 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
         _current.reset(before)
 
 
+@contextmanager
+def hold(lock: Any) -> Iterator[None]:
+    """Hold a lock of `threading` for a block. A thread that waits for it runs checkpoints."""
+    checkpoint()
+    while not lock.acquire(timeout=_LOOK_S):
+        checkpoint()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def run_on_threads(
     work: Callable[[int], T],
     n: int,
@@ -243,7 +255,7 @@ class Progress:
         self._next = now + REPORT_S
         if self._bar is None:
             self._bar = self._make_bar(now - self._began)
-        self._bar.n = self._done if self._has_unit is False else round(self._done)
+        self._bar.n = round(self._done) if self._has_unit else self._done
         self._bar.refresh()
 
     def _make_bar(self, elapsed_s: float) -> Any:

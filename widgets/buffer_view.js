@@ -6,7 +6,7 @@ const PANEL = 150;
 const BELOW = 40;
 const DRAG = 4;
 const DASHES = ["", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3"];
-const FIRST_PANEL = 2; // selected first: event buffers
+const FIRST_PANEL = 2; // selected first: events in buffers
 const HINT =
   "Drag to look closer, double-click to see all. Point at a line or press arrow keys to read it. " +
   "Areas reach from least to greatest.";
@@ -20,6 +20,7 @@ function render({ model, el }) {
   const svg = surface(root, "time");
   const said = make("div", "said", root);
   const table = make("table", "", root);
+  const note = make("p", "note", root);
   said.setAttribute("aria-live", "polite");
   let data;
   let drag = null;
@@ -55,6 +56,7 @@ function render({ model, el }) {
     data = Object.fromEntries(["mean", "least", "greatest"].map((name) => [name, column(model.get(name))]));
     part.read();
     title.textContent = model.get("title");
+    note.textContent = model.get("note");
     paint();
   }
   function paint() {
@@ -92,8 +94,10 @@ function render({ model, el }) {
       const wordsOf = (one) =>
         `${model.get("agents")[agentOf(one)].mark} ${number(one.value)}${fitting.includes(one) ? "" : " (above)"}`;
       const words = levels.map(wordsOf).join(", ");
-      if (words)
-        write(svg, "level", box.x + box.w, box.y - 8, `${levels[0].model}: ${words}`.slice(0, box.w / 8));
+      if (words) {
+        const room = (box.w - 7.5 * panel.label.length) / 6.2;
+        write(svg, "level", box.x + box.w, box.y - 8, `${levels[0].model}: ${words}`.slice(0, room));
+      }
       brushes.push(shape("rect", { y: box.y, height: PANEL, width: 0, class: "brush" }, svg));
       cursors.push(shape("path", { class: "cursor" }, svg));
     });
@@ -107,7 +111,7 @@ function render({ model, el }) {
     return data.greatest.slice(p * n, (p + 1) * n);
   };
   function frame(box, panel, high) {
-    write(svg, "label", box.x, box.y - 8, `${panel.label} (${panel.unit})`);
+    write(svg, "label", box.x, box.y - 8, panel.label);
     for (const v of ticks(0, high, 4)) {
       shape("path", { d: `M${box.x},${box.y + PANEL - v * box.scale}h${box.w}`, class: "rule" }, svg);
       write(svg, "tick y", box.x - 6, box.y + PANEL - v * box.scale + 4, number(v, 8));

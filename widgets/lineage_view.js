@@ -6,7 +6,7 @@ const ROW = 18;
 const LANE = 18;
 const WIDEST = 56;
 const OTHER = { path: "M-3,0A3,3 0 1 0 3,0A3,3 0 1 0 -3,0Z", look: 6 }; // a variable of no match on this page
-const HINT = "Point at a match, an event or a chain, or click it, to see its parts.";
+const LINE = 14;
 
 function render({ model, el }) {
   const root = make("div", "cepkit-lineage_view", el);
@@ -78,12 +78,14 @@ function render({ model, el }) {
     const events = model.get("events");
     const matches = model.get("matches");
     const lanes = model.get("lanes");
+    const axes = model.get("axes");
     const chosen = model.get("selected");
     const on = lit(chosen);
     step = Math.min(WIDEST, (width() - LEFT - RIGHT) / Math.max(1, events.length));
     top = BARS + 12;
     below = top + ROW * Math.max(1, model.get("n_rows")) + (lanes.length ? 30 : 0);
-    const high = below + LANE * lanes.length + 34;
+    const floor = below + LANE * lanes.length;
+    const high = floor + 8 + LINE * axes.length;
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${width()} ${high}`);
     svg.style.height = `${high}px`;
@@ -97,9 +99,6 @@ function render({ model, el }) {
     after.disabled = !model.get("has_more");
     const most = Math.max(1, ...events.map((one) => one.n));
     const right = x(events.length - 1) + step / 2;
-    const every = Math.ceil(
-      (6.4 * Math.min(24, Math.max(...events.map((one) => one.label.length), 1)) + 8) / step,
-    );
     write(svg, "side", LEFT - 10, 16, "in matches");
     write(svg, "side faint", LEFT - 10, 32, `(at most ${most})`);
     events.forEach((one, e) => {
@@ -107,7 +106,7 @@ function render({ model, el }) {
       const tall = (BARS - 16) * (one.n / most);
       const isLit = on?.columns.has(e);
       if (isLit)
-        shape("rect", { x: x(e) - step / 2, y: 0, width: step, height: high - 30, class: "column" }, svg);
+        shape("rect", { x: x(e) - step / 2, y: 0, width: step, height: floor + 4, class: "column" }, svg);
       shape(
         "rect",
         {
@@ -120,8 +119,6 @@ function render({ model, el }) {
         svg,
       );
       if (step >= 16) write(svg, "n", x(e), BARS - tall - 2, one.n || "");
-      if (e % every === 0)
-        write(svg, "label", x(e) - Math.min(step, 14) / 2, high - 14, one.label.slice(0, 24));
     });
     shape("path", { d: `M${LEFT},${BARS + 0.5}H${right}`, class: "rule" }, svg);
     matches.forEach((one, row) => {
@@ -146,6 +143,7 @@ function render({ model, el }) {
       ),
     );
     for (const one of model.get("chains")) chain(one, on);
+    axes.forEach((one, line) => axis(one, floor + LINE * (line + 1)));
     say(chosen);
     legend.replaceChildren();
     for (const one of model.get("variables")) {
@@ -162,6 +160,17 @@ function render({ model, el }) {
         legend,
         "dashed: from the first event of a chain to the last event that it shares with the chain before",
       );
+  }
+  // Write the texts below the columns, except those for which there is no room.
+  function axis({ name, texts }, base) {
+    write(svg, "side faint", LEFT - 10, base, name);
+    let free = LEFT - 8;
+    texts.forEach((text, e) => {
+      const half = 3.1 * text.length + 3;
+      if (!text || x(e) - half < free || x(e) + half > width()) return;
+      write(svg, "n", x(e), base, text);
+      free = x(e) + half;
+    });
   }
   function mark(parent, variable, px, py, isShared) {
     const place = { transform: `translate(${px},${py})` };
@@ -195,10 +204,11 @@ function render({ model, el }) {
     const event = events.find((of) => of.position === chosen.event);
     const own = chainOf(chosen.chain);
     const names = model.get("variables").map((of) => of.name);
-    said.textContent = HINT;
+    const parts = model.get("lanes").length ? "a match, an event or a chain" : "a match or an event";
+    said.textContent = `Point at ${parts}, or click it, to see what belongs to it.`;
     if (match) {
-      const parts = match.events.map((e, i) => `${names[match.variables[i]]} = ${events[e].label}`);
-      said.textContent = `match ${match.number}: ${parts.join(", ")}`;
+      const named = match.events.map((e, i) => `${names[match.variables[i]]} = ${events[e].label}`);
+      said.textContent = `match ${match.number}: ${named.join(", ")}`;
     } else if (event) {
       said.textContent = `event ${event.label}: in ${event.n} of the ${matches.length} matches shown`;
     } else if (own) {

@@ -26,7 +26,8 @@ function render({ model, el }) {
   legend.title =
     "live partial matches: their number at the event that the stepper shows; " +
     "selected match: the states that it passes; match ends: a match is complete in this state";
-  root.append(node("h4", "title", "Automaton"), frame, legend, says);
+  const conditions = node("dl", "conditions");
+  root.append(node("h4", "title", "Automaton"), frame, conditions, legend, says);
   el.append(root);
 
   let groups = new Map(); // id -> <g> of the state
@@ -97,6 +98,10 @@ function render({ model, el }) {
         ? svg
         : node("p", "hint", "No automaton yet. Write a valid query to see its automaton here."),
     );
+    conditions.replaceChildren(
+      ...model.get("conditions").flatMap(({ name, text }) => [node("dt", "", name), node("dd", "", text)]),
+    );
+    root.classList.toggle("alone", model.get("is_alone"));
     fit();
     light();
     groups.get(focused)?.focus();
@@ -143,9 +148,10 @@ function render({ model, el }) {
       group.setAttribute("aria-label", words.filter(Boolean).join(", "));
     }
     const group = groups.get(chosen);
-    const hint = all.length
-      ? "Click a state to mark its events on the timeline and its names in the query."
-      : "";
+    const act = model.get("is_alone")
+      ? "Click a state to see what comes before it."
+      : "Click a state to mark its events on the timeline and its names in the query.";
+    const hint = all.length ? act : "";
     says.textContent = says.title = group
       ? [model.get("told"), group.getAttribute("aria-label")].filter(Boolean).join(" · ")
       : hint;
@@ -157,6 +163,7 @@ function render({ model, el }) {
     transitions: redraw,
     width: redraw,
     height: redraw,
+    conditions: redraw,
     live: light,
     lit: light,
     told: light,

@@ -5,7 +5,7 @@ const TOP = 6;
 const AXIS = 38;
 const DRAG = 4;
 const ACTIONS = ["source", "events", "partials", "removal"];
-const WORDS = { modelled: "cost model", busy: "busy, on average", home: "at home" };
+const WORDS = { modelled: "by the cost model", busy: "busy, on average", home: "mostly for it" };
 const COLUMNS = ["lane", "agent", "action", "start", "end", "low", "high", "items"];
 const HINT =
   "Drag to look closer, double-click to see all. Point at a segment or press arrow keys to read it.";
@@ -165,8 +165,9 @@ function render({ model, el }) {
       swatch(-1, k, made);
       made.append(words);
     });
+    make("span", "kind", legend, "letters: agents");
     const top = make("tr", "", table);
-    for (const words of ["agent", ...names.map((name) => `threads: ${WORDS[name]}`)])
+    for (const words of ["agent", ...names.map((name) => `threads ${WORDS[name]}`)])
       make("th", "", top, words);
     rows.forEach((row, a) => {
       const isAlone = chosen?.agent === row.agent && chosen.thread == null;

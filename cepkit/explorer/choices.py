@@ -211,4 +211,7 @@ def choose_measures(
             raise CepError(f"measures: {own!r} is no name; write 'name = expression', as in rows = count()")
         parse_expression(expression, role=f"measure {own!r}")
         chosen[own] = expression
-    return None if not chosen or list(chosen) == list(measures_of_default(query)) else chosen
+    is_default = [(name, _as_text(value)) for name, value in chosen.items()] == list(
+        measures_of_default(query).items()
+    )
+    return None if not chosen or is_default else chosen

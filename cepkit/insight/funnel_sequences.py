@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
 from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
-from cepkit.engines.counting.counts import count as count_paths
+from cepkit.engines.counting.engine import counter_of, graph_of
 from cepkit.engines.search.search import search_of
 from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
@@ -215,14 +214,17 @@ def exact_count(
     """
     if _is_single_event(bound):
         return Count(int(np.count_nonzero(accept[test_of(places.program, bound.accepts[0])])))
-    graph = state_graph_of(places.program, bound) if places.program.compiled else ""
+    graph = graph_of(places.program, bound) if places.program.compiled else ""
     if isinstance(graph, str):
         return searched_count(places, accept, bound, most_work=most_work)
     if _has_few_beginnings(places, accept, bound):
         few = searched_count(places, accept, bound, most_work=_FEW)
         if few.exact:
             return few
-    return Count(count_paths(graph, places, accept))
+    counter = counter_of(graph, places, accept)
+    if counter.work > MOST_WORK:
+        return searched_count(places, accept, bound, most_work=most_work)
+    return Count(counter.total())
 
 
 def _is_single_event(bound: BoundBranch) -> bool:

@@ -15,7 +15,7 @@ from cepkit.engines.measures.sequence_measures import default_measures, sequence
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY
 from cepkit.errors import CepError, column_not_found, nearest, warn
-from cepkit.events import Events, Source
+from cepkit.events import NULL_INTEGER, Events, Source
 from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.checks import check_ready
@@ -126,11 +126,10 @@ def warn_of_unknown_types(program: SequenceProgram, events: Events) -> None:
         unknown = [of for of in wanted if isinstance(of, str) and of not in known]
     else:
         unknown = [of for of in wanted if of is not None and not (column.values == of).any()]
-        known = np.unique(column.values[:10_000]).tolist() if unknown else []
+        known = [of for of in np.unique(column.values[:10_000]).tolist() if of != NULL_INTEGER]
     if unknown:
-        shown = f"{known[:20]}{' …' if len(known) > 20 else ''}"
+        shown = f"{known[:20]}{' …' if len(known) > 20 else ''}" if known else "no values"
         warn(
-            f"{unknown} never occurs in the column of event types, {name!r}."
-            f"{nearest(str(unknown[0]), map(str, known))} "
-            f"It has {shown}",
+            f"the column of event types, {name!r}, never has {', '.join(map(repr, unknown))}."
+            f"{nearest(str(unknown[0]), map(str, known))} It has {shown}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
     """
     from cepkit.plots.lean import LeanFigure
 
+    branches = [_with_distinct_names(steps) for steps in branches]
     counts = [n for steps in branches for _, n, _ in steps]
     positive = [n for n in counts if n > 0]
     is_log = bool(positive) and max(positive) > min(LINEAR * min(positive), LARGEST_LINEAR)
@@ -49,7 +51,7 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
         lengths = [_log_length(n, top) if is_log else n for _, n, _ in steps]
         texts = [count_text(n, exact=exact) for _, n, exact in steps]
         figure.add_bar(
-            y=[escaped(cut(name)) for name, _, _ in steps], x=lengths, text=texts,
+            y=[name for name, _, _ in steps], x=lengths, text=texts,
             textposition="outside", textfont={"size": 11}, constraintext="none", cliponaxis=False,
             name=f"branch {b}", orientation="h",
             marker={"color": theme.PALETTE[b % len(theme.PALETTE)]},
@@ -72,11 +74,22 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
     return figure
 
 
+def _with_distinct_names(steps: Sequence[tuple[str, int, bool]]) -> list[tuple[str, int, bool]]:
+    """Return steps with their names as labels of bars: the second ``up`` is ``up (2)``."""
+    seen: Counter[str] = Counter()
+    made = []
+    for name, n, exact in steps:
+        label = escaped(cut(name))
+        seen[label] += 1
+        made.append((label if seen[label] == 1 else f"{label} ({seen[label]})", n, exact))
+    return made
+
+
 def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
     """Return an order of the bars that keeps the order of each branch."""
     merged: list[str] = []
     for steps in branches:
-        own = [escaped(cut(name)) for name, _, _ in steps]
+        own = [name for name, _, _ in steps]
         for i, name in enumerate(own):
             if name not in merged:
                 following = next((later for later in own[i + 1 :] if later in merged), None)

@@ -36,7 +36,8 @@ class LineagePage(NamedTuple):
 
     numbers: tuple[int, ...]  # of the matches
     positions: np.ndarray  # int64, (n_events,): rising
-    labels: tuple[str, ...]  # of the events
+    rows: tuple[str, ...]  # names of the events' rows; "" if unknown
+    times: tuple[str, ...]  # of the events; all "" if they say the same as the rows
     n_matches_of_event: np.ndarray  # int64, (n_events,): among the matches of the page
     match_of_item: np.ndarray  # int64, (n_items,): row
     event_of_item: np.ndarray  # int64, (n_items,): column
@@ -49,6 +50,21 @@ class LineagePage(NamedTuple):
         """Number of events in more than one match of the page."""
         return int((self.n_matches_of_event > 1).sum())
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The row and the time of each event, or its position in the stream if its row is unknown."""
+        said = zip(self.rows, self.times, strict=True)
+        known = (" · ".join(filter(None, of)) for of in said)
+        return tuple(
+            label or f"position {at}" for label, at in zip(known, self.positions.tolist(), strict=True)
+        )
+
+    @property
+    def axes(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The texts below the columns, line by line, and what each line has."""
+        lines = [("row", self.rows), ("time", self.times)]
+        return [(name, texts) for name, texts in lines if any(texts)]
+
 
 def lineage_page(
     rows: pd.DataFrame, chains: pd.DataFrame | None = None, *, most_events: int = MOST_EVENTS
@@ -59,7 +75,7 @@ def lineage_page(
     ----------
     rows : pandas.DataFrame
         One row per matched event, as ``matches.lineage()`` returns them: ``match``, ``variable``,
-        ``position``, ``index``. An optional column ``time`` (a text) becomes a part of the labels.
+        ``position``, ``index``. An optional column ``time`` (a text) is shown, too.
     chains : pandas.DataFrame, optional
         The result of ``matches.run.chains_frame()``. Its events between the first and the last one of the
         page have columns, too.
@@ -85,14 +101,17 @@ def lineage_page(
     event = np.searchsorted(positions, position[kept])
     match = np.array([place[number] for number in shown["match"].tolist()], np.int64)
     pairs = np.unique(np.stack([event, match]), axis=1)
-    label_of = dict(zip(position.tolist(), map(str, rows["index"].tolist()), strict=True))
+    row_of = dict(zip(position.tolist(), map(str, rows["index"].tolist()), strict=True))
+    time_of: dict[int, str] = {}
     if "time" in rows.columns:
-        times = dict(zip(position.tolist(), map(str, rows["time"].tolist()), strict=True))
-        label_of = {at: f"{label} · {times[at]}" for at, label in label_of.items()}
+        time_of = dict(zip(position.tolist(), map(str, rows["time"].tolist()), strict=True))
+    if time_of == row_of:
+        time_of = {}
     return LineagePage(
         numbers,
         positions,
-        tuple(label_of.get(at, f"position {at}") for at in positions.tolist()),
+        tuple(row_of.get(at, "") for at in positions.tolist()),
+        tuple(time_of.get(at, "") for at in positions.tolist()),
         np.bincount(pairs[0], minlength=len(positions)),
         match,
         event,
@@ -150,8 +169,9 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     axis = {"gridcolor": theme.GRID, "zeroline": False}
     figure.update_xaxes(range=[-0.5, max(n, 1) - 0.5], **axis)
     figure.update_xaxes(
-        tickvals=list(range(0, n, every)), ticktext=labels[::every], title={"text": "event"}, row=2, col=1
-    )
+        tickvals=list(range(0, n, every)), ticktext=labels[::every],
+        title={"text": " · ".join(name for name, _ in page.axes) or "event"}, row=2, col=1,
+    )  # fmt: skip
     figure.update_yaxes(
         title={"text": "in matches"}, rangemode="tozero", tickformat="d", nticks=4, row=1, col=1, **axis
     )
@@ -175,8 +195,7 @@ def lineage_svg(
     """Return the matches of a page, with the chains of `LineageView` below them, as SVG text."""
     styles = theme.style_of_variables(sorted(page.variables))
     mark_of = marks_of_variables(page.variables)
-    n, step = len(page.positions), (_WIDTH - _LEFT - 20) / max(1, len(page.positions))
-    step = min(step, 56.0)
+    step = min(56.0, (_WIDTH - _LEFT - 20) / max(1, len(page.positions)))
     top = 96
     parts = [drawing.text(0, 18, drawing.fitting(heading, _WIDTH, 14), size=14)]
     most = max(1, int(page.n_matches_of_event.max(initial=0)))
@@ -208,18 +227,23 @@ def lineage_svg(
         parts.append(drawing.text(_LEFT - 10, bottom + 20, "chains", anchor="end", size=10))
         parts += _draw_chains(chains, lanes, bottom + 26, step)
         bottom += 26 + _ROW * len(lanes)
-    every = max(1, -(-n // 12))
-    for e in range(0, n, every):
-        words = drawing.fitting(page.labels[e], every * step - 4, 10)
-        parts.append(drawing.text(_LEFT + (e + 0.5) * step, bottom + 14, words, anchor="middle", size=10))
+    for name, texts in page.axes:
+        bottom += 14
+        parts.append(drawing.text(_LEFT - 10, bottom, name, anchor="end", size=10))
+        free = _LEFT - 8.0
+        for e, words in enumerate(texts):
+            x, half = _LEFT + (e + 0.5) * step, 3.1 * len(words) + 3
+            if words and x - half >= free and x + half <= _WIDTH:
+                parts.append(drawing.text(x, bottom, words, anchor="middle", size=10))
+                free = x + half
     x = _LEFT
     for variable in page.variables:
-        place = f"translate({x + 6},{bottom + 36})"
+        place = f"translate({x + 6},{bottom + 22})"
         d = MARKS[mark_of[variable] % len(MARKS)]
         parts.append(drawing.path(d, fill=styles[variable].colour, transform=place))
-        parts.append(drawing.text(x + 16, bottom + 40, drawing.fitting(variable, 110)))
+        parts.append(drawing.text(x + 16, bottom + 26, drawing.fitting(variable, 110)))
         x += 36 + min(len(variable), 16) * 8
-    return drawing.document(_WIDTH, bottom + 52, heading, parts)
+    return drawing.document(_WIDTH, bottom + 38, heading, parts)
 
 
 def _draw_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: float, step: float) -> list[str]:

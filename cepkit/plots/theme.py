@@ -52,6 +52,17 @@ def band_colour(depth: int, most: int) -> str:
     return _BAND.format(BAND + (DARKEST_BAND - BAND) * share)
 
 
+def strip_colour(depth: int, most: int) -> str:
+    """Return the colour of a strip where ``depth`` bands overlap, from pale to full with their number.
+
+    Examples
+    --------
+    >>> strip_colour(1, 200), strip_colour(200, 200)
+    ('rgba(86,180,233,0.154)', 'rgba(86,180,233,1)')
+    """
+    return _BAND.format(0.15 + 0.85 * depth / most)
+
+
 def edge_colour(most: int) -> str:
     """Return the colour of the edges of bands when up to ``most`` bands overlap.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def view_of(of: Any, what: str | None, settings: dict) -> View | NfaView:
 def _(of: RegexQuery, what: str | None, settings: dict) -> NfaView:
     one_of(what, ("nfa",), "a query")
     texts = {name: str(expression) for name, expression in of.define}
-    return _nfa(states(positions(of.pattern)), texts, settings)
+    return _nfa(states(positions(of.pattern)), texts, texts.items(), settings)
 
 
 @view_of.register(SequenceQuery)
@@ -92,7 +93,14 @@ def _(of: SequenceQuery, what: str | None, settings: dict) -> NfaView:
     from cepkit.plots.automata.nfa import sequence_states
 
     one_of(what, ("nfa",), "a query")
-    return _nfa(sequence_states(branches(of))[0], {}, settings)
+    types = {
+        component.variable: f"type {component.event_type}"
+        for branch in branches(of)
+        for component in branch.components
+        if component.event_type is not None
+    }
+    conditions = [*types.items(), *(("where", str(condition)) for condition in of.where)]
+    return _nfa(sequence_states(branches(of))[0], {}, conditions, settings)
 
 
 @view_of.register(Explanation)
@@ -138,11 +146,15 @@ def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
     return what or there[0]
 
 
-def _nfa(automaton: States, texts: dict[str, str], settings: dict) -> NfaView:
+def _nfa(
+    automaton: States, texts: dict[str, str], conditions: Iterable[tuple[str, str]], settings: dict
+) -> NfaView:
     from cepkit.plots.automata.nfa import NfaPicture
     from cepkit.widgets.nfa_view import NfaView
 
-    return NfaView(**NfaPicture(automaton, texts).traits(), **settings)
+    made = NfaPicture(automaton, texts).traits()
+    said = [{"name": name, "text": text} for name, text in conditions]
+    return NfaView(**made, conditions=said, is_alone=True, **settings)
 
 
 def _lineage(matches: Matches, settings: dict) -> View:

@@ -129,9 +129,8 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     with np.errstate(invalid="ignore", divide="ignore"):
         weighted = np.bincount(cell, n * utility, minlength=size).reshape(shape) / total
         plain = np.bincount(cell, utility, minlength=size).reshape(shape) / alone
-    most = float(utility.max(initial=0.0))
-    top = next((end for end in (1.0, 100.0) if most <= end), most)
-    utility_edges = np.linspace(0.0, top, UTILITY_BINS + 1)
+    most = float(utility.max(initial=0.0)) or 1.0
+    utility_edges = np.linspace(0.0, most, UTILITY_BINS + 1)
     of_bin = np.clip(np.searchsorted(utility_edges, utility, side="right") - 1, 0, UTILITY_BINS - 1)
     counted = np.bincount(row * UTILITY_BINS + of_bin, n, minlength=len(kept) * UTILITY_BINS)
     return Utilities(
@@ -268,13 +267,13 @@ def utility_figure(made: Utilities, *, threshold: float | None = None, title: st
     return figure
 
 
-def utility_svg(made: Utilities, *, threshold: float | None = None, title: str = "") -> str:
+def utility_svg(made: Utilities, *, threshold: float | None = None, title: str = "Utilities") -> str:
     """Return the table and the histogram of its utilities as SVG text."""
-    top = 34 if title else 12
+    top = 34
     height = max(12, min(22, 360 // max(1, len(made.rows))))
     step = (_WIDTH - _LEFT - 20) / (len(made.edges) - 1)
     most = float(made.utility_edges[-1])
-    parts = [drawing.text(0, 18, title, size=15)] if title else []
+    parts = [drawing.text(0, 18, title, size=15)]
     for r, row in enumerate(made.rows):
         y = top + r * height
         words = drawing.fitting(row["label"], _LEFT - 12, 11)
@@ -322,4 +321,4 @@ def utility_svg(made: Utilities, *, threshold: float | None = None, title: str =
         )
         words = f"{100 * share_up_to(made, threshold):.3g} % up to {threshold:.4g}"
         parts.append(drawing.text(x + 5, floor - _HISTOGRAM + 10, words, size=11))
-    return drawing.document(_WIDTH, floor + 42, title or "utilities", parts)
+    return drawing.document(_WIDTH, floor + 42, title, parts)

@@ -68,7 +68,7 @@ class UtilityView(ResultView):
     # browser -> Python
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
-    def __init__(self, frame: pd.DataFrame, *, threshold: float | None = None, title: str = ""):
+    def __init__(self, frame: pd.DataFrame, *, threshold: float | None = None, title: str = "Utilities"):
         made = utilities(frame)
         self._made, self._frame = made, frame
         left_out = ""
@@ -86,7 +86,7 @@ class UtilityView(ResultView):
 
     def figure(self) -> go.Figure:
         """Return the table and the distribution as a plotly figure."""
-        return utility_figure(self._made, threshold=self.threshold, title=self.title or None)
+        return utility_figure(self._made, threshold=self.threshold, title=self.title)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the frame that the view shows."""

@@ -67,6 +67,7 @@ class LineageView(ResultView):
     title = traitlets.Unicode("").tag(sync=True)
     variables = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, look, path
     events = traitlets.List(traitlets.Dict()).tag(sync=True)  # position, label, n
+    axes = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, texts: the lines below the events
     matches = traitlets.List(traitlets.Dict()).tag(sync=True)  # number (text), events, variables
     chains = traitlets.List(traitlets.Dict()).tag(sync=True)  # chain, lane, events, before, tail, …
     lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # of chains: variable
@@ -166,6 +167,7 @@ class LineageView(ResultView):
                     page.positions.tolist(), page.labels, page.n_matches_of_event.tolist(), strict=True
                 )
             ],
+            "axes": [{"name": name, "texts": list(texts)} for name, texts in page.axes],
             "matches": [
                 {"number": str(number), "events": events, "variables": of}
                 for number, (events, of) in zip(page.numbers, items, strict=True)

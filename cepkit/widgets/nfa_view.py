@@ -42,6 +42,10 @@ class NfaView(View):
         Text about the selected state, shown below the picture.
     selected : int, str or None
         Written by both sides: id of the selected state.
+    conditions : list of dict
+        ``name`` and ``text``: what the names on the arrows mean, shown below the picture.
+    is_alone : bool
+        Whether there is no editor, timeline or stepper that reacts to the view.
     """
 
     _esm, _css = browser_half("nfa_view")
@@ -54,17 +58,20 @@ class NfaView(View):
     live = traitlets.List(traitlets.Dict()).tag(sync=True)
     lit = traitlets.List().tag(sync=True)
     told = traitlets.Unicode().tag(sync=True)
+    conditions = traitlets.List(traitlets.Dict()).tag(sync=True)
+    is_alone = traitlets.Bool(False).tag(sync=True)
     # browser -> Python
     selected = traitlets.Union([traitlets.Int(), traitlets.Unicode()], allow_none=True).tag(sync=True)
 
     def __init__(
         self, *, states: Sequence[dict] = (), transitions: Sequence[dict] = (), width: float = 0.0,
         height: float = 0.0, live: Sequence[dict] = (), lit: Sequence[int | str] = (), told: str = "",
-        selected: int | str | None = None,
+        selected: int | str | None = None, conditions: Sequence[dict] = (), is_alone: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             states=list(states), transitions=list(transitions), width=width, height=height,
             live=list(live), lit=list(lit), told=told, selected=selected,
+            conditions=list(conditions), is_alone=is_alone,
         )  # fmt: skip
 
     def figure(self) -> go.Figure:
@@ -98,7 +105,13 @@ class NfaView(View):
         )
         parts = [head, *map(_transition, self.transitions), *(self._state(state) for state in self.states)]
         label = f"automaton with {counted(len(self.states), 'state')}"
-        return drawing.document(self.width, self.height, label, parts)
+        width, height = self.width, self.height
+        for one in self.conditions:
+            words = f"{one['name']}: {one['text']}"
+            height += 18
+            width = max(width, len(words) * drawing.FONT_SIZE * drawing.ADVANCE)
+            parts.append(drawing.text(0, height - 6, words))
+        return drawing.document(width, height, label, parts)
 
     def _state(self, state: dict) -> str:
         x, y, is_lit = state["x"], state["y"], state["id"] in self.lit

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -326,6 +327,40 @@ def test_cache_folder_that_cannot_be_made(tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "file" / "kernels"))
     with pytest.raises(CepError, match="; set CEPKIT_CACHE to a folder of yours"):
         cache_folder()
+
+
+def test_cache_folder_that_cannot_be_written(folder, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(CepError, match=r"cannot be written \(No space left on device\); set CEPKIT_CACHE to"):
+        load("answer = 44\n")
+    assert list(folder.iterdir()) == []
+
+
+_KERNEL = """
+import numba
+@numba.njit([(numba.int64,)], cache=True)
+def twice(x):
+    return 2 * x
+"""
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("kind", ["py", "nbi", "nbc"])
+def test_broken_files_are_made_again(folder, kind):
+    text = f"{_KERNEL}# {kind}\n"
+    name = load(text).__name__
+    for damage in (
+        lambda whole: b"",
+        lambda whole: b"\x93" * len(whole),
+        lambda whole: whole[: len(whole) // 2],
+    ):
+        (path,) = folder.rglob(f"{name}*.{kind}")
+        path.write_bytes(damage(path.read_bytes()))
+        del sys.modules[name]
+        assert load(text).twice(21) == 42
 
 
 def test_a_module_is_written_once_and_loaded_once(folder):

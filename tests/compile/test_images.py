@@ -81,10 +81,36 @@ def test_what_cannot_be_an_image_has_none(folder):
     assert read_image("b") is None
 
 
-def test_a_broken_image_is_left_out(folder):
+@pytest.mark.parametrize("damage", ["other", "empty", "short", "zeros", "flipped", "header"])
+def test_a_broken_image_is_made_again(folder, damage):
     write_image("m", module())
-    image_path("m").write_bytes(b"something else")
+    path = image_path("m")
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    broken = {
+        "other": b"something else",
+        "empty": b"",
+        "short": whole[:middle],
+        "zeros": bytes(len(whole)),
+        "flipped": whole[:middle]
+        + bytes(255 - one for one in whole[middle : middle + 9])
+        + whole[middle + 9 :],
+        "header": whole.replace(b"half", b"halb"),
+    }
+    path.write_bytes(broken[damage])
     assert read_image("m") is None
+    assert not path.exists()
+    assert write_image("m", module())
+    assert read_image("m").half(-5.0) == -2.5
+
+
+def test_a_full_disk_leaves_no_image(folder, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    assert not write_image("m", module())
+    assert list(folder.iterdir()) == []
 
 
 _QUERY = """
@@ -109,6 +135,19 @@ def test_a_second_process_needs_no_numba(folder):
     assert answer("1") == ["2", "True", "compiled"]
     assert answer("1") == ["2", "False", "compiled"]
     assert answer("1", NUMBA_DISABLE_JIT="1") == ["2", "True", "compiled"]
+
+
+def test_a_process_ends_silently_while_kernels_compile(folder):
+    begin = (
+        "from cepkit.compile.shared.background import compile_in_background\n"
+        "print(compile_in_background('text', '/missing'))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", begin], check=True, text=True,
+        capture_output=True, env={**os.environ, "CEPKIT_BACKGROUND": "1"},
+    )  # fmt: skip
+    assert run.stdout.split() == ["True"]
+    assert "ResourceWarning" not in run.stderr
 
 
 @pytest.mark.slow

@@ -235,3 +235,11 @@ def test_plain_python_in_a_condition_that_is_left_out(frame):
     matches = cep.match(frame, "PATTERN SEQ(A a, B b, C c) WHERE is_far(a.x, b.x)", event_type="kind")
     with pytest.raises(UnsupportedQueryError, match="is_far, a plain Python function"):
         matches.count("estimate")
+
+
+def test_conditions_on_the_first_event_need_no_sample():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"ts": range(60), "kind": rng.choice(list("ABC"), 60), "x": rng.integers(0, 9, 60)})
+    query = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x AND c.x > a.x WITHIN 20"
+    matches = frame.cep.match(query, event_type="kind", order_by="ts")
+    assert matches.count("estimate", samples=50) == exactly(matches.count())

@@ -157,6 +157,14 @@ def test_every_offered_measure_runs(seed):
     assert names[-len(chosen) :] == chosen
 
 
+def test_a_measure_of_ones_own_may_have_the_name_of_a_default_one():
+    query = cep.regex_query("up", define={"up": "x > 1"})
+    own = {"count": "max(x)"}
+    assert choose_measures(Data({}), {}, query, ["count"]) is None
+    assert choose_measures(Data({}), {}, query, ["count = max(x)"]) == own
+    assert choose_measures(Data({}), {"measures": own}, query, ["count"]) == own
+
+
 def test_a_measure_of_ones_own_is_checked():
     explorer = opened()
     wish(explorer, "measures", "count", "span = last(t) - first(t)")

@@ -11,7 +11,7 @@ from cepkit.explorer.partial_bars import describe_group, group_fates
 from cepkit.explorer.running import density, result
 from cepkit.explorer.running.density import BINS, MOST_BANDS
 from cepkit.explorer.running.series import Series, draw_series
-from cepkit.explorer.running.zones import local_time, offsets_of
+from cepkit.explorer.running.zones import offsets_of
 from cepkit.insight.why_not_regex import Fate
 
 WALK = {"up": "x > prev(x)", "down": "x < prev(x)"}
@@ -175,6 +175,12 @@ def test_no_part_of_a_line_is_left_out(seed):
 
 
 # --- zones
+
+
+def local_time(offsets: tuple[tuple[float, float], ...], time: float) -> float:
+    """Return a time in milliseconds since 1970 as the clocks of the zone show it, as the browser does."""
+    own = [offset for since, offset in offsets if since <= time] or [offset for _, offset in offsets[:1]]
+    return time + (own[-1] if own else 0.0)
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "+05:30", "UTC", ""])

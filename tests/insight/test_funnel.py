@@ -202,6 +202,13 @@ def test_a_picture_of_several_branches():
         assert list(shown) == [*steps, "matches", "reported"]
 
 
+def test_steps_with_the_same_name_have_a_bar_each():
+    frame = pd.DataFrame({"x": [1, 2, 1, 2, 3, 2, 4]})
+    define = {"up": "x > prev(x)", "down": "x < prev(x)"}
+    bar = frame.cep.funnel("up down up", define=define).plot().data[0]
+    assert list(bar.y) == ["up", "down", "up (2)", "matches", "reported"]
+
+
 def test_a_picture_of_numbers_that_no_float_holds():
     branches = [
         [("a", 1100, True), ("p", 2**1100 - 1, True), ("q", 2**1100, False), ("z", 1, True), ("n", 0, True)]
@@ -507,3 +514,15 @@ def test_spark_frames_are_told_the_way_out():
     for name, call in (("funnel", cep.funnel), ("why_not", cep.why_not)):
         with pytest.raises(UnsupportedQueryError, match=rf"df.limit.*toPandas\(\).cep.{name}"):
             call(frame, QUERY, **KEYWORDS)
+
+
+def test_conditions_on_the_first_event_are_counted_without_enumeration():
+    rng = np.random.default_rng(5)
+    n = 150
+    frame = pd.DataFrame({"ts": range(n), "kind": rng.choice(list("ABC"), n), "x": rng.integers(0, 9, n)})
+    query = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x AND c.x > a.x"
+    keywords = {"event_type": "kind", "order_by": "ts"}
+    result = frame.cep.funnel(query, **keywords)
+    assert result.to_frame()["exact"].all()
+    n_matches = frame.cep.match(query, **keywords).count()
+    assert n_matches > 10**9 and result.count().n == n_matches

@@ -63,7 +63,14 @@ def test_bars_have_the_colour_of_the_agent_and_the_pattern_of_the_work():
     }
     assert looks["agent b", ""] == looks["agent b", "x"] != looks["agent c+", ""] == looks["agent c+", "/"]
     in_legend = [trace.name for trace in figure.data if trace.name]
-    assert in_legend == ["b", "c+", "delivering", "events", "partial matches", "removing"]
+    assert in_legend == [
+        "b",
+        "c+",
+        "delivers events",
+        "takes events",
+        "takes partial matches",
+        "removes old items",
+    ]
     assert list(figure.layout.yaxis.ticktext) == ["source", "0 · b", "1 · c+"]
 
 
@@ -116,8 +123,8 @@ def test_hints_of_bins():
         shares = {word: int(of.customdata[0][number][int(k)]) for k, word in words}
         return {word: share for word, share in shares.items() if share}
 
-    assert told(hints[1], 0) == {"b, events": 40, "idle": 40, "b, removing": 20}
-    assert told(hints[0], 0) == {"idle": 80, "source, delivering": 20}
+    assert told(hints[1], 0) == {"b, takes events": 40, "idle": 40, "b, removes old items": 20}
+    assert told(hints[0], 0) == {"idle": 80, "source, delivers events": 20}
 
 
 def test_a_source_that_takes_no_time_has_no_lane():

@@ -713,7 +713,7 @@ def test_a_panel_of_one_moment_is_as_long_as_the_others():
     events = pd.DataFrame({"ts": [0, 10, 5000, 5000], "symbol": ["A", "A", "B", "B"], "price": 1.0})
     rows = pd.DataFrame({"match": [0, 0, 1, 1], "variable": ["a", "b"] * 2, "row": range(4)})
     figure = timeline(events, rows, time="ts", value="price", partition="symbol")
-    assert figure.layout.xaxis.range == (-10, 20) and figure.layout.xaxis2.range == (4985, 5015)
+    assert figure.layout.xaxis.range == (-1, 11) and figure.layout.xaxis2.range == (4994, 5006)
     (_, bar) = named(figure, "match")
     assert bar.x[0] < 0.01 * 30
 
@@ -736,6 +736,25 @@ def test_bands_over_one_another_stay_transparent(n_matches):
     assert [shades.showlegend, bars.showlegend] == [True, False] and shades.hoverinfo == "skip"
     [alone] = named(timeline(stream(400), matched((3, 50), (60, 90)), time="ts", value="price"), "match")
     assert alpha(alone.marker.color) == 0.17
+
+
+def test_a_strip_stands_for_bands_that_nobody_can_tell_apart():
+    rows = matched(*((k, 210) for k in range(100)), (300, 310))
+    figure = timeline(stream(400), rows, time="ts", value="price", max_events=len(rows))
+    shades, bars = named(figure, "match")
+    strip, seen = (of for of in figure.data if of.type == "bar" and of.name is None)
+    assert max(strip.customdata) == 100 and alpha(max(strip.marker.color, key=alpha)) == 1
+    assert list(strip.base) == list(shades.base) and set(strip.y) == {0.97}
+    assert bars.marker.line.width == 0 and len(bars.x) == 101  # to point at
+    assert len(seen.x) == 1 and [t.text for t in scatters(figure, "text")] == [("100",)]
+    assert "100 matches overlap too much for outlines, the strip is darker" in subtitle(figure)
+
+
+def test_a_zoom_shows_no_time_before_the_first_event():
+    rows = pd.DataFrame({"match": [0, 0], "variable": ["a", "b"], "row": [0, 10]})
+    figure = timeline(far_apart(86_400, 600), rows, time="ts", value="price", partition="symbol")
+    shown = pd.to_datetime(list(figure.layout.xaxis.range))
+    assert list(shown) == [pd.Timestamp("2024-01-01 23:59:59"), pd.Timestamp("2024-01-02 00:00:20")]
 
 
 # --- pictures of found matches --------------------------------------------------------------------

@@ -111,12 +111,23 @@ def test_column_of_several_types():
         (PAIR + " GAP 3", {}, "gap_within=3 is read as 3 us"),
         (PAIR + " WHERE b.amount = NULL", {}, "is never true.* write 'b.amount is null'"),
         (PAIR + " WHERE b.amount != NULL", {}, "write 'b.amount is not null'"),
-        ("PATTERN SEQ(1 a, 7 b)", {"event_type": "code"}, r"\[7\] never occurs in the column of event types"),
+        (
+            "PATTERN SEQ(1 a, 7 b)",
+            {"event_type": "code"},
+            r"the column of event types, 'code', never has 7\. It has \[1, 2\]",
+        ),
     ],
 )
 def test_warnings_of_what_is_hardly_meant(query, keywords, message):
     with pytest.warns(CepWarning, match=message):
         assert match(query, **keywords).count() == 0
+
+
+@pytest.mark.parametrize(("codes", "has"), [([1, None, 2], r"\[1, 2\]"), ([None] * 3, "no values")])
+def test_the_known_types_have_no_null(codes, has):
+    frame = pd.DataFrame({"ts": range(3), "code": pd.array(codes, "Int64")})
+    with pytest.warns(CepWarning, match=f"never has 7, 8. It has {has}$"):
+        assert frame.cep.match("PATTERN SEQ(7 a, 8 b)", event_type="code", order_by="ts").count() == 0
 
 
 SHORT = {"event_type": "kind", "order_by": "ts", "within": 3}  # microseconds

@@ -49,7 +49,7 @@ def pushed(case: gs.Case, cuts: list[int], tmp_path=None) -> pd.DataFrame:
     return pd.concat([part for part in made if len(part)]) if any(map(len, made)) else made[-1]
 
 
-@pytest.mark.filterwarnings("ignore:without a window", "ignore:.*never occurs in the column")
+@pytest.mark.filterwarnings("ignore:without a window", "ignore:the column of event types, .* never has")
 @pytest.mark.parametrize("is_saved", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", SEEDS)

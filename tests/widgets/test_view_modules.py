@@ -192,7 +192,7 @@ def test_a_segment_or_an_agent_is_selected(page, show):
     click(root, 132 + 0.6 * width, 6 + 2.5 * 22)
     wanted = {"thread": 1, "agent": "c+", "action": "partials", "start": 40, "end": 90}
     assert saved(page) == [wanted] and root.locator("rect.chosen").count() == 1
-    assert said(root) == "thread 1: agent c+, partial matches, from 40 ns for 50 ns, 2 taken"
+    assert said(root) == "thread 1: agent c+, takes partial matches, from 40 ns for 50 ns, 2 taken"
     root.locator("button.agent").first.click()
     assert saved(page)[-1] == {"agent": "b"} and root.locator("path.dim").count() == 3
     assert root.locator("button.agent").first.get_attribute("aria-pressed") == "true"
@@ -229,7 +229,8 @@ def test_lines_of_lengths_and_levels_of_models(page, show):
     assert len(dashes) == 3
     heads = root.locator("text.level").all_text_contents()
     assert heads[0] == "e·W: b 10, c+ 20 (above), d 2.5"
-    assert "event buffers (events)" in root.locator("text.label").all_text_contents()
+    assert "events in buffers" in root.locator("text.label").all_text_contents()
+    assert "e·W: events arrive at rate e" in root.locator(".note").text_content()
     assert "1.4, 3 (e·W 10)" in root.locator("table").inner_text()
 
 
@@ -245,7 +246,7 @@ def test_a_length_at_a_time_is_selected(page, show):
     one = saved(page)[-1]
     assert one["start"] == pytest.approx(25) and one["end"] == pytest.approx(25 + 100 / 240)
     assert (one["length"], one["agent"], one["mean"]) == ("event_queue", "b", pytest.approx(4))
-    assert said(root).startswith("agent b, event queues: 4 on average, 4 to 4, from 25 ns")
+    assert said(root).startswith("agent b, events in queues: 4 on average, 4 to 4, from 25 ns")
     assert page.locator("path.cursor[d^=M]").count() == 4
 
 

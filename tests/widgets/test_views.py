@@ -147,7 +147,7 @@ def test_threads_of_agents_by_the_model_and_as_they_worked():
     assert allocation["modelled"].sum() == pytest.approx(EXAMPLE.n_threads)
     assert allocation_frame(EXAMPLE)["modelled"].isna().all()
     bars = [trace for trace in allocation_bars(allocation).data if trace.type == "bar"]
-    assert [bar.name for bar in bars] == ["cost model", "busy, on average", "at home"]
+    assert [bar.name for bar in bars] == ["by the cost model", "busy, on average", "mostly for it"]
     assert np.array_equal(bars[1].x, allocation["busy"])
     assert len({bar.marker.pattern.shape for bar in bars}) == 3
     assert len(allocation_bars(allocation_frame(EXAMPLE)).data) == 2
@@ -161,7 +161,7 @@ def test_a_view_of_threads():
     view = ThreadView(EXAMPLE, rates=[RATES], title="a run")
     assert repr(view) == "ThreadView(2 threads, 3 agents, simulated)"
     assert [lane["label"] for lane in view.lanes] == ["source", "0 · b", "1 · c+"]
-    assert view.lanes[1]["note"] == "thread 0: busy 40 %, mostly agent b, events"
+    assert view.lanes[1]["note"] == "thread 0: busy 40 %, mostly agent b, takes events"
     assert view.agents == [{"name": name, "mark": name} for name in ("b", "c+", "d")]
     assert view.x_label == "virtual time since the start of the run (ns)" and view.extent == [0, 100]
     assert floats(view.start).tolist() == [0, 10, 30, 90, 40] and floats(view.lane).tolist() == [
@@ -175,7 +175,7 @@ def test_a_view_of_threads():
     assert view.allocation == view.allocation_frame.to_dict("records")
     assert ThreadView(EXAMPLE).allocation[0]["modelled"] is None
     svg = check_static(view)
-    assert {"a run", "0 · b", "partial matches"} <= {text.text for text in svg.iter() if text.text}
+    assert {"a run", "0 · b", "takes partial matches"} <= {text.text for text in svg.iter() if text.text}
     assert len(view.figure().data) > 3 and len(view.figure("allocation").data) == 3
     assert view.to_frame().equals(EXAMPLE.threads())
     with pytest.raises(CepError, match=r"figure 'lanes' is not known\. There are \['threads', "):
@@ -283,7 +283,7 @@ def test_a_view_of_buffers():
     assert repr(view) == "BufferView(3 agents, 3 readings, simulated)"
     svg = check_static(view)
     said = {text.text for text in svg.iter() if text.text}
-    assert {"a run", "event buffers (events)", "partial match queues (partial matches)"} <= said
+    assert {"a run", "events in buffers", "partial matches in queues"} <= said
     assert view.to_frame().equals(EXAMPLE.agents_frame())
     view.window = [20.0, 40.0]
     assert view.version == 1 and view.shown == [20.0, 40.0]
@@ -533,7 +533,8 @@ def test_a_view_of_lineage():
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
     view = matches.view("lineage", size=5, title="SEQ")
     assert view.note == "matches 0 to 4 of 14, 5 of 6 events shared"
-    assert view.events[0]["label"] == "0 · 0" and view.n_rows == 5
+    assert view.events[0]["label"] == "0" and view.n_rows == 5
+    assert view.axes == [{"name": "row", "texts": list("012356")}]  # the times say the same
     check_static(view)
     view.selected = {"event": 1}
     view.wanted = "5"
@@ -661,6 +662,10 @@ def test_one_word_for_all_views():
     assert repr(cep.view(matches)) == repr(matches.view("lineage")) == "LineageView(14 matches)"
     nfa = cep.view(matches.query, live=[{"state": 1, "n": 12}], lit=[0])
     assert repr(nfa) == "NfaView(4 states, 3 transitions)" and nfa.svg().startswith("<svg")
+    assert nfa.is_alone and nfa.conditions[:2] == [
+        {"name": "x", "text": "type a"},
+        {"name": "y", "text": "type b"},
+    ]
     assert nfa.to_frame()["target"].tolist() == [1, 2, 3] and nfa.figure().data
     explained = EVENTS.cep.explain(QUERY, event_type="kind", order_by="ts")
     assert repr(cep.view(explained, "nfa")) == repr(cep.view(matches.query))

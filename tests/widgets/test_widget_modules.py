@@ -500,6 +500,17 @@ def test_automaton_says_what_choosing_a_state_does(page, show):
     page.set_viewport_size({"width": 1000, "height": 900})
 
 
+def test_automaton_alone_names_no_other_view(page, show):
+    picture = full("nfa_view")
+    root = show("nfa_view", KINDS["nfa_view"](
+        states=picture.states, transitions=picture.transitions, width=picture.width, height=picture.height,
+        conditions=[{"name": "small", "text": "x < 5"}], is_alone=True,
+    ))  # fmt: skip
+    assert root.locator(".says").inner_text() == "Click a state to see what comes before it."
+    assert root.locator(".conditions").inner_text().split() == ["small", "x", "<", "5"]
+    assert [item.inner_text() for item in root.locator(".item").all() if item.is_visible()] == ["match ends"]
+
+
 def test_automaton_reports_the_chosen_state(page, show):
     root = show("nfa_view")
     states = root.locator(".state")

@@ -6,6 +6,7 @@ A thread would not do: numba holds the interpreter's lock while it compiles, and
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -21,11 +22,18 @@ from cepkit.compile.shared import loading
 if what == "kernels":
     loading.load_kernels(name)
 else:
-    with open(name) as file:
+    with open(name, encoding="utf-8") as file:
         loading.load(file.read())
 """
 _running: list[subprocess.Popen] = []
 _begun: set[str] = set()
+
+
+@atexit.register
+def _let_go() -> None:
+    """Forget the process: it continues after this one and ends by itself. Popen would warn of it."""
+    for process in _running:
+        process.returncode = 0
 
 
 def compile_in_background(what: str, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 numba compiles a kernel once and this module keeps the machine code as an *image*. Later processes load the
 image with LLVM alone. An image is only an addition: where one cannot be made or read, numba loads the kernel.
+A broken image would end the process, so each one begins with the hash of its content.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.cache import cache_folder
+from cepkit.cache import cache_folder, write_whole
+from cepkit.errors import CepError
 
-_VERSION = 1  # of this form of images
+_VERSION = 2  # of this form of images
 _MAGIC = b"cepkit image\n"
 _ENTRY = "cepkit_enter_"
 _RESULTS = {"int64": "int", "float64": "float", "none": "none"}
@@ -96,15 +98,16 @@ class MachineFunction:
 
 
 def read_image(name: str) -> SimpleNamespace | None:
-    """Return the functions of the image ``name`` by their names, or None if this machine has no image."""
+    """Return the functions of the image ``name`` by their names, or None if this machine has no image.
+
+    A broken image is removed, so that `write_image` makes it again.
+    """
     path = image_path(name)
-    if path is None or not path.exists():
+    content = None if path is None else _read(path)
+    if content is None:
         return None
     binding = _llvm()
-    content = path.read_bytes()
-    if not content.startswith(_MAGIC):
-        return None
-    header, _, code = content.removeprefix(_MAGIC).partition(b"\n")
+    header, _, code = content.partition(b"\n")
     described = json.loads(header)
     if any(binding.address_of_symbol(symbol) is None for symbol in described["symbols"]):
         return None
@@ -121,6 +124,23 @@ def read_image(name: str) -> SimpleNamespace | None:
     return SimpleNamespace(**functions)
 
 
+def _read(path: Path) -> bytes | None:
+    """Return the header and the machine code of an image, or None if it is missing or broken."""
+    try:
+        content = path.read_bytes()
+        digest, _, content = content.removeprefix(_MAGIC).partition(b"\n")
+        if digest == _digest(content):
+            return content
+        path.unlink()
+    except OSError:
+        pass  # missing, not readable, or already removed by another process
+    return None
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
 def write_image(name: str, module: ModuleType) -> bool:
     """Keep the machine code of the functions of ``module`` that numba has just compiled.
 
@@ -128,7 +148,7 @@ def write_image(name: str, module: ModuleType) -> bool:
     -------
     bool
         Whether an image exists now. There is none if a function takes or returns anything but arrays and
-        numbers.
+        numbers, or if the folder cannot be written.
     """
     path = image_path(name)
     if path is None:
@@ -153,9 +173,14 @@ def write_image(name: str, module: ModuleType) -> bool:
             text = _llvm_text(compiled)
         described[key] = arguments, result
         texts.append(_with_entry(text, key, compiled.fndesc.llvm_func_name, arguments))
-    if texts:
-        _write(path, described, texts)
-    return bool(texts)
+    if not texts:
+        return False
+    content = _linked(described, texts)
+    try:
+        write_whole(path, _MAGIC + _digest(content) + b"\n" + content)
+    except CepError:
+        return False
+    return True
 
 
 def _llvm_text(compiled: Any) -> str | None:
@@ -174,8 +199,8 @@ def _compile_again(function: Any, compiled: Any) -> Any:
     return made
 
 
-def _write(path: Path, described: dict, texts: list[str]) -> None:
-    """Link LLVM texts, drop what no kernel needs, and write the machine code with its description."""
+def _linked(described: dict, texts: list[str]) -> bytes:
+    """Link LLVM texts, drop what no kernel needs, and return a description and the machine code."""
     binding, machine = _llvm(), _machine()
     whole = binding.parse_assembly(texts[0])
     for text in texts[1:]:
@@ -189,9 +214,7 @@ def _write(path: Path, described: dict, texts: list[str]) -> None:
     passes.run(whole, binding.newpassmanagers.create_pass_builder(machine, options))
     symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
     header = json.dumps({"functions": described, "symbols": symbols}).encode()
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(_MAGIC + header + b"\n" + machine.emit_object(whole))
-    os.replace(part, path)
+    return header + b"\n" + machine.emit_object(whole)
 
 
 def image_path(name: str) -> Path | None:

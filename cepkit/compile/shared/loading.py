@@ -16,17 +16,16 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cepkit.cache import cache_folder
+from cepkit.cache import cache_folder, write_whole
 from cepkit.compile.shared.background import compile_in_background
 from cepkit.compile.shared.images import image_path, read_image, write_image
-from cepkit.progress import checkpoint
+from cepkit.progress import hold
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
 _CLOCK_S = 2.0  # a folder may have changed again without a new time of change, so soon after it
-_LOOK_S = 0.05  # a thread that waits for the compilation of another one runs a checkpoint this often
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
@@ -51,13 +50,8 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     processes can share the folder. The module is entered into ``sys.modules`` before it runs, because numba's
     cache finds functions by the name of their module.
     """
-    checkpoint()
-    while not _loading.acquire(timeout=_LOOK_S):
-        checkpoint()
-    try:
+    with hold(_loading):
         return _load_once(text, names or {})
-    finally:
-        _loading.release()
 
 
 def reason_not_to_interpret() -> str | None:
@@ -112,9 +106,9 @@ def load_kernels(name: str) -> Any:
     Every kernel of the module has the types of its arguments in its decorator.
     """
     if name not in _kernels:
-        checkpoint()
-        with _loading:
-            _kernels[name] = _load_kernels(name)
+        with hold(_loading):
+            if name not in _kernels:
+                _kernels[name] = _load_kernels(name)
     return _kernels[name]
 
 
@@ -147,6 +141,22 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
         _images[name] = image
         return image
     path = _write_text(_name_of(text), text)
+    kept = _kept_by_numba(name)
+    try:
+        module = _run_file(name, path, names)
+    except Exception:
+        if not kept:
+            raise
+        for own in kept:  # one of them is broken
+            own.unlink(missing_ok=True)
+        module = _run_file(name, path, names)
+    if not names:
+        write_image(name, module)
+    return module
+
+
+def _run_file(name: str, path: Path, names: Mapping[str, Callable]) -> ModuleType:
+    """Import a file as the module ``name`` with further names; this compiles its functions."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(names)
@@ -162,9 +172,12 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     finally:
         if collecting:
             gc.enable()
-    if not names:
-        write_image(name, module)
     return module
+
+
+def _kept_by_numba(name: str) -> list[Path]:
+    """Return the files in which numba and Python keep what they compiled for a module."""
+    return list((cache_folder() / "__pycache__").glob(f"{name}.*"))
 
 
 def _name_of(text: str) -> str:
@@ -172,11 +185,10 @@ def _name_of(text: str) -> str:
 
 
 def _write_text(name: str, text: str) -> Path:
-    """Write the file of a module unless it exists, and return its path."""
+    """Write the file of a module unless it is there, and return its path."""
     path = cache_folder() / f"{name}.py"
-    # numba recognises a stale cache by the file's time and size, so the file is never written again.
-    if not path.exists():
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text)
-        os.replace(part, path)
+    # numba knows a stale cache by the file's time and size, so a whole file is not written again.
+    content = text.encode()
+    if not path.exists() or path.read_bytes() != content:
+        write_whole(path, content)
     return path

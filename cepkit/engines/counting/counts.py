@@ -51,6 +51,8 @@ def count(graph: StateGraph, places: Places, accept: np.ndarray) -> int:
 class PathCounter:
     """Counts the matches in a layout."""
 
+    work = 0.0  # counting takes little time at any number of matches
+
     def __init__(self, layout: Layout):
         self.layout, self.graph, self.places = layout, layout.graph, layout.places
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.counting.relaxing import Dropped, relax
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.engines.counting.engine import CountedMatches
+from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from cepkit.engines.shared.condition_tests import holding
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
@@ -139,6 +139,10 @@ def estimate_count(
         )
     if not events.n_events or program.window.is_empty:
         return exactly(0)
+    if any(relaxed.dropped) and counting_unsupported(program) is None:
+        n, is_exact = CountedMatches(program, events).at_least()
+        if is_exact:  # conditions on the first event need no sample, and quick counts are exact
+            return exactly(n)
     found = CountedMatches(relaxed.program, events)
     counts = found.counts_of_branches()
     if not any(relaxed.dropped):

@@ -14,7 +14,6 @@ from cepkit.widgets.base import counted
 
 KEYS_PER_PAGE = 12
 BY_NAME, MOST, FEWEST = "name", "most", "fewest"
-ORDERS = (BY_NAME, MOST, FEWEST)
 
 
 class Keys:

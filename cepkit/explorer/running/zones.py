@@ -65,9 +65,3 @@ def _first_after(zone: str, before: int, after: int, offset: int) -> int:
         else:
             after = middle
     return after
-
-
-def local_time(offsets: tuple[tuple[float, float], ...], time: float) -> float:
-    """Return a time in milliseconds since 1970 as the clocks of the zone show it."""
-    own = [offset for since, offset in offsets if since <= time] or [offset for _, offset in offsets[:1]]
-    return time + (own[-1] if own else 0.0)

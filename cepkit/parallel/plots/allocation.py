@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 COLUMNS = ("agent", "modelled", "busy", "home")
-WORDS = {"modelled": "cost model", "busy": "busy, on average", "home": "at home"}
+THREAD_WORDS = {
+    "modelled": "by the cost model",
+    "busy": "busy, on average",
+    "home": "mostly for it",
+}
 _PATTERNS = {"modelled": "/", "busy": "", "home": "."}
 _PIXELS = 62
 
@@ -119,7 +123,7 @@ def check_rates(trace: Trace, rates: Sequence[AgentRates]) -> None:
 def allocation_bars(
     allocation: pd.DataFrame, *, measured: bool | None = None, title: str | None = None
 ) -> go.Figure:
-    """Draw bars for the threads of each agent: by the model, busy on average, and at home.
+    """Draw bars for the threads of each agent: by the model, busy on average, and working mostly for it.
 
     Parameters
     ----------
@@ -143,13 +147,13 @@ def allocation_bars(
         values = allocation[name].astype(float)
         ground = [colour + theme.TINT_ALPHA for colour in colours]
         figure.add_bar(
-            orientation="h", x=values, y=labels, name=WORDS[name],
+            orientation="h", x=values, y=labels, name=THREAD_WORDS[name],
             marker={
                 "color": colours, "line": {"color": colours, "width": 1},
                 "pattern": {"shape": _PATTERNS[name], "fgcolor": colours, "bgcolor": ground, "size": 5},
             },
             text=[f"{value:.3g}" for value in values], textposition="outside", cliponaxis=False,
-            hovertemplate=f"<b>%{{y}}</b>, {WORDS[name]}: %{{x:.3~g}} threads<extra></extra>",
+            hovertemplate=f"<b>%{{y}}</b>: %{{x:.3~g}} threads {THREAD_WORDS[name]}<extra></extra>",
         )  # fmt: skip
     lines = run_title(title, measured)
     top = 30 + 18 * len(lines)

@@ -23,7 +23,10 @@ MOST_STATES_IN_HINT = 4
 # Each kind of work has a pattern and an opacity of its background in the agent's colour.
 _PATTERNS = {"source": ".", "events": "", "partials": "/", "removal": "x"}
 _GROUND = {"source": 0.35, "events": 1.0, "partials": 0.4, "removal": 0.15}
-_WORDS = {"source": "delivering", "events": "events", "partials": "partial matches", "removal": "removing"}
+ACTION_WORDS = {
+    "source": "delivers events", "events": "takes events", "partials": "takes partial matches",
+    "removal": "removes old items",
+}  # fmt: skip
 
 
 class ActionKind(NamedTuple):
@@ -284,7 +287,7 @@ def _group(kind: ActionKind) -> str:
 
 def _label(kind: ActionKind) -> str:
     who = SOURCE_LABEL if kind.agent is None else escaped(cut(kind.agent))
-    return f"{who}, {_WORDS[kind.action]}"
+    return f"{who}, {ACTION_WORDS[kind.action]}"
 
 
 def _lanes(threads: pd.Series, n_threads: int | None) -> list[int]:
@@ -402,4 +405,4 @@ def _add_legend(figure: go.Figure, work: pd.DataFrame, colours: dict[str | None,
         figure.add_bar(x=[None], y=[None], marker=marker, name=escaped(cut(agent)), **group)
     for action in [of for of in ACTIONS if any(kind.action == of for kind in kinds)]:
         marker = _marker(ActionKind(None, action), colours)
-        figure.add_bar(x=[None], y=[None], marker=marker, name=_WORDS[action], legendgroup="work")
+        figure.add_bar(x=[None], y=[None], marker=marker, name=ACTION_WORDS[action], legendgroup="work")

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 WORDS = {
-    "event_queue": "event queues",
-    "partial_queue": "partial match queues",
-    "event_buffer": "event buffers",
-    "partial_buffer": "partial match buffers",
+    "event_queue": "events in queues",
+    "partial_queue": "partial matches in queues",
+    "event_buffer": "events in buffers",
+    "partial_buffer": "partial matches in buffers",
 }
-UNITS = {name: "events" if name.startswith("event") else "partial matches" for name in LENGTHS}
+MODEL_NOTE = (
+    "Dotted lines: how many items the cost model expects in a window W. e·W: events arrive at rate e. "
+    "m·W/(i−1): partial matches with i−1 events arrive at rate m."
+)
 WIDTH, PANEL, GAP, LEFT = 900, 150, 46, 58  # pixels of the static drawing
 
 
@@ -53,10 +56,12 @@ class BufferView(TraceView):
     `cepkit.parallel.plots.allocation.buffer_models`.
     """
 
+    heading = "Queues and buffers of the agents"
     _esm, _css = browser_half("buffer_view", "time_window.js")
     # Python -> browser
-    panels = traitlets.List(traitlets.Dict()).tag(sync=True)  # length, label, unit, most and mean by agent
+    panels = traitlets.List(traitlets.Dict()).tag(sync=True)  # length, label, most and mean by agent
     models = traitlets.List(traitlets.Dict()).tag(sync=True)  # model, length, agent, value
+    note = traitlets.Unicode("").tag(sync=True)  # about the lines of models
     n_bins = traitlets.Int(BINS).tag(sync=True)
     mean = Floats().tag(sync=True)  # (panels, agents, n_bins), like the next two
     least = Floats().tag(sync=True)
@@ -72,14 +77,13 @@ class BufferView(TraceView):
             {
                 "length": name,
                 "label": WORDS[name],
-                "unit": UNITS[name],
                 "most": of_agents[f"most_{name}"].tolist(),
                 "mean": of_agents[f"mean_{name}"].tolist(),
             }
             for name in LENGTHS
         ]
         models = [] if self.models_frame is None else self.models_frame.to_dict("records")
-        return {"panels": panels, "models": models}
+        return {"panels": panels, "models": models, "note": MODEL_NOTE if models else ""}
 
     def _columns(self, low: float, high: float) -> dict[str, Any]:
         made = occupancy(self._trace, low, high)
@@ -88,7 +92,7 @@ class BufferView(TraceView):
 
     def figure(self) -> go.Figure:
         """Return the lengths and models as a plotly figure."""
-        return draw_lengths(self._trace, models=self.models_frame, title=self.title or None)
+        return draw_lengths(self._trace, models=self.models_frame, title=self.title)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row per agent with its work and its mean and greatest lengths."""
@@ -106,8 +110,8 @@ class BufferView(TraceView):
 def _buffers_svg(view: BufferView) -> str:
     made = occupancy(view._trace, n_bins=120)
     end = view.extent[1] or 1.0
-    top, width = 34 if view.title else 10, (WIDTH - 2 * LEFT - 40) / 2
-    parts = [drawing.text(0, 18, view.title, size=15)] if view.title else []
+    top, width = 34, (WIDTH - 2 * LEFT - 40) / 2
+    parts = [drawing.text(0, 18, view.title, size=15)]
     middle = (made.edges[:-1] + made.edges[1:]) / 2
     for p, panel in enumerate(view.panels):
         x = LEFT + (p % 2) * (width + LEFT + 30)
@@ -117,7 +121,7 @@ def _buffers_svg(view: BufferView) -> str:
         most = max([1.0, *panel["most"]])
         fitting = [of for of in levels if of["value"] <= 4 * most]
         scale = PANEL / (1.06 * max([most, *(of["value"] for of in fitting)]))
-        parts.append(drawing.text(x, y - 6, f"{panel['label']} ({panel['unit']})"))
+        parts.append(drawing.text(x, y - 6, panel["label"]))
         for value in drawing.ticks(0.0, PANEL / scale, 4):
             parts.append(
                 drawing.path(f"M{x:.1f},{bottom - value * scale:.1f}H{x + width:.1f}", stroke=theme.GRID)
@@ -136,16 +140,15 @@ def _buffers_svg(view: BufferView) -> str:
             a = [agent["name"] for agent in view.agents].index(of["agent"])
             y_of = bottom - of["value"] * scale
             colour = theme.PALETTE[a % len(theme.PALETTE)]
-            parts.append(drawing.path(f"M{x:.1f},{y_of:.1f}h{width:.1f}", stroke=colour, stroke_width=0.8))
+            parts.append(
+                drawing.path(f"M{x:.1f},{y_of:.1f}h{width:.1f}", stroke=colour, stroke_dasharray="1 3")
+            )
             words = view.agents[a]["mark"]
             parts.append(drawing.text(x + 8 + 18 * a, y_of - 3, words, size=10))
         if levels:
             words = f"{levels[0]['model']}: {', '.join(_level(of, of in fitting) for of in levels)}"
-            parts.append(
-                drawing.text(
-                    x + width, y - 6, drawing.fitting(words, width / 2 - 10, 10), anchor="end", size=10
-                )
-            )
+            words = drawing.fitting(words, width - 7 * len(panel["label"]), 10)
+            parts.append(drawing.text(x + width, y - 6, words, anchor="end", size=10))
     y = top + 2 * (PANEL + GAP + 14) + 6
     parts.append(drawing.text(WIDTH / 2, y, view.x_label, anchor="middle"))
     x = LEFT
@@ -155,9 +158,12 @@ def _buffers_svg(view: BufferView) -> str:
         parts.append(drawing.path(d, stroke=colour, stroke_width=2, stroke_dasharray=dash or None))
         parts.append(drawing.text(x + 31, y + 22, drawing.fitting(agent["name"], 110)))
         x += 50 + min(len(agent["name"]), 16) * 8
+    if view.note:
+        y += 22
+        parts.append(drawing.text(0, y + 22, view.note, size=10))
     if not len(view._trace.lengths_read.time):
         parts.append(drawing.text(WIDTH / 2, top + PANEL, "no readings", anchor="middle"))
-    return drawing.document(WIDTH, y + 34, view.title or "queues and buffers over time", parts)
+    return drawing.document(WIDTH, y + 34, view.title, parts)
 
 
 def _level(of: dict, fits: bool) -> str:

@@ -9,10 +9,10 @@ import pandas as pd
 import traitlets
 
 from cepkit.errors import CepError
-from cepkit.parallel.plots.allocation import WORDS, allocation_bars, allocation_frame
+from cepkit.parallel.plots.allocation import THREAD_WORDS, allocation_bars, allocation_frame
 from cepkit.parallel.plots.runs import draw_threads
 from cepkit.parallel.plots.segments import MOST_ACTIONS, Segments, agent_marks, thread_segments
-from cepkit.parallel.plots.threads import _WORDS, SOURCE_LABEL
+from cepkit.parallel.plots.threads import ACTION_WORDS, SOURCE_LABEL
 from cepkit.parallel.trace.trace import ACTIONS
 from cepkit.parallel.views.trace_view import TraceView
 from cepkit.plots import drawing, theme
@@ -48,6 +48,7 @@ class ThreadView(TraceView):
     does not grow with the trace.
     """
 
+    heading = "Work of the threads"
     _esm, _css = browser_half("thread_view", "time_window.js")
     # Python -> browser
     lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # label, note
@@ -70,7 +71,7 @@ class ThreadView(TraceView):
         allocation = self.allocation_frame.astype(object).where(self.allocation_frame.notna(), None)
         return {
             "lanes": [_lane(row) for row in trace.threads().itertuples()],
-            "actions": [_WORDS[action] for action in ACTIONS],
+            "actions": [ACTION_WORDS[action] for action in ACTIONS],
             "allocation": allocation.to_dict("records"),
         }
 
@@ -87,7 +88,7 @@ class ThreadView(TraceView):
 
     def figure(self, what: str = "threads") -> go.Figure:
         """Return a plotly figure of the lanes, or for ``"allocation"`` of the threads of each agent."""
-        settings = {"title": self.title or None}
+        settings = {"title": self.title}
         if what == "threads":
             return draw_threads(self._trace, **settings)
         if what == "allocation":
@@ -111,18 +112,18 @@ def _lane(row) -> dict:
     name = SOURCE_LABEL if row.thread < 0 else str(row.thread)
     mostly = "" if pd.isna(row.agent) else f" · {row.agent}"
     note = f"thread {name}: busy {100 * row.share:.0f} %"
-    note += f", mostly agent {row.agent}, {_WORDS[row.role]}" if mostly else ""
+    note += f", mostly agent {row.agent}, {ACTION_WORDS[row.role]}" if mostly else ""
     return {"label": name + mostly, "note": note, "share": float(row.share), "thread": int(row.thread)}
 
 
 def _threads_svg(view: ThreadView, segments: Segments) -> str:
     n, trace = len(segments.threads), view._trace
     height_of_lane = max(9, min(20, 420 // max(1, n)))
-    top = 30 if view.title else 8
+    top = 30
     bottom = top + n * height_of_lane
     right = WIDTH - 12
     scale = (right - LABELS) / (trace.makespan or 1.0)
-    parts = [drawing.text(0, 18, view.title, size=15)] if view.title else []
+    parts = [drawing.text(0, 18, view.title, size=15)]
     body, legend, x = [], [], LABELS
     kinds = [k for k in range(len(ACTIONS)) if (segments.action == k).any()]
     for a in range(-1, len(view.agents)):
@@ -144,7 +145,7 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
                 LABELS + segments.end[own] * scale,
                 y - segments.low[own] * (height_of_lane - 2),
             )
-            body.append(drawing.titled(drawing.path(rows, fill=fill), f"{name}, {_WORDS[action]}"))
+            body.append(drawing.titled(drawing.path(rows, fill=fill), f"{name}, {ACTION_WORDS[action]}"))
         if a >= 0:
             legend.append(drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=colour))
             legend.append(drawing.text(x + 17, bottom + AXIS + 16, drawing.fitting(name, 110)))
@@ -168,14 +169,14 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         fill = f"url(#{name})" if pattern else theme.INK
         swatch = drawing.element("rect", x=x, y=bottom + AXIS + 6, width=12, height=12, fill=fill)
         legend.append(pattern + swatch)
-        legend.append(drawing.text(x + 17, bottom + AXIS + 16, _WORDS[action]))
-        x += 34 + len(_WORDS[action]) * 7
+        legend.append(drawing.text(x + 17, bottom + AXIS + 16, ACTION_WORDS[action]))
+        x += 34 + len(ACTION_WORDS[action]) * 7
     if not len(segments.lane):
         parts.append(drawing.text((LABELS + right) / 2, (top + bottom) / 2, "no thread did anything"))
     y = bottom + AXIS + 42
     for row in view.allocation:
-        words = [f"{WORDS[name]} {row[name]:.3g}" for name in WORDS if row[name] is not None]
+        words = [f"{row[name]:.3g} {said}" for name, said in THREAD_WORDS.items() if row[name] is not None]
         parts.append(drawing.text(0, y, f"threads of agent {row['agent']}: {', '.join(words)}"))
         y += 18
-    label = view.title or "work of each thread over time"
+    label = view.title
     return drawing.document(WIDTH, y, label, [*parts, *body, *legend])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import traitlets
 
@@ -18,6 +18,7 @@ from cepkit.widgets.view import ResultView, marks_of
 class TraceView(ResultView):
     """A view of a trace over time. ``window`` is the visible part of the time, [from, to] in ns."""
 
+    heading: ClassVar[str]  # the title of a view without one of its own
     # Python -> browser
     title = traitlets.Unicode("").tag(sync=True)
     agents = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, mark
@@ -41,7 +42,7 @@ class TraceView(ResultView):
         unit, size = clock_unit(extent[1])
         marks = zip(trace.agents, marks_of(list(trace.agents)), strict=True)
         super().__init__(
-            title=title,
+            title=title or self.heading,
             agents=[{"name": name, "mark": mark} for name, mark in marks],
             x_label=clock_title("time since the start of the run", unit, trace.measured),
             unit=unit,

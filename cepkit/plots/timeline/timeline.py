@@ -116,9 +116,11 @@ def timeline(
     )
     variables = list(dict.fromkeys(rows["variable"]))
     in_legend: set[str] = set()
+    n_unseen = 0
     for number, (panel, view) in enumerate(zip(chosen.panels, views, strict=True), start=1):
         own = heights.in_panel(view.events(clock, panel), n_panels)
-        bands = band_traces(panel, clock, view.extent)
+        bands, n_own_unseen = band_traces(panel, clock, view.extent)
+        n_unseen += n_own_unseen
         points = event_traces(panel, clock, own) + mark_traces(panel, clock, own, variables)
         for trace in bands + points:
             trace.showlegend = trace.name is not None and trace.legendgroup not in in_legend
@@ -132,6 +134,8 @@ def timeline(
             figure.update_xaxes(range=clock.bounds(*view.range), row=number, col=1)
     _lay_out(figure, clock, n_panels)
     lines = [_headline(chosen, totals), *_notes(chosen, totals, is_zoomed=is_zoomed)]
+    if n_unseen:
+        lines.append(f"{n_unseen:,} matches overlap too much for outlines, the strip is darker where more do")
     _set_title(figure, [title, *lines] if title else lines, plot_height, panels_named=bool(panel_titles))
     return figure
 
@@ -202,8 +206,11 @@ def _zoom_to_matches(clock: TimeAxis, panel: Panel, whole: float) -> _View | Non
     length = float(clock.lengths(matched.min(), matched.max()))
     if not 0 < 3 * length <= ZOOM_SHARE * whole:  # no zoom to events at one moment
         return None
-    bounds = clock.move(np.array([matched.min(), matched.max()]), np.array([-length, length]))
-    return _View((bounds[0], bounds[1]), 3 * length)
+    drawn = clock.coordinates[panel.events]
+    begin, end = clock.move(np.array([matched.min(), matched.max()]), np.array([-length, length]))
+    first, last = clock.move(np.array([drawn.min(), drawn.max()]), np.array([-length, length]) / 10)
+    begin, end = max(begin, first), min(end, last)  # no empty space before the first event
+    return _View((begin, end), float(clock.lengths(begin, end)))
 
 
 def _headline(chosen: Selection, totals: Totals) -> str:

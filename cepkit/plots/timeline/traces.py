@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,20 +20,24 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NARROWEST_BAND = 0.004  # share of the drawn time
+MOST_SEEN = 8  # the eye cannot tell more bands over one another apart
+STRIP = 0.06  # height of the strip of overlaps, as a share of the panel
 DIGIT_WIDTH = 0.011  # share of the drawn time; a match number that would touch the one before is left out
 
 
-def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTraceType]:
+def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[go.BaseTraceType], int]:
     """Return one bar per match, from its first to its last event, and the match numbers.
 
     Overlapping bars are outlines over a fill that is darker where more bars overlap. The bars reach from 0
-    to 1. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`.
+    to 1. Where more than `MOST_SEEN` bars overlap, they have no outlines and no numbers, and a strip at the
+    top shows how many overlap. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`. The second
+    result is the number of bars without an outline.
     """
     import plotly.graph_objects as go
 
     if panel.marks.empty:
         # Without a trace below it, the axis of the events would take the whole height of the figure.
-        return [go.Scatter(x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")]
+        return [go.Scatter(x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")], 0
     ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
     bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
     starts, stops = bands["min"].to_numpy(), bands["max"].to_numpy()
@@ -46,46 +51,86 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> list[go.BaseTra
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
     begins = clock.move(starts, (lengths - widths) / 2)
-    shades, most = _shades(begins, widths, clock)
-    fill = "rgba(0,0,0,0)" if shades else theme.band_colour(1, 1)
-    bars = go.Bar(
-        orientation="h", base=begins, x=widths, y=np.full(len(bands), 0.5), width=1,
-        marker={"color": fill, "line": {"color": theme.edge_colour(most), "width": 1}},
-        name="match", legendgroup="match", hovertext=hints, hovertemplate="%{hovertext}<extra></extra>",
+    overlaps = _overlaps(begins, widths, clock)
+    seen = overlaps.deepest_of_band <= MOST_SEEN
+    parts = overlaps.shades(clock, has_strip=not seen.all())
+
+    def bars(own: np.ndarray, edge: dict, **more: object) -> go.BaseTraceType:
+        fill = "rgba(0,0,0,0)" if parts else theme.band_colour(1, 1)
+        return go.Bar(
+            orientation="h", base=begins[own], x=widths[own], y=np.full(len(own), 0.5), width=1,
+            marker={"color": fill, "line": edge}, legendgroup="match", **more,
+        )  # fmt: skip
+
+    every = np.arange(len(bands))
+    edge = {"color": theme.edge_colour(min(overlaps.most, MOST_SEEN)), "width": 1}
+    is_dense = not seen.all()
+    parts.append(
+        bars(every, {"width": 0} if is_dense else edge, name="match", hovertext=hints,
+             hovertemplate="%{hovertext}<extra></extra>")
     )  # fmt: skip
+    if is_dense and seen.any():
+        parts.append(bars(np.flatnonzero(seen), edge, hoverinfo="skip"))
     middles = clock.move(starts, lengths / 2)
     n_digits = 2 + max(len(str(match)) for match in bands.index)
     apart = _keep_apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
+    apart = [k for k in apart if seen[k]]
     labels = go.Scatter(
-        x=middles[apart], y=np.full(len(apart), 0.98), mode="text",
+        x=middles[apart], y=np.full(len(apart), 0.98 - STRIP * is_dense), mode="text",
         text=[str(bands.index[k]) for k in apart], textposition="bottom center",
         textfont={"size": 10, "color": theme.INK}, hoverinfo="skip", showlegend=False,
         legendgroup="match",
     )  # fmt: skip
-    return [*shades, bars, labels]
+    return [*parts, labels], int((~seen).sum())
 
 
-def _shades(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> tuple[list[go.BaseTraceType], int]:
-    """Return a fill that is darker where more bands overlap (none without overlaps), and the deepest one."""
-    import plotly.graph_objects as go
+@dataclass(frozen=True, slots=True)
+class _Overlaps:
+    """How many bands overlap in each part of the time."""
 
+    first: np.datetime64 | float  # the begin of the first band
+    bounds: np.ndarray  # float64, (n_parts + 1,): of the parts, after ``first``
+    depth: np.ndarray  # int64, (n_parts,)
+    deepest_of_band: np.ndarray  # int64, (n_bands,): the greatest depth of the parts of each band
+
+    @property
+    def most(self) -> int:
+        """The greatest depth."""
+        return int(self.depth.max())
+
+    def shades(self, clock: TimeAxis, *, has_strip: bool) -> list[go.BaseTraceType]:
+        """Return a fill that is darker where more bands overlap, and the strip; none without overlaps."""
+        import plotly.graph_objects as go
+
+        if self.most == 1:
+            return []
+        kept = np.flatnonzero(self.depth)
+        depth = self.depth[kept]
+
+        def bars(y: float, height: float, colour: Callable[[int, int], str], **more: object) -> go.Bar:
+            return go.Bar(
+                orientation="h", base=clock.move(np.full(len(kept), self.first), self.bounds[kept]),
+                x=np.diff(self.bounds)[kept], y=np.full(len(kept), y), width=height,
+                marker={"color": [colour(n, self.most) for n in depth.tolist()], "line": {"width": 0}},
+                legendgroup="match", **more,
+            )  # fmt: skip
+
+        parts = [bars(0.5, 1, theme.band_colour, name="match", hoverinfo="skip")]
+        if has_strip:
+            hint = "%{customdata} of the shown matches overlap here<extra></extra>"
+            parts.append(bars(1 - STRIP / 2, STRIP, theme.strip_colour, customdata=depth, hovertemplate=hint))
+        return parts
+
+
+def _overlaps(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> _Overlaps:
     first = begins.min()
     starts = clock.lengths(first, begins)
     ends = starts + widths
     bounds = np.unique(np.concatenate([starts, ends]))
     n_begun = np.searchsorted(np.sort(starts), bounds[:-1], side="right")
     depth = n_begun - np.searchsorted(np.sort(ends), bounds[:-1], side="right")
-    most = int(depth.max())
-    if most == 1:
-        return [], 1
-    kept = np.flatnonzero(depth)
-    shades = go.Bar(
-        orientation="h", base=clock.move(np.full(len(kept), first), bounds[kept]),
-        x=np.diff(bounds)[kept], y=np.full(len(kept), 0.5), width=1,
-        marker={"color": [theme.band_colour(int(n), most) for n in depth[kept]], "line": {"width": 0}},
-        name="match", legendgroup="match", hoverinfo="skip",
-    )  # fmt: skip
-    return [shades], most
+    parts = zip(*(np.searchsorted(bounds, of).tolist() for of in (starts, ends)), strict=True)
+    return _Overlaps(first, bounds, depth, np.array([depth[low:high].max() for low, high in parts]))
 
 
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.BaseTraceType]:
