@@ -12,12 +12,15 @@ from cepkit.api import match
 from cepkit.commands.demo import m_shape
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets import load_sample
+from cepkit.engines.interpreted.anchored import KERNELS as ANCHORED
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
+
+_INTERPRETING = REGEX, COUNTING, ANCHORED, LINEAGE
 
 
 def warmup() -> Iterator[tuple[str, float]]:
@@ -32,7 +35,7 @@ def warmup() -> Iterator[tuple[str, float]]:
     >>> name
     'interpreting'
     """
-    for name in (REGEX, COUNTING, LINEAGE):
+    for name in _INTERPRETING:
         began = time.perf_counter()
         load_kernels(name)
         yield name.rsplit(".", 1)[-1], time.perf_counter() - began
@@ -58,7 +61,8 @@ def count_steps() -> int:
     >>> count_steps() > 3
     True
     """
-    return 3 + sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
+    n_benchmarks = sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
+    return len(_INTERPRETING) + n_benchmarks + 3  # peaks, trades, agents
 
 
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.state_graph import state_graph_of
+from cepkit.compile.counting.anchored_graph import AnchoredGraph
+from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
-from cepkit.engines.counting.engine import counting_unsupported
+from cepkit.engines.counting.engine import counting_unsupported, graph_of
+from cepkit.engines.interpreted.anchored import anchored_tests_of
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.saying import say_query
@@ -114,12 +116,14 @@ def _counting(program: SequenceProgram) -> str:
 
 
 def _reason_to_compile(program: SequenceProgram) -> str | None:
-    found = [state_graph_of(program, bound) for bound in program.branches]
-    if any(isinstance(graph, str) for graph in found):
-        return "has conditions on the first event and others"
-    graphs = [graph for graph in found if not isinstance(graph, str)]
-    absences = [absence for graph in graphs for link in graph.links for absence in link.absences]
-    tests = (*map(counting_tests_of, graphs), *map(absence_tests_of, absences))
+    graphs = [graph_of(program, bound) for bound in program.branches]
+    tests: list[object] = []
+    for graph in graphs:
+        if isinstance(graph, AnchoredGraph):
+            tests.append(anchored_tests_of(graph))
+        elif isinstance(graph, StateGraph):
+            tests.append(counting_tests_of(graph))
+            tests += [absence_tests_of(absence) for link in graph.links for absence in link.absences]
     return next((reason for reason in tests if isinstance(reason, str)), None)
 
 

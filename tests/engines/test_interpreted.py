@@ -182,7 +182,7 @@ def counted(monkeypatch):
 
     monkeypatch.setattr(layout, "counting_tests_of", tests_of)
     for module in (layout, kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda text: None)
+        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
     return reasons
 
 
@@ -222,7 +222,7 @@ def test_the_tiers_agree_on_sequences(text, monkeypatch):
 
     compiled = answers()
     for module in (layout, kernels, python_kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda text: None)
+        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
     found = answers()
     assert (compiled[2], found[2]) == ("compiled", "interpreted")
     assert found[0] == compiled[0] > 1000

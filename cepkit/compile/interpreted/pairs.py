@@ -80,6 +80,38 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
     return tuple(tests)
 
 
+def tests_by_side(
+    terms: Iterable[Term], side_of: Callable[[Term], int]
+) -> dict[tuple[int, int], tuple[PairTest, ...]] | str:
+    """Return the tests between events of several sides, or why there are none, to complete "it …".
+
+    Parameters
+    ----------
+    terms : iterable of Term
+        All must be true.
+    side_of : callable
+        Returns the number of the side that a leaf reads.
+
+    Returns
+    -------
+    dict or str
+        Tests by the numbers of their vector side and their scalar side. The vector side has the higher
+        number. A test that reads one side has its number twice; a test without events belongs to side 0.
+    """
+    found: dict[tuple[int, int], tuple[PairTest, ...]] = {}
+    for term in (conjunct for whole in terms for conjunct in _conjuncts(whole)):
+        leaves = (leaf for leaf in term.walk() if leaf.op in ("element", "group"))
+        sides = sorted({side_of(leaf) for leaf in leaves}) or [0]
+        if len(sides) > 2:
+            return "compares values of more than two events"
+        tests = pair_tests_of([term], lambda leaf, vector=sides[-1]: side_of(leaf) == vector)
+        if isinstance(tests, str):
+            return tests
+        key = sides[-1], sides[0]
+        found[key] = found.get(key, ()) + tests
+    return found
+
+
 def _conjuncts(term: Term) -> Iterator[Term]:
     if term.op == "and":
         for arg in term.args:

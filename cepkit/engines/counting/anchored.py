@@ -8,16 +8,21 @@ import numpy as np
 
 from cepkit.compile.counting.anchored_counting import AT_ANCHOR, AT_ENTRY, write_anchored_count
 from cepkit.compile.counting.anchored_graph import AnchoredGraph
-from cepkit.compile.counting.anchored_source import AnchoredWriter
-from cepkit.compile.counting.anchored_walking import write_reach
+from cepkit.compile.counting.anchored_source import AnchoredKernel, AnchoredWriter
+from cepkit.compile.counting.anchored_walking import write_reach, write_walk
 from cepkit.compile.counting.counting import AT_LEAST
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.counting.counts import PathCounter
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.residues import WORD
+from cepkit.engines.interpreted.anchored import KERNELS, AnchoredTables, AnchoredTests, anchored_tests_of
+from cepkit.engines.shared.kernels import compile_if_it_pays, reason_to_compile
 from cepkit.engines.shared.places import accepted_places
 from cepkit.progress import checkpoint
 
 _BITS_PER_PASS = 60
+_WORK_PER_CALL = 1 << 23  # entries that an interpreting kernel looks at between two checkpoints
+_MOST_TO_INTERPRET = 1 << 28  # about as many as are looked at while a kernel compiles
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 
 
@@ -32,6 +37,16 @@ class AnchoredLayout(Layout):
         return self.write_once(
             "anchored", write=partial(AnchoredWriter, self.program, self.graph, self.dtypes)
         )
+
+    @property
+    def walk_kernel(self) -> AnchoredKernel:
+        """The source of the kernel that walks over matches."""
+        return self.write_once("walk", write=partial(write_walk, self.program, self.graph, self.dtypes))
+
+    @property
+    def is_new_to_walk(self) -> bool:
+        """Whether the kernels that follow paths would have to be compiled."""
+        return reason_to_compile(self.walk_kernel.text) is None
 
     @cached_property
     def anchors(self) -> np.ndarray:
@@ -169,6 +184,10 @@ class AnchoredCounter(PathCounter):
                 weighted=component,
             ),
         )
+        if component is None and self.work <= _MOST_TO_INTERPRET:
+            tests = reason_to_compile(made.text, KERNELS) or anchored_tests_of(self.graph)
+            if not isinstance(tests, str):
+                return [self._interpret(made, tests, arithmetic, modulus)]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
         n, n_anchors = len(layout.entries), len(layout.anchors)
         outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
@@ -183,6 +202,25 @@ class AnchoredCounter(PathCounter):
                 n_anchors, WORK_PER_CALL, np.uint64(modulus % WORD), at, *arrays, *layout.constants, *outputs
             )
         return outputs
+
+    def _interpret(
+        self, made: AnchoredKernel, tests: AnchoredTests, arithmetic: str, modulus: int
+    ) -> np.ndarray:
+        """Return the numbers that the counting kernel ``made`` writes, without compiling it."""
+        layout, is_float = self.layout, arithmetic == AT_LEAST
+        kernels = load_kernels(KERNELS)
+        run = kernels.count_as_floats if is_float else kernels.count
+        out = np.zeros(len(layout.entries), np.float64 if is_float else np.uint64)
+        arguments = AnchoredTables(layout, tests).arguments(layout, out.dtype.type)
+        # The types of arguments are fixed, also without the JIT.
+        of_modulus = 0.0 if is_float else np.uint64(modulus % WORD)
+        layout.is_interpreted, done, n_anchors = True, 0, len(layout.anchors)
+        compile_if_it_pays(made.text, self.places.n)
+        with np.errstate(all="ignore"):
+            while done < n_anchors:
+                checkpoint(done / n_anchors)
+                done = run(n_anchors, _WORK_PER_CALL, of_modulus, *arguments, out)
+        return out
 
     def _weights(self, component: int, weight: np.ndarray) -> np.ndarray:
         """Return the weights of a component's pool by anchor, or by entry."""

@@ -20,7 +20,6 @@ from cepkit.compile.counting.anchored_walking import (
     N_MATCHES,
     REASON,
     write_narrowing,
-    write_walk,
 )
 from cepkit.compile.counting.counting import MODULAR, WRAPPING
 from cepkit.engines.counting.anchored import AnchoredLayout, fresh_at, scratch_of
@@ -99,7 +98,7 @@ class AnchoredWalk:
             return
         size = min(max(1, size), _MOST_PER_BLOCK)
         layout = self.layout
-        made = layout.write_once("walk", write=partial(write_walk, layout.program, self.graph, layout.dtypes))
+        made = layout.walk_kernel
         run, arrays = layout.function(made), layout.arrays_of(made)
         component = layout.component if len(self.graph.loops) > 1 else np.empty(0, np.int16)
         ends, _, lowest, highest = self._ends

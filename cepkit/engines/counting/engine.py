@@ -10,7 +10,6 @@ from itertools import chain
 import numpy as np
 
 from cepkit.compile.counting.anchored_graph import AnchoredGraph, anchored_graph_of
-from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -244,9 +243,9 @@ class CountedMatches(SequenceSet):
         the last of these ends have the same first matches.
         """
         is_few = 0 < n <= _FIRST_MATCHES and not self._as_python
-        if not is_few or any(isinstance(layout, AnchoredLayout) for layout in self._layouts):
+        if not is_few or ("_total" not in self.__dict__ and self._is_slow):
             return None
-        if not all(layout.is_new(write_starts) for layout in self._layouts):
+        if not all(layout.is_new_to_walk for layout in self._layouts):
             return None
         positions, counts = self.ends()
         if not len(positions):

@@ -11,6 +11,7 @@ import numpy as np
 from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
 from cepkit.compile.counting.path_source import GraphPathWriter
+from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.compile.interpreted.pairs import PairTest
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
@@ -95,9 +96,10 @@ class Layout:
     def _path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
         return self.write_once(write, write=partial(write, self.writer))
 
-    def is_new(self, write: Callable[[GraphPathWriter], str]) -> bool:
-        """Return whether a kernel that follows paths would have to be compiled."""
-        return reason_to_compile(self._path_text(write)) is None
+    @property
+    def is_new_to_walk(self) -> bool:
+        """Whether the kernels that follow paths would have to be compiled."""
+        return reason_to_compile(self._path_text(write_starts)) is None
 
     # --- arrays
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 import numpy as np
 
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.compile.interpreted.pairs import PairTest, Tests, numbers_of, pair_tests_of
+from cepkit.compile.interpreted.pairs import PairTest, numbers_of, pair_tests_of
 from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.interpreted.buffers import Buffer, PickedColumns
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.progress import checkpoint
 
@@ -43,43 +43,9 @@ class PoolReaders:
         """Return the reader of a pool."""
         if pool not in self._readers:
             layout = self.layout
-            columns = _Picked(layout.inputs.columns, layout.array("members", pool))
+            columns = PickedColumns(layout.inputs.columns, layout.array("members", pool))
             self._readers[pool] = ColumnReader(columns, *constants_of(layout.program, layout.inputs))
         return self._readers[pool]
-
-
-class _Picked(Mapping):
-    """Columns at some rows, picked when they are read."""
-
-    def __init__(self, columns: Mapping[str, np.ndarray], rows: np.ndarray):
-        self._columns, self._rows = columns, rows
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._columns[name][self._rows]
-
-    def __iter__(self):
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-
-@dataclass
-class _Buffer:
-    """Arrays one after the other; ``add`` returns where an array begins."""
-
-    dtype: type
-    parts: list[np.ndarray] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, values: np.ndarray) -> int:
-        at = self.size
-        self.parts.append(np.ascontiguousarray(values).astype(self.dtype, copy=False))
-        self.size += len(values)
-        return at
-
-    def whole(self) -> np.ndarray:
-        return np.concatenate(self.parts) if self.parts else np.empty(0, self.dtype)
 
 
 def count_interpreted(
@@ -98,7 +64,7 @@ def count_interpreted(
     """
     graph = layout.graph
     readers = PoolReaders(layout)
-    places, numbers = _Buffer(np.int64), _Buffer(np.uint64)
+    places, numbers = Buffer(np.int64), Buffer(np.uint64)
     sizes = []
     for pool in range(len(graph.tests)):
         members = layout.array("members", pool)
@@ -112,7 +78,7 @@ def count_interpreted(
         shape = sizes[source], sizes[target]
         with np.errstate(all="ignore"):
             made = numbers_of(tests[k], readers.reader(source), readers.reader(target), shape)
-        test_rows += _add_tests(numbers, made)
+        test_rows += numbers.add_tests(made)
         if link.has_far:
             limit = layout.array("limit", k).view(np.uint64)
             own = layout.array("members", target).view(np.uint64)
@@ -170,11 +136,11 @@ def nearest_interpreted(
     ``pools`` are those of the absent event and of its neighbour. Each neighbour looks from ``first`` to
     ``stop``.
     """
-    readers, numbers = PoolReaders(layout), _Buffer(np.uint64)
+    readers, numbers = PoolReaders(layout), Buffer(np.uint64)
     members = layout.array("members", pools[0])
     with np.errstate(all="ignore"):
         made = numbers_of(tests, *map(readers.reader, pools), (len(members), len(first)))
-    rows = _table(_add_tests(numbers, made), 3)
+    rows = _table(numbers.add_tests(made), 3)
     first = first if made.alive is None else np.where(made.alive, first, stop)
     out, done = np.empty(len(first), np.int64), 0
     run = load_kernels(COUNTING).nearest
@@ -183,11 +149,6 @@ def nearest_interpreted(
             checkpoint()
             done = run(done, _WORK_PER_CALL, int(ahead), members, first, stop, rows, numbers.whole(), out)
     return out
-
-
-def _add_tests(numbers: _Buffer, made: Tests) -> list[list[int]]:
-    rows = zip(made.numbers, made.low, made.width, strict=True)
-    return [[numbers.add(own) for own in row] for row in rows]
 
 
 def _table(rows: Iterable[Iterable[int]], width: int) -> np.ndarray:

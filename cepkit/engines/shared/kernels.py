@@ -49,13 +49,13 @@ def per_call(run: Callable, amount: int) -> int:
     return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
 
 
-def reason_to_compile(text: str) -> str | None:
-    """Return why a generated kernel runs, or None if the query is new and may be interpreted."""
+def reason_to_compile(text: str, kernels: str = COUNTING) -> str | None:
+    """Return why a generated kernel runs, or None if the query is new and ``kernels`` may interpret it."""
     if reason := reason_not_to_interpret():
         return reason
     if is_ready(text):
         return "its kernel is compiled already"
-    return None if are_kernels_ready(COUNTING) else "the kernels that interpret queries are not compiled yet"
+    return None if are_kernels_ready(kernels) else "the kernels that interpret queries are not compiled yet"
 
 
 def compile_if_it_pays(text: str, n_events: int) -> None:

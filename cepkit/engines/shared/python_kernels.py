@@ -21,6 +21,7 @@ from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
 
 _HEADER = f"import math\nimport numpy as np\nNULL = {NULL_INTEGER}\nNAN = np.nan\n"
+_FOR_NUMBA = "@njit", "U1 = "
 
 
 def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def new_as_python(program: SequenceProgram, text: str, name: str) -> Callable[..
 @lru_cache(maxsize=512)
 def _code(text: str):
     text = text.replace(module_header().rstrip("\n"), _HEADER)
-    lines = (line for line in text.splitlines() if not line.startswith("@njit"))
+    lines = (line for line in text.splitlines() if not line.startswith(_FOR_NUMBA))
     return compile("\n".join(lines), "<plain kernel>", "exec")
 
 
