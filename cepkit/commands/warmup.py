@@ -13,6 +13,7 @@ from cepkit.commands.demo import m_shape
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets import load_sample
 from cepkit.engines.interpreted.anchored import KERNELS as ANCHORED
+from cepkit.engines.interpreted.ordered import KERNELS as ORDERED
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
@@ -20,7 +21,7 @@ from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 
-_INTERPRETING = REGEX, COUNTING, ANCHORED, LINEAGE
+_INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, LINEAGE
 
 
 def warmup() -> Iterator[tuple[str, float]]:

@@ -105,7 +105,7 @@ class Matches:
 
         The regex engine returns a `Run`: tested partial matches, blocks, threads, and the tier. A new query
         is interpreted (``tier="interpreted"``) until a kernel of its own is compiled. The counting engine
-        returns a `CountingRun` with the tier. ``linked`` and the
+        returns a `CountingRun` with the tier, and searches return a `SearchRun`. ``linked`` and the
         engines of runs return a `PartialMatchRun`: numbers of partial matches, copies and chains. Parallel
         engines return a `ParallelRun`: makespan, busy threads, comparisons and the trace.
 

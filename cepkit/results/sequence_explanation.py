@@ -9,6 +9,7 @@ from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.counting.engine import counting_unsupported, graph_of
 from cepkit.engines.interpreted.anchored import anchored_tests_of
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
+from cepkit.engines.interpreted.ordered import ordered_tests_of
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.saying import say_query
 from cepkit.language.sequences.branches import Branch, Condition
@@ -69,8 +70,8 @@ def sequence_lines(
         lines.append(f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}")
     if engine.details is None:
         lines.append(f"counting     {_counting(program)}")
-    if engine.name == "chain":
-        lines.append(f"new query    {new_query(_reason_to_compile(program))}")
+    if engine.name in _NEW_QUERIES:
+        lines.append(f"new query    {new_query(_NEW_QUERIES[engine.name](program))}")
     lines += [f"{label:12} {text}" for label, text in notes]
     return lines
 
@@ -115,7 +116,7 @@ def _counting(program: SequenceProgram) -> str:
     return f"by enumeration: {reason}"
 
 
-def _reason_to_compile(program: SequenceProgram) -> str | None:
+def _reason_to_compile_count(program: SequenceProgram) -> str | None:
     graphs = [graph_of(program, bound) for bound in program.branches]
     tests: list[object] = []
     for graph in graphs:
@@ -125,6 +126,14 @@ def _reason_to_compile(program: SequenceProgram) -> str | None:
             tests.append(counting_tests_of(graph))
             tests += [absence_tests_of(absence) for link in graph.links for absence in link.absences]
     return next((reason for reason in tests if isinstance(reason, str)), None)
+
+
+def _reason_to_compile_search(program: SequenceProgram) -> str | None:
+    tests = (ordered_tests_of(bound, tuple(range(len(bound.accepts)))) for bound in program.branches)
+    return next((reason for reason in tests if isinstance(reason, str)), None)
+
+
+_NEW_QUERIES = {"chain": _reason_to_compile_count, "ordered": _reason_to_compile_search}
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:

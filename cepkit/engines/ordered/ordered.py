@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -11,13 +12,23 @@ from cepkit.compile.sequences.ordered_source import (
     DONE,
     N_MATCHES,
     Key,
+    OrderedKernel,
     unordered,
     write_ordered,
 )
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel, per_call
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.interpreted.ordered import KERNELS, OrderedTables, OrderedTests, ordered_tests_of
+from cepkit.engines.shared.kernels import (
+    accepted,
+    compile_if_it_pays,
+    dtypes_of,
+    kernel,
+    per_call,
+    reason_to_compile,
+)
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
@@ -27,6 +38,11 @@ from cepkit.progress import checkpoint
 _MATCHES_PER_CALL = 1 << 18
 _WORK_PER_CALL = 1 << 21  # events looked at between two checkpoints
 _WORK_PER_CALL_OF_A_LOOK = 1 << 23  # events that take some nanoseconds each
+
+
+# Limits on the event before are the inverse of limits on the event after it. The limit ``earlier`` is the
+# first place that may not precede each in a match.
+_INVERSE = {"earlier": "later", "window_begin": "window_end", "gap_begin": "gap_end"}
 
 
 def ordered_unsupported(program: BoundQuery) -> str | None:
@@ -73,6 +89,12 @@ class OrderedEvents:
         """Return the limit that kernels know by this name, for each place, int64, (n,)."""
         return self._get("limit", name)
 
+    def limit_of_members(self, name: str, test: int) -> np.ndarray:
+        """Return the limit that kernels know by this name, for each member of a test."""
+        if (inverse := _INVERSE.get(name)) is None:
+            return self.limit(name)[self.members(test)]
+        return self._n_up_to(self.limit(inverse), self.members(test))
+
     def _get(self, *key: str | int) -> np.ndarray:
         if key not in self._arrays:
             self._arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
@@ -91,39 +113,35 @@ class OrderedEvents:
 
     def _limit(self, name: str) -> np.ndarray:
         places = self.places
-        match name:
-            case "position":
-                return places.position_of_place
-            case "earlier":  # first place that may not precede each in a match
-                return self._n_up_to(places.later)
-            case "window_begin":
-                return self._n_up_to(places.window_end)
-            case "gap_begin":
-                return self._n_up_to(places.gap_end)
+        if name == "position":
+            return places.position_of_place
+        if name in _INVERSE:
+            return self._n_up_to(getattr(places, _INVERSE[name]), np.arange(places.n))
         return np.ascontiguousarray(getattr(places, name), np.int64)
 
-    def _n_up_to(self, limit: np.ndarray) -> np.ndarray:
-        """Return, for each place, the first place with a limit after it; limits ascend."""
-        return np.searchsorted(limit, np.arange(self.places.n), side="right").astype(np.int64, copy=False)
+    def _n_up_to(self, limit: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return, for each of these places, the first place with a limit after it; limits ascend."""
+        return np.searchsorted(limit, places, side="right").astype(np.int64, copy=False)
 
 
-class OrderedSearch:
+class NestedSearch(ABC):
     """The search for the matches of one branch in one order, with the methods of `BranchSearch`."""
+
+    tier: str
 
     def __init__(self, own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]):
         self.own, self.number, self.order, self.n = own, number, order, len(order)
-        program, inputs = own.program, own.places.inputs
-        self.tests = [test_of(program, terms) for terms in bound.accepts]
-        self.absent_tests = [test_of(program, terms) for terms in bound.absent_accepts]
-        made = write_ordered(program, bound, order, dtypes_of(inputs))
-        self.keys, self.search = made.arrays, kernel(program, made.text, "search")
-        self.constants = [*inputs.constants, *inputs.tables, *inputs.texts]
+        self.tests = [test_of(own.program, terms) for terms in bound.accepts]
 
-    def _array(self, key: Key) -> np.ndarray:
-        if key[0] == "limit":
-            return self.own.limit(key[1])
-        test = self.tests[key[1]] if key[1] >= 0 else self.absent_tests[~key[1]]
-        return getattr(self.own, key[0])(test, *key[2:])
+    @abstractmethod
+    def _runs(
+        self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
+    ) -> Iterator[np.ndarray]:
+        """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
+
+    @abstractmethod
+    def _work_per_call(self, look: int) -> int:
+        """Return the work of a call that is asked for ``look``."""
 
     def _candidates(self, low: int, high: int) -> slice | np.ndarray:
         """Return the events of the order's first component that matches from ``low`` to ``high`` can have."""
@@ -145,10 +163,74 @@ class OrderedSearch:
         )
         return np.flatnonzero(n_in_reach > 0)
 
-    def _calls(
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``, unordered, and whether they are all.
+
+        The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
+        """
+        look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
+        work = self._work_per_call(look)
+        most_calls = most_calls and most_calls * -(-look // work)
+        return gather_calls(self._find(low, high, work), most, most_calls)
+
+    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of each call of the kernel, and whether the search is done."""
+        out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
+        for report in self._runs(low, high, np.empty(0, np.int64), out, work):
+            yield self._block(out[: int(report[N_MATCHES])]), bool(report[DONE])
+
+    def _block(self, places: np.ndarray) -> MatchBlock:
+        n = len(places)
+        return MatchBlock(
+            self.own.places.position_of_place[places.ravel()],
+            np.tile(np.arange(self.n, dtype=np.int16), n),
+            np.arange(n + 1, dtype=np.int64) * self.n,
+            np.full(n, self.number, np.int16),
+        )
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position, int64, (n_events,)."""
+        places = self.own.places
+        count = np.zeros(places.n, np.int64)
+        none, work = np.empty((0, self.n), np.int64), self._work_per_call(_WORK_PER_CALL)
+        for _ in self._runs(0, places.n, count, none, work):
+            pass
+        return count[places.place_of_position]
+
+
+class OrderedSearch(NestedSearch):
+    """A search with a kernel of its own."""
+
+    tier = "compiled"
+
+    def __init__(
+        self,
+        own: OrderedEvents,
+        bound: BoundBranch,
+        number: int,
+        order: tuple[int, ...],
+        made: OrderedKernel,
+    ):
+        super().__init__(own, bound, number, order)
+        program, inputs = own.program, own.places.inputs
+        self.absent_tests = [test_of(program, terms) for terms in bound.absent_accepts]
+        self.keys, self.search = made.arrays, kernel(program, made.text, "search")
+        self.constants = [*inputs.constants, *inputs.tables, *inputs.texts]
+
+    def _array(self, key: Key) -> np.ndarray:
+        if key[0] == "limit":
+            return self.own.limit(key[1])
+        test = self.tests[key[1]] if key[1] >= 0 else self.absent_tests[~key[1]]
+        return getattr(self.own, key[0])(test, *key[2:])
+
+    def _work_per_call(self, look: int) -> int:
+        return per_call(self.search, look)
+
+    def _runs(
         self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
     ) -> Iterator[np.ndarray]:
-        """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
         places, first = self.own.places, self.order[0]
         chosen, n_first = self._candidates(low, high), 0
         arrays = []
@@ -172,41 +254,66 @@ class OrderedSearch:
                 )  # fmt: skip
             yield report
 
-    def matches(
-        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
-    ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, unordered, and whether they are all.
 
-        The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
-        """
-        look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
-        work = per_call(self.search, look)
-        most_calls = most_calls and most_calls * -(-look // work)
-        return gather_calls(self._find(low, high, work), most, most_calls)
+class InterpretedSearch(NestedSearch):
+    """A search that needs no kernel of its own."""
 
-    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
-        """Yield the matches of each call of the kernel, and whether the search is done."""
-        out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
-        for report in self._calls(low, high, np.empty(0, np.int64), out, work):
-            yield self._block(out[: int(report[N_MATCHES])]), bool(report[DONE])
+    tier = "interpreted"
 
-    def _block(self, places: np.ndarray) -> MatchBlock:
-        n = len(places)
-        return MatchBlock(
-            self.own.places.position_of_place[places.ravel()],
-            np.tile(np.arange(self.n, dtype=np.int16), n),
-            np.arange(n + 1, dtype=np.int64) * self.n,
-            np.full(n, self.number, np.int16),
-        )
+    def __init__(
+        self,
+        own: OrderedEvents,
+        bound: BoundBranch,
+        number: int,
+        order: tuple[int, ...],
+        tests: OrderedTests,
+    ):
+        super().__init__(own, bound, number, order)
+        self._tables = OrderedTables(own, bound, order, tests)
 
-    def count_by_last(self) -> np.ndarray:
-        """Return how many matches end at each position, int64, (n_events,)."""
-        places = self.own.places
-        count = np.zeros(places.n, np.int64)
-        none, work = np.empty((0, self.n), np.int64), per_call(self.search, _WORK_PER_CALL)
-        for _ in self._calls(0, places.n, count, none, work):
-            pass
-        return count[places.place_of_position]
+    def _work_per_call(self, look: int) -> int:
+        return look
+
+    def _runs(
+        self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
+    ) -> Iterator[np.ndarray]:
+        run, tables = load_kernels(KERNELS).search, self._tables
+        chosen = self._candidates(low, high)
+        own = np.empty(0, np.int64) if isinstance(chosen, slice) else chosen
+        cursor, stop, index = (np.zeros(self.n, np.int64) for _ in range(3))
+        n_first = len(self.own.members(self.tests[self.order[0]]))
+        first = slice(*chosen.indices(n_first)) if isinstance(chosen, slice) else slice(0, len(own))
+        cursor[0], stop[0] = first.start, first.stop
+        limits, report = tables.limited(low, high), np.zeros(4, np.int64)
+        while not report[DONE]:
+            checkpoint((int(cursor[0]) - first.start) / max(1, first.stop - first.start))
+            with np.errstate(all="ignore"):
+                run(
+                    int(len(out) > 0),
+                    work,
+                    *limits,
+                    own,
+                    *tables.arguments(),
+                    cursor,
+                    stop,
+                    index,
+                    count,
+                    out,
+                    report,
+                )
+            yield report
+
+
+def search_in_order(
+    own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]
+) -> NestedSearch:
+    """Return the search for a branch: interpreted if the query is new, or with a kernel of its own."""
+    made = write_ordered(own.program, bound, order, dtypes_of(own.places.inputs))
+    tests = reason_to_compile(made.text, KERNELS) or ordered_tests_of(bound, order)
+    if isinstance(tests, str):
+        return OrderedSearch(own, bound, number, order, made)
+    compile_if_it_pays(made.text, own.places.n)
+    return InterpretedSearch(own, bound, number, order, tests)
 
 
 def ordered_sequence(
@@ -240,5 +347,5 @@ def ordered_sequence(
     if not own.places.n or own.program.window.is_empty:
         return KnownMatches(own.events, joined([]))
     branches = zip(own.program.branches, orders, strict=True)
-    searches = [OrderedSearch(own, bound, number, order) for number, (bound, order) in enumerate(branches)]
+    searches = [search_in_order(own, bound, number, order) for number, (bound, order) in enumerate(branches)]
     return known_or_searched(own.events, searches, most_known, most_calls)

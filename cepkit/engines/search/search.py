@@ -47,6 +47,8 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
 class BranchSearch:
     """The search for one branch's matches; ``work_of_a_look`` is the work per call if calls are limited."""
 
+    tier = "compiled"
+
     def __init__(
         self,
         places: Places,

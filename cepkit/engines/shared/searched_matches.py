@@ -8,7 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.engines.shared.sequence_set import (
+    EMPTY,
+    KnownMatches,
+    MatchBlock,
+    SearchRun,
+    SequenceSet,
+    joined,
+)
 from cepkit.events import Events
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; when there are more, they are searched again
@@ -17,7 +24,9 @@ _CALLS_OF_A_GLANCE = 2
 
 
 class RangeSearch(Protocol):
-    """The search for the matches of one branch."""
+    """The search for the matches of one branch; ``tier`` is as in `SearchRun`."""
+
+    tier: str
 
     def matches(
         self, low: int, high: int, most: int | None = None, most_calls: int | None = None
@@ -53,6 +62,7 @@ class SearchedMatches(SequenceSet):
 
     def __init__(self, events: Events, searches: Sequence[RangeSearch], found: MatchBlock):
         self.events, self._searches, self._n_found = events, searches, len(found)
+        self.run = _run_of(searches)
         self._some = found.take(slice(0, _MOST_GLANCED))
 
     def at_least(self) -> tuple[int, bool]:
@@ -109,4 +119,9 @@ def known_or_searched(
         made.append(block)
         if not is_whole:
             return SearchedMatches(events, searches, joined(made))
-    return KnownMatches(events, joined(made).sorted())
+    return KnownMatches(events, joined(made).sorted(), _run_of(searches))
+
+
+def _run_of(searches: Sequence[RangeSearch]) -> SearchRun:
+    tiers = dict.fromkeys(search.tier for search in searches)
+    return SearchRun(" and ".join(sorted(tiers)))

@@ -121,6 +121,13 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SearchRun:
+    """How matches were searched; ``tier`` is ``"interpreted"`` or ``"compiled"``."""
+
+    tier: str
+
+
 class SequenceSet(ABC):
     """The matches of a program in canonical order.
 
@@ -224,8 +231,8 @@ def draw_numbers(count: int, n: int, seed: int) -> list[int]:
 class KnownMatches(SequenceSet):
     """Matches that are all in memory."""
 
-    def __init__(self, events: Events, block: MatchBlock):
-        self.events, self.block = events, block
+    def __init__(self, events: Events, block: MatchBlock, run: SearchRun | None = None):
+        self.events, self.block, self.run = events, block, run
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions where matches end and how many end at each."""
@@ -267,6 +274,11 @@ class FoundLater(SequenceSet):
     def _found(self) -> SequenceSet:
         looked = self.__dict__.get("_looked")
         return looked if isinstance(looked, KnownMatches) else self._find()
+
+    @property
+    def run(self) -> SearchRun | None:
+        """How the matches are searched, after a first look for them."""
+        return getattr(self._quick(), "run", None)
 
     def _quick(self) -> SequenceSet:
         return self._found if "_found" in self.__dict__ else self._looked

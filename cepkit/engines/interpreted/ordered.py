@@ -1,0 +1,191 @@
+"""Search single events in a given order by interpretation: limits and conditions become tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.interpreted.pairs import PairTest, Tests, numbers_of, tests_by_side
+from cepkit.compile.sequences.ordered_source import components_of_absence
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.engines.interpreted.buffers import Buffer, PickedColumns
+
+KERNELS = "cepkit.kernels.interpreted_ordered"
+
+# Tests by the levels of the event that they compare and of the other one; an absent event has the level n.
+Leveled = dict[tuple[int, int], tuple[PairTest, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedTests:
+    """The conditions of a branch for an order of its components, without and with absent events."""
+
+    joint: Leveled
+    of_absence: tuple[Leveled, ...]
+
+
+def ordered_tests_of(bound: BoundBranch, order: tuple[int, ...]) -> OrderedTests | str:
+    """Return the tests of a branch, or why it cannot be interpreted, to complete "it …"."""
+    n, level_of = len(order), {c: level for level, c in enumerate(order)}
+    joint: Leveled = {}
+    of_absence: list[Leveled] = [{} for _ in bound.branch.absences]
+    for own in bound.conditions:
+        a = own.condition.absence
+        found = tests_by_side([own.term], lambda leaf, own=own: _level(bound, own, leaf.data[0], level_of))
+        if isinstance(found, str):
+            return found
+        if a is not None and any(vector != n for vector, _ in found):
+            return "has conditions on an absent event that do not read it"
+        made = joint if a is None else of_absence[a]
+        for levels, tests in found.items():
+            made[levels] = made.get(levels, ()) + tests
+    return OrderedTests(joint, tuple(of_absence))
+
+
+def _level(bound: BoundBranch, own: BoundCondition, variable: str, level_of: dict[int, int]) -> int:
+    a = own.condition.absence
+    if a is not None and bound.branch.absences[a].variable == variable:
+        return len(level_of)
+    return level_of[own.component_of_variable[variable]]
+
+
+class OrderedTables:
+    """The arguments of the kernel for a branch; see `cepkit.kernels.interpreted_ordered.search`.
+
+    Parameters
+    ----------
+    own : OrderedEvents
+        The events.
+    bound : BoundBranch
+        The branch.
+    order : tuple of int
+        Its components in the order of the search.
+    tests : OrderedTests
+        Its conditions.
+    """
+
+    def __init__(self, own, bound: BoundBranch, order: tuple[int, ...], tests: OrderedTests):
+        self.own, self.order, self.n = own, order, len(order)
+        self._level_of = {c: level for level, c in enumerate(order)}
+        self._test_of = [test_of(own.program, terms) for terms in bound.accepts]
+        self._members = [own.members(self._test_of[c]) for c in order]
+        self._constants = constants_of(own.program, own.places.inputs)
+        self._readers = [self._reader(members) for members in self._members]
+        self._places, self._numbers, self._tests = Buffer(np.int64), Buffer(np.uint64), []
+        self._limits = self._numbers.add(np.array([0, 1], np.uint64))  # of the position of the last event
+        bounds: list[list[int]] = []
+        absences: list[list[int]] = []
+        levels = []
+        with np.errstate(all="ignore"):
+            for level, c in enumerate(order):
+                row = [c, self._places.add(self._members[level]), len(bounds)]
+                bounds += self._bounds(level)
+                row += [len(bounds), len(self._tests)]
+                joint = {key: of for key, of in tests.joint.items() if key[0] == level}
+                self._add_tests(joint, level, self._readers[level], len(self._members[level]))
+                if c == self.n - 1 and own.events.n_partitions > 1:
+                    position = own.places.position_of_place[self._members[level]]
+                    at = self._numbers.add(position.astype(np.int64).view(np.uint64))
+                    self._tests.append([-1, at, self._limits, self._limits + 1])
+                levels.append([*row, len(self._tests), len(absences), 0])
+                for a in range(len(bound.branch.absences)):
+                    if max(self._level_of[k] for k in components_of_absence(bound, a)) == level:
+                        absences.append(self._absence(bound, a, tests.of_absence[a]))
+                levels[-1][-1] = len(absences)
+        tables = (levels, 8), (bounds, 3), (self._tests, 4), (absences, 6)
+        self.numbers = self._numbers.whole()
+        self._arguments = [
+            *(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables),
+            self._places.whole(), self.numbers,
+        ]  # fmt: skip
+
+    def _reader(self, members: np.ndarray) -> ColumnReader:
+        return ColumnReader(PickedColumns(self.own.places.inputs.columns, members), *self._constants)
+
+    def _limit(self, name: str, component: int) -> np.ndarray:
+        """Return a limit by member of a component."""
+        return self.own.limit_of_members(name, self._test_of[component])
+
+    def _bounds(self, level: int) -> list[list[int]]:
+        """Return the limits of the members of a level, which depend on events that are bound before."""
+        c, before, rows = self.order[level], self.order[:level], []
+        if not before:
+            return []
+        rank = self.own.rank(self._test_of[c])
+
+        def add(is_high: int, name: str, b: int) -> None:
+            at = self._places.add(rank[self._limit(name, b)])
+            rows.append([is_high, self._level_of[b], at])
+
+        below, above = [b for b in before if b < c], [b for b in before if b > c]
+        add(0, *(("later", max(below)) if below else ("window_begin", max(before))))
+        add(1, *(("earlier", min(above)) if above else ("window_end", min(before))))
+        if self.own.program.window.gap_within is not None:
+            if c + 1 in before:
+                add(0, "gap_begin", c + 1)
+            if c - 1 in before:
+                add(1, "gap_end", c - 1)
+        return rows
+
+    def _add_tests(self, leveled: Leveled, level: int, reader: ColumnReader, size: int) -> None:
+        for (vector, scalar), tests in leveled.items():
+            if scalar == vector:
+                made = numbers_of(tests, reader, reader, (size, size))
+                holds = np.ones(size, np.bool_) if made.alive is None else made.alive.copy()
+                for numbers, low, width in zip(made.numbers, made.low, made.width, strict=True):
+                    holds &= numbers - low <= width
+                self._add_test(holds)
+                continue
+            n_other = len(self._members[scalar])
+            made = numbers_of(tests, reader, self._readers[scalar], (size, n_other))
+            self._tests += [[scalar, *row] for row in self._numbers.add_tests(made)]
+            if made.alive is not None:
+                every = np.zeros(size, np.uint64)
+                width = np.zeros(n_other, np.uint64)
+                low = np.where(made.alive, 0, 1).astype(np.uint64)
+                self._tests += [[scalar, *row] for row in self._numbers.add_tests(
+                    Tests([every], [low], [width], None))]  # fmt: skip
+
+    def _add_test(self, holds: np.ndarray) -> None:
+        """Add the test that a member's own truth is 1."""
+        at = self._numbers.add(holds.astype(np.uint64))
+        one = self._numbers.add(np.array([1, 0], np.uint64))
+        self._tests.append([-1, at, one, one + 1])
+
+    def _absence(self, bound: BoundBranch, a: int, leveled: Leveled) -> list[int]:
+        """Return the row of an absence."""
+        absence, own = bound.branch.absences[a], self.own
+        test = test_of(own.program, bound.absent_accepts[a])
+        rank, members, last = own.rank(test), own.members(test), self.n - 1
+        if absence.after < 0:
+            begin, low = last, rank[self._limit("time_start", last)]
+        else:
+            begin, low = absence.after, rank[self._members[self._level_of[absence.after]] + 1]
+        if absence.before > last:
+            end, high = 0, rank[self._limit("time_end", 0)]
+        else:
+            end, high = absence.before, rank[self._members[self._level_of[absence.before]]]
+        first = len(self._tests)
+        self._add_tests(leveled, self.n, self._reader(members), len(members))
+        return [
+            self._level_of[begin], self._places.add(low), self._level_of[end], self._places.add(high), first,
+            len(self._tests),
+        ]  # fmt: skip
+
+    def limited(self, low: int, high: int) -> list[int]:
+        """Return the first and last member of the last component with positions from ``low`` to ``high``.
+
+        With several partitions the positions become a test.
+        """
+        if self.own.events.n_partitions < 2:
+            members = self._members[self._level_of[self.n - 1]]
+            return np.searchsorted(members, [low, high]).tolist()
+        self.numbers[self._limits : self._limits + 2] = low, max(high - low, 1) - 1
+        return [0, 1 << 62 if high > low else 0]
+
+    def arguments(self) -> list:
+        """Return the arguments from ``levels`` to ``numbers``."""
+        return self._arguments
